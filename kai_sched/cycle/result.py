@@ -1,0 +1,76 @@
+"""What one cycle decided, in names: the only thing that callers see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kai_sched.plan.effects import Effect
+from kai_sched.plan.reasons import Reason
+
+# The three resources that queues are about, in the order of every triple below: millicores, bytes, devices.
+QUEUE_RESOURCES = ("cpu", "memory", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """Where a pod stands at the end of the cycle. ``status`` is one of the conformance statuses (Pending, Gated, Binding, ...)."""
+
+    status: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue at the end of the cycle. Triples follow QUEUE_RESOURCES; infinity means unlimited."""
+
+    name: str
+    parent: str
+    depth: int
+    priority: int
+    quota: tuple[float, float, float]
+    limit: tuple[float, float, float]
+    fair_share: tuple[float, float, float]
+    allocated: tuple[float, float, float]
+    allocated_non_preemptible: tuple[float, float, float]
+    requested: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A pod group at the end of the cycle.
+
+    ``counts`` maps a pod status to how many of its pods have it; ``nodes`` maps a node to how many of its pods are or will be there;
+    ``reason`` is None where nothing is pending.
+    """
+
+    key: str  # "namespace/name"
+    queue: str
+    priority: int
+    preemptible: bool
+    min_member: int
+    counts: Mapping[str, int]
+    nodes: Mapping[str, int]
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Room left at the end of the cycle, by resource name in scheduler units ("gpu" for devices)."""
+
+    allocatable: Mapping[str, float]
+    idle: Mapping[str, float]
+    releasing: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order."""
+
+    effects: tuple[Effect, ...]
+    evicted: tuple[str, ...]
+    pods: Mapping[str, PodState]
+    groups: Mapping[str, GroupState]
+    queues: tuple[QueueState, ...]  # depth first, siblings by age and uid
+    nodes: Mapping[str, NodeState]
+    solver_s: float

@@ -1,0 +1,60 @@
+"""How the scheduler is set up: one frozen value, made by the CLI or the operator, read by the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+
+# Plugins that a SchedulingShard switches on, with the arguments that they have by default (semantics 1.3, "Operator").
+OPERATOR_PLUGINS: Mapping[str, Mapping[str, str]] = {
+    "predicates": {},
+    "proportion": {},
+    "priority": {},
+    "nodeavailability": {},
+    "resourcetype": {},
+    "podaffinity": {},
+    "elastic": {},
+    "kubeflow": {},
+    "ray": {},
+    "subgrouporder": {},
+    "taskorder": {},
+    "nominatednode": {},
+    "dynamicresources": {},
+    "minruntime": {},
+    "topology": {},
+    "snapshot": {},
+    "sg-nodelocalgreedy": {},
+    "sg-multinodegang": {},
+    "gpupack": {},
+    "nodeplacement": {"gpu": "binpack", "cpu": "binpack"},
+    "gpusharingorder": {},
+}
+# The list that the original uses without a config file; scenario files are decided with it. No podaffinity.
+BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {
+    name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "podaffinity"
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of one scheduler. Names and defaults follow the original's flags and config file (API contract 1.7, 10.1)."""
+
+    actions: tuple[str, ...] = ACTIONS
+    plugins: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: OPERATOR_PLUGINS)
+    queue_depth: Mapping[str, int] = field(default_factory=dict)  # by action; absent = unlimited
+    scheduler_name: str = "kai-scheduler"
+    queue_label: str = "kai.scheduler/queue"
+    node_pool_label: str = "kai.scheduler/node-pool"
+    node_pool: str = ""  # --partition-label-value
+    reservation_app_label: str = "kai-resource-reservation"
+    restrict_node_scheduling: bool = False
+    cpu_worker_label: str = "node-role.kubernetes.io/cpu-worker"
+    gpu_worker_label: str = "node-role.kubernetes.io/gpu-worker"
+    full_hierarchy_fairness: bool = True
+    stuck_in_releasing_s: float = 120.0
+    staleness_grace_s: float = 60.0
+    max_consolidation_preemptees: int = 16
+    allow_consolidating_reclaim: bool = True
+    use_scheduling_signatures: bool = True

@@ -1,0 +1,309 @@
+"""The cluster as the scheduler sees it: frozen objects in scheduler units, with nothing of the wire left.
+
+Units everywhere in the domain: CPU in millicores, memory in bytes, GPUs in devices, pods in slots, any other
+resource as ``model.resources`` says. Times are nanoseconds since the epoch, 0 where the object has none.
+Durations are seconds. ``UNLIMITED`` (-1) stands for "no bound" in queue quotas and limits; lowering turns it into infinity.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNLIMITED = -1.0
+NO_LABELS: Mapping[str, str] = {}
+
+
+class Phase(enum.IntEnum):
+    """A pod's phase as its kubelet reports it (``status.phase``)."""
+
+    PENDING = 0
+    RUNNING = 1
+    SUCCEEDED = 2
+    FAILED = 3
+    UNKNOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One resource of a queue: what it is promised, how far it may go, and its weight in the division of the surplus."""
+
+    quota: float = 0.0
+    limit: float = 0.0
+    weight: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A Queue (scheduling.run.ai/v2). Without ``resources`` every share is zero, the limit too (semantics 1.4)."""
+
+    name: str
+    uid: str = ""
+    created_ns: int = 0
+    parent: str = ""
+    display_name: str = ""
+    priority: int = 100
+    cpu: Share = Share()
+    memory: Share = Share()
+    gpu: Share = Share()
+    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A Node. ``allocatable`` is in scheduler units by resource name (``resources.amount``)."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, float] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    # Empty when the node is ready; else the conditions that say otherwise, such as "NotReady" or "MemoryPressure".
+    bad_conditions: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    topology: str
+    required_level: str = ""
+    preferred_level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """One entry of ``spec.subGroups``. ``None`` means that the field is not there."""
+
+    name: str
+    parent: str = ""  # lower-cased; empty = directly under the root
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    topology: TopologyConstraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """A PodGroup (scheduling.run.ai/v2alpha2): the unit that is scheduled whole or not at all."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created_ns: int = 0
+    queue: str = ""
+    priority_class: str = ""
+    preemptible: bool | None = None  # None: derived from the priority
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    sub_groups: tuple[SubGroup, ...] = ()
+    topology: TopologyConstraint | None = None
+    preemption_delay_s: float = 0.0
+    staleness_grace_s: float | None = None
+    mark_unschedulable: bool = True
+    scheduling_backoff: int = -1
+    stale_since_ns: int = 0
+    last_start_ns: int = 0
+    last_eviction_ns: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One label requirement; ``op`` is In, NotIn, Exists, DoesNotExist, Gt or Lt. Node fields use the key ``metadata.name``."""
+
+    key: str
+    op: str
+    values: tuple[str, ...] = ()
+
+
+# A term is the AND of its requirements (empty: matches nothing); a node selector is the OR of its terms.
+Term = tuple[Requirement, ...]
+NodeSelector = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    port: int
+    protocol: str = "TCP"
+    host_ip: str = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """One pod (anti-)affinity term. ``selector`` None matches no pod, an empty one matches every pod.
+
+    ``namespaces``: the names listed, or the pod's own where the term lists none; ``namespace_selector``: None, or requirements on
+    the labels of Namespace objects (empty: every namespace), added to the names.
+    """
+
+    topology_key: str
+    selector: tuple[Requirement, ...] | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: tuple[Requirement, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedPodTerm:
+    weight: int  # negative for anti-affinity
+    term: PodTerm
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that placement needs to know of a pod. Equal shapes are one object (interned by the reader), so identity is equality.
+
+    ``request`` is sorted by resource name and holds no zero, ``pods`` always 1 included.
+    ``unsupported`` names what the pod asks for and this version cannot give, one text each, field first.
+    """
+
+    request: tuple[tuple[str, float], ...] = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_affinity: NodeSelector | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_affinity: tuple[WeightedPodTerm, ...] = ()
+    claims: tuple[str, ...] = ()  # PersistentVolumeClaims as "namespace/name"
+    config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
+    unsupported: tuple[str, ...] = ()
+    # Devices that a pod with a GPU share holds part of (annotations gpu-fraction, gpu-memory), and what its queue pays for them.
+    shared_devices: int = 0
+    shared_quota: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    namespace: str
+    name: str
+    shape: Shape
+    uid: str = ""
+    created_ns: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # annotation pod-group-name
+    sub_group: str = ""  # label kai.scheduler/subgroup-name
+    queue: str = ""  # label kai.scheduler/queue
+    scheduler: str = ""
+    priority_class: str = ""
+    node: str = ""
+    nominated_node: str = ""
+    phase: Phase = Phase.PENDING
+    deleted_ns: int = 0
+    gates: tuple[str, ...] = ()
+    gpu_groups: tuple[str, ...] = ()  # devices shared with others, from the labels runai-gpu-group*
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    name: str
+    value: int
+    global_default: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim. ``volume`` is the PersistentVolume that it is bound to, if it is."""
+
+    namespace: str
+    name: str
+    phase: str = ""
+    volume: str = ""
+    storage_class: str = ""
+    deleted: bool = False
+    access_modes: tuple[str, ...] = ()
+    size_bytes: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume: where it can be used from, and, for static binding, what it offers and to whom."""
+
+    name: str
+    node_affinity: NodeSelector | None = None
+    storage_class: str = ""
+    claim: str = ""  # "namespace/name" of the claim that holds it
+    phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    size_bytes: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass:
+    name: str
+    wait_for_first_consumer: bool = False
+    provisioner: str = ""
+    allowed_topologies: NodeSelector | None = None
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """Only that it is there: its contents never matter to scheduling."""
+
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+Object = Queue | Node | PodGroup | Pod | PriorityClass | VolumeClaim | Volume | StorageClass | ConfigMap | Namespace
