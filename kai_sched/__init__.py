@@ -1,0 +1,35 @@
+"""kai_sched: a scheduler for Kubernetes AI clusters. ``run_cycle`` is all of it; the rest brings clusters to it and decisions away.
+
+Names are imported on first use, so that a command line that only prints its help pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kai_sched.cycle.result import CycleResult
+    from kai_sched.cycle.run import run_cycle
+    from kai_sched.lowering.cache import Cache
+    from kai_sched.model.config import Config
+    from kai_sched.model.store import Cluster, Store
+
+__version__ = "0.1.0"
+__all__ = ["Cache", "Cluster", "Config", "CycleResult", "Store", "run_cycle"]
+
+_HOMES = {
+    "Cache": "kai_sched.lowering.cache",
+    "Cluster": "kai_sched.model.store",
+    "Config": "kai_sched.model.config",
+    "CycleResult": "kai_sched.cycle.result",
+    "Store": "kai_sched.model.store",
+    "run_cycle": "kai_sched.cycle.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kai_sched' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

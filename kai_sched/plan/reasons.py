@@ -1,7 +1,12 @@
-"""Why a pod group is not (wholly) placed: a code from the field's vocabulary and a sentence with the numbers."""
+"""Why a pod group is not (wholly) placed: a code from the field's vocabulary and a sentence with the numbers.
+
+The sentences are made from plain values, so that they can be tested without a cluster. Units are those people use: cores, GB (10^9 bytes), GPUs.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -21,3 +26,131 @@ NOT_READY = "NotReady"
 # Ours (docs/differences.md): the original passes these over without a word.
 QUEUE_NOT_LEAF = "QueueIsNotALeaf"
 NOT_SUPPORTED = "NotSupported"
+NOT_TRIED = "NotTried"
+
+MOST_NAMES = 10
+MOST_HOLDERS = 3
+
+
+def show_amount(resource: str, amount: float) -> str:
+    """The amount of the resource (scheduler units) in words, with three decimals at most."""
+    if math.isinf(amount):
+        return "unlimited"
+    match resource:
+        case "cpu":
+            return f"{_number(amount / 1000)} CPU cores"
+        case "memory":
+            return f"{_number(amount / 1e9)} GB memory"
+        case "gpu":
+            return f"{_number(amount)} GPU{'' if amount == 1 else 's'}"
+        case "pods":
+            return f"{_number(amount)} pod slot{'' if amount == 1 else 's'}"
+        case _:
+            return f"{_number(amount)} {resource}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The names, the first ten of them where there are more."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
+
+
+def no_queue(name: str, leaves: Sequence[str]) -> Reason:
+    there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+    return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it or correct the label kai.scheduler/queue")
+
+
+def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
+    return Reason(QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}")
+
+
+def not_supported(what: str) -> Reason:
+    return Reason(NOT_SUPPORTED, f"this version cannot schedule {what}: the group is left pending")
+
+
+def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:
+    """``parts``: (pod set, pods needed, pods there, gated ones among them) of every pod set that is short."""
+    texts = []
+    for name, needed, there, gated in parts:
+        of_set = "" if name == "default" else f" of sub-group {name}"
+        texts.append(f"{there} of {needed} pods{of_set} exist" + (f", {gated} of them held back by scheduling gates" if gated else ""))
+    return Reason(NOT_READY, "the gang is not complete: " + "; ".join(texts or ["too few of its sub-groups can reach their minimum"]))
+
+
+def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
+    return Reason(
+        OVER_LIMIT,
+        f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the group asks for "
+        f"{show_amount(resource, need)} more",
+    )
+
+
+def over_quota(queue: str, resource: str, quota: float, allocated: float, need: float) -> Reason:
+    return Reason(
+        OVER_QUOTA,
+        f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
+        f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more: raise the quota, or make the group preemptible",
+    )
+
+
+def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
+    return Reason(NO_FIT, f"pod {pod} asks for {show_amount(resource, asked)}; the largest node has {show_amount(resource, largest)}")
+
+
+def refused(pod: str, why: str) -> Reason:
+    return Reason(NO_FIT, f"pod {pod} can run on no node: {why}")
+
+
+def nothing_to_add() -> Reason:
+    return Reason(NOT_READY, "the pending pods do not complete any further sub-group")
+
+
+def not_tried() -> Reason:
+    return Reason(NOT_TRIED, "not looked at in this cycle")
+
+
+@dataclass(frozen=True, slots=True)
+class NoFit:
+    """The facts of a pod that found no node. ``verdicts``: text to number of nodes; ``short``: resource to (nodes, asked, most free on one)."""
+
+    pod: str
+    placed: int
+    asked: int
+    room: int
+    n_nodes: int
+    short: Mapping[str, tuple[int, float, float]]
+    verdicts: Mapping[str, int]
+    free: Mapping[str, tuple[float, float]]  # resource to (free in the whole cluster, all of it)
+    holders: Sequence[tuple[str, float]]  # queue and what it holds of the resource named in holders_of
+    holders_of: str
+
+
+def no_fit(facts: NoFit) -> Reason:
+    """One sentence for the gang, one for the nodes, one for who has the rest."""
+    opening = f"no node for pod {facts.pod}"
+    if facts.asked > 1:
+        opening = f"{facts.placed} of {facts.asked} pods of the gang have a place, none for pod {facts.pod}"
+    parts = []
+    for resource, (nodes, asked, most) in facts.short.items():
+        parts.append(f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for (most free on one: {_plain(resource, most)})")
+    parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
+    if not facts.n_nodes:
+        parts.append("there are no nodes")
+    elif facts.room:
+        parts.append(f"there is room for {facts.room} such pod{'' if facts.room == 1 else 's'} only")
+    text = opening + ": " + "; ".join(parts)
+    for resource, (free, total) in facts.free.items():
+        text += f". Free in all: {_plain(resource, free)} of {show_amount(resource, total)}"
+    if facts.holders:
+        shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in facts.holders[:MOST_HOLDERS])
+        more = len(facts.holders) - MOST_HOLDERS
+        text += f". Held by: {shown}" + (f" and {more} more" if more > 0 else "")
+    return Reason(NO_FIT, text)
+
+
+def _plain(resource: str, amount: float) -> str:
+    return show_amount(resource, max(0.0, amount)).split(" ", 1)[0]

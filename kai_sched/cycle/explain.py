@@ -1,0 +1,171 @@
+"""Verdicts to reasons: collects the facts behind a job's verdict for ``plan.reasons`` to word."""
+
+from __future__ import annotations
+
+from kai_sched.lowering.lower import Lowered
+from kai_sched.plan import reasons
+from kai_sched.plan.reasons import NoFit, Reason
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, PODS, Status, Verdict
+from kai_sched.solver.pipeline import Solution
+from kai_sched.solver.state import HELD, STATUS
+
+QUEUE_RESOURCES = ("cpu", "memory", "gpu")
+NODE_TEXTS = {
+    Verdict.NOT_READY: "not ready",
+    Verdict.UNSCHEDULABLE: "cordoned (unschedulable)",
+    Verdict.MEMORY_PRESSURE: "under memory pressure",
+    Verdict.DISK_PRESSURE: "under disk pressure",
+    Verdict.PID_PRESSURE: "under PID pressure",
+    Verdict.NETWORK_UNAVAILABLE: "network unavailable",
+    Verdict.MIG_ONLY: "offers MIG devices only",
+    Verdict.TAINT: "has a taint that the pod does not tolerate",
+    Verdict.NODE_AFFINITY: "does not match the pod's node selector or node affinity",
+    Verdict.VOLUME_AFFINITY: "cannot reach a volume of the pod",
+    Verdict.WORKER_LABEL: "lacks the worker label for such pods",
+    Verdict.HOST_PORT: "a host port of the pod is taken",
+    Verdict.POD_AFFINITY: "no pod there meets the pod's affinity",
+    Verdict.POD_ANTI_AFFINITY: "a pod there meets the pod's anti-affinity",
+    Verdict.EXISTING_ANTI_AFFINITY: "a pod there has anti-affinity to this one",
+}
+CLASS_TEXTS = {
+    Verdict.CLAIM_MISSING: "PersistentVolumeClaim {} does not exist",
+    Verdict.CLAIM_LOST: "PersistentVolumeClaim {} has lost its volume",
+    Verdict.CLAIM_DELETED: "PersistentVolumeClaim {} is being deleted",
+    Verdict.CLAIM_UNBOUND: "PersistentVolumeClaim {} is not bound, and its class binds at once (or is unknown)",
+    Verdict.VOLUME_MISSING: "PersistentVolume {}, to which its claim is bound, does not exist",
+    Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
+}
+
+
+def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
+    """Why something of group ``j`` is pending."""
+    decisions = solution.decisions
+    verdict = Verdict(int(decisions.verdict[j]))
+    culprit = int(decisions.culprit[j])
+    queue = lowered.groups[j].queue
+    match verdict:
+        case Verdict.OK:
+            return reasons.not_tried()
+        case Verdict.NO_QUEUE:
+            return reasons.no_queue(queue, _leaves(lowered, ""))
+        case Verdict.QUEUE_NOT_LEAF:
+            return reasons.queue_not_leaf(queue, _leaves(lowered, queue))
+        case Verdict.GANG_NOT_READY:
+            return reasons.not_ready(_short_sets(j, lowered, solution))
+        case Verdict.NO_CHUNK:
+            return reasons.nothing_to_add()
+        case Verdict.OVER_LIMIT | Verdict.OVER_QUOTA:
+            return _gate(j, verdict, lowered, solution)
+        case Verdict.NO_FIT:
+            return reasons.no_fit(_facts(j, culprit, lowered, solution))
+        case Verdict.NOT_SUPPORTED:
+            what = "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
+            return reasons.not_supported(what)
+        case Verdict.TOO_LARGE:
+            return _too_large(culprit, lowered)
+        case _:
+            return reasons.refused(lowered.pods[culprit].key, CLASS_TEXTS[verdict].format(_blame(culprit, lowered)))
+
+
+def _blame(t: int, lowered: Lowered) -> str:
+    return lowered.blame[lowered.snapshot.tasks.cls[t]]
+
+
+def _leaves(lowered: Lowered, above: str) -> list[str]:
+    """Names of the leaf queues, those below one queue where it is given."""
+    table, queues = lowered.snapshot.queues, lowered.queues.queues
+    names = []
+    for q, queue in enumerate(queues):
+        if table.child_ptr[q] == table.child_ptr[q + 1]:
+            row, found = q, not above
+            while row != NULL and not found:
+                found = queues[row].name == above
+                row = int(table.parent[row])
+            if found:
+                names.append(queue.name)
+    return sorted(names)
+
+
+def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str, int, int, int]]:
+    sets, first = lowered.snapshot.sets, int(lowered.snapshot.jobs.set_ptr[j])
+    parts = []
+    for name, row in sorted(lowered.layouts[j].pod_sets.items()):
+        s = first + row
+        statuses = solution.state.task[sets.task_ptr[s] : sets.task_ptr[s + 1], STATUS].tolist()
+        gated = statuses.count(Status.GATED)
+        there = gated + sum(Status.PENDING <= status <= Status.RUNNING for status in statuses)
+        if there - gated < sets.minimum[s]:
+            parts.append((name, int(sets.minimum[s]), there, gated))
+    return parts
+
+
+def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Reason:
+    decisions, table = solution.decisions, lowered.snapshot.queues
+    q, r = int(decisions.culprit[j]), int(decisions.resource[j])
+    need, allocated, fixed = (float(amount) for amount in decisions.amount[j])
+    queue = lowered.queues.queues[q]
+    name = queue.display_name or queue.name
+    if verdict == Verdict.OVER_LIMIT:
+        return reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), allocated, need)
+    return reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), fixed, need)
+
+
+def _too_large(t: int, lowered: Lowered) -> Reason:
+    request = lowered.snapshot.classes.request[lowered.snapshot.tasks.cls[t]]
+    allocatable = lowered.snapshot.nodes.allocatable
+    for r, resource in enumerate(lowered.resources):
+        largest = float(allocatable[:, r].max(initial=0.0))
+        if request[r] > largest:
+            return reasons.too_large(lowered.pods[t].key, resource, float(request[r]), largest)
+    raise AssertionError("a pod that is too large exceeds the largest node in some resource")
+
+
+def _facts(j: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
+    tasks, facts, state = lowered.snapshot.tasks, solution.facts, solution.state
+    c = int(tasks.cls[t])
+    request = lowered.snapshot.classes.request[c]
+    short = {
+        resource: (int(facts.short[c, r]), float(request[r]), float(facts.largest_free[c, r]))
+        for r, resource in enumerate(lowered.resources)
+        if facts.short[c, r] and request[r] > 0
+    }
+    verdicts = {text: int(facts.nodes[c, verdict]) for verdict, text in NODE_TEXTS.items() if facts.nodes[c, verdict]}
+    scarce = _scarce(request, facts.short[c])
+    free = {}
+    if scarce != NULL:
+        left = state.idle[:, scarce] + state.releasing[:, scarce]
+        free[lowered.resources[scarce]] = (float(left.clip(min=0).sum()), float(lowered.snapshot.nodes.allocatable[:, scarce].sum()))
+    decisions = solution.decisions
+    return NoFit(
+        lowered.pods[t].key,
+        int(decisions.placed[j]),
+        int(decisions.asked[j]),
+        int(facts.room[c]),
+        len(lowered.nodes),
+        short,
+        verdicts,
+        free,
+        _holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
+        lowered.resources[scarce] if scarce != NULL else "",
+    )
+
+
+def _scarce(request: object, short: object) -> int:
+    """The resource to talk about: GPUs where the pod asks for them and they are short, else what most nodes lack."""
+    asked = [(int(nodes), r == GPU, -r) for r, (nodes, amount) in enumerate(zip(short, request, strict=True)) if nodes and amount > 0]  # type: ignore[call-overload]
+    if not asked:
+        return NULL
+    gpus = [entry for entry in asked if entry[1]]
+    return -max(gpus or asked)[2]
+
+
+def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
+    """Leaf queues and what they hold of resource ``r``, most first."""
+    table = lowered.snapshot.queues
+    held = []
+    for q, queue in enumerate(lowered.queues.queues):
+        amount = float(solution.state.book[q, HELD + r])
+        if table.child_ptr[q] == table.child_ptr[q + 1] and amount > 0:
+            held.append((queue.name, amount))
+    return sorted(held, key=lambda entry: (-entry[1], entry[0]))

@@ -1,0 +1,38 @@
+"""The product: one pure call that decides a cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kai_sched.cycle.result import CycleResult
+from kai_sched.lowering.cache import Cache
+from kai_sched.cycle.lift import lift
+from kai_sched.lowering.lower import lower
+from kai_sched.lowering.settings import lower_settings
+from kai_sched.model.config import Config
+from kai_sched.model.store import Cluster
+from kai_sched.solver.pipeline import solve
+
+# Actions that this version has; the others of ``model.config.ACTIONS`` are passed over.
+IMPLEMENTED = ("allocate",)
+
+
+def run_cycle(
+    cluster: Cluster,
+    config: Config,
+    now_ns: int,
+    cache: Cache | None = None,
+    timer: Callable[[], float] | None = None,
+) -> CycleResult:
+    """Decide one cycle.
+
+    ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in nanoseconds since the epoch.
+    ``cache`` makes the next cycle on the same store cheap; with and without it the result is the same. ``timer`` gives seconds, for
+    ``CycleResult.solver_s``, which is 0 without it. The same arguments give the same result, whatever order the objects came in.
+    """
+    lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache())
+    settings = lower_settings(config)
+    started = timer() if timer else 0.0
+    solution = solve(lowered.snapshot, settings, config.actions)
+    solver_s = timer() - started if timer else 0.0
+    return lift(lowered, solution, solver_s)

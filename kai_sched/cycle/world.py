@@ -1,0 +1,102 @@
+"""The world between two cycles, for scheduling on without a cluster: what kubelets, controllers and users do to the objects.
+
+The rules are those of the scenario files; a plain cluster differs in two points, which ``World`` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kai_sched.cycle.result import CycleResult, PodState
+from kai_sched.model.objects import Phase, Pod, PodGroup
+from kai_sched.model.store import Cluster, Store
+
+SECOND_NS = 1_000_000_000
+RUNNING_FOR_NS = 60 * SECOND_NS
+
+# Where a pod stands once the world has moved, for the statuses that only last for the cycle that decides them.
+SETTLED = {"Binding": "Running", "Pipelined": "Pending", "Releasing": "Pending"}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How the world outside behaves.
+
+    ``step_ns`` is how far the clock moves on from one cycle to the next. The evicted pods of the groups in
+    ``keeps_terminating`` (names without namespace) stay Releasing, as if a user had deleted them; all others come back Pending.
+    ``revives`` says whether a pod that was already being deleted comes back, too, or is gone (plain clusters).
+    ``restarts_clocks`` says whether start and eviction times begin anew in every cycle, or are kept as a scheduler would.
+    """
+
+    step_ns: int = 0
+    keeps_terminating: frozenset[str] = frozenset()
+    revives: bool = True
+    restarts_clocks: bool = True
+
+
+def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> dict[str, PodState]:
+    """Move the store on from the cycle that was decided at ``now_ns``, and say where every pod then stands.
+
+    ``cluster`` is the view of ``store`` that ``result`` was decided on. Pods that are gone are missing from the answer.
+    """
+    evicted = frozenset(result.evicted)
+    settled: dict[str, PodState] = {}
+    pods: dict[str, Pod] = {}
+    for key, state in result.pods.items():
+        before = cluster.pods[key]
+        after = _move(before, state, key in evicted, now_ns, world)
+        if after is None:
+            store.remove(Pod, key)
+            continue
+        if after is not before:
+            store.put(after)
+        pods[key] = after
+        settled[key] = _stand(after, state)
+    if world.restarts_clocks:
+        restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
+    else:
+        _stamp(store, cluster, result, now_ns)
+    return settled
+
+
+def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -> Pod | None:
+    """The pod in the next cycle; None when it is gone."""
+    match state.status:
+        case "Binding":
+            return replace(pod, node=state.node, phase=Phase.RUNNING)
+        case "Releasing" if pod.group in world.keeps_terminating:
+            return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
+        case "Releasing" if evicted or world.revives:
+            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
+        case "Releasing":
+            return None
+        case _:
+            return pod
+
+
+def _stand(pod: Pod, state: PodState) -> PodState:
+    if pod.deleted_ns or state.status not in SETTLED:
+        return state
+    return PodState(SETTLED[state.status], pod.node)
+
+
+def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:
+    """Let every group with running pods count as started a minute before ``now_ns``, and none as ever evicted."""
+    running = {f"{pod.namespace}/{pod.group}" for pod in pods.values() if pod.phase == Phase.RUNNING and not pod.deleted_ns}
+    for key, group in groups.items():
+        start_ns = now_ns - RUNNING_FOR_NS if key in running else 0
+        if (group.last_start_ns, group.last_eviction_ns) != (start_ns, 0):
+            store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=0))
+
+
+def _stamp(store: Store, cluster: Cluster, result: CycleResult, now_ns: int) -> None:
+    """Keep the times that the scheduler writes on pod groups: when it started from nothing, when it last lost a pod."""
+    evicted = {f"{cluster.pods[key].namespace}/{cluster.pods[key].group}" for key in result.evicted}
+    for key, group in cluster.pod_groups.items():
+        counts = result.groups[key].counts if key in result.groups else {}
+        starts = "Binding" in counts and not counts.keys() & {"Running", "Bound"}
+        start_ns = now_ns if starts else group.last_start_ns
+        eviction_ns = now_ns if key in evicted else group.last_eviction_ns
+        if (group.last_start_ns, group.last_eviction_ns) != (start_ns, eviction_ns):
+            store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns))

@@ -1,0 +1,228 @@
+"""What lowering keeps between cycles: row tables of pods, pod groups and nodes, and the classes of pods.
+
+A cold and a warm cache give the same snapshot, byte for byte: rows and numbers kept here never show in it, only what they stand for does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kai_sched.lowering.layouts import Layout, layout_key, make_layout
+from kai_sched.lowering.queues import in_pool
+from kai_sched.lowering.rows import NULL, Names, RowTable
+from kai_sched.lowering.terms import TermBook
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, Shape
+from kai_sched.model.store import Cluster
+
+# Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
+GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(13)
+# Columns of the pod groups' matrix.
+ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
+
+DEFAULT_QUEUE = "default-queue"
+SCALING_POD = "scaling-pod"
+BARE_PREFIX = "pod:"
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """Pods that placement cannot tell apart: of one shape, and matched by the same inter-pod terms (numbers of the term book)."""
+
+    shape: Shape
+    reserves: bool  # a GPU reservation pod: its device is counted with the pods that share it
+    matches: tuple[int, ...]
+
+
+class Cache:
+    """Lives as long as its owner wants cheap cycles. Not to be shared by threads."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.pods = RowTable(13)
+        self.groups = RowTable(6)
+        self.nodes: dict[str, Node] = {}
+        self.node_serial = 0  # changes whenever a node does
+        self.node_names = Names()
+        self.group_ids = Names()
+        self.sub_groups = Names()
+        self.queue_names = Names()
+        self.priority_classes = Names()
+        self.class_ids = Names()
+        self.classes: list[PodClass] = []
+        self.layout_ids = Names()
+        self.layouts: list[Layout] = []
+        self.terms = TermBook()
+        self.sharing: set[str] = set()  # pods that hold part of a device
+        self.columns: dict[object, np.ndarray] = {}  # type: ignore[type-arg]  # node columns of this node_serial
+        self._quick: dict[tuple[int, bool, tuple[int, ...]], int] = {}
+        self._held: list[Shape] = []
+        self._store_id: object = None
+        self._serial = -1
+        self._config: Config | None = None
+
+    def sync(self, cluster: Cluster, config: Config) -> None:
+        """Take in what changed since the last call; everything, where that is not known or the settings changed."""
+        warm = self._store_id is cluster.store_id and self._serial >= cluster.changes_since and self._config == config
+        crowded = len(self.group_ids) > 4 * len(self.groups) + 10_000 or len(self.class_ids) > 4 * len(self.pods) + 10_000
+        if warm and not crowded and not self._namespaces_matter(cluster):
+            pods = [key for kind, key in cluster.changes if kind is Pod]
+            groups = [key for kind, key in cluster.changes if kind is PodGroup]
+            nodes = [key for kind, key in cluster.changes if kind is Node]
+        else:
+            self._reset()
+            pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
+        self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
+        self._sync_nodes(nodes, cluster, config)
+        self._sync_groups(groups, cluster, config)
+        self._sync_pods(pods, cluster, config)
+
+    def _namespaces_matter(self, cluster: Cluster) -> bool:
+        return bool(self.terms) and any(kind is Namespace for kind, _ in cluster.changes)
+
+    def _sync_nodes(self, names: Iterable[str], cluster: Cluster, config: Config) -> None:
+        for name in names:
+            node = cluster.nodes.get(name)
+            if node is not None and in_pool(node.labels, config) and _has_worker_label(node, config):
+                self.nodes[name] = node
+            else:
+                self.nodes.pop(name, None)
+            self.node_serial += 1
+            self.columns.clear()
+
+    def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
+        gone, entries = [], []
+        for key in keys:
+            group = cluster.pod_groups.get(key)
+            if group is None or not in_pool(group.labels, config):
+                gone.append(key)
+            else:
+                entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
+        self.groups.remove(gone)
+        self.groups.put(entries)
+
+    def _group_cells(self, identity: str, group: PodGroup) -> tuple[int, ...]:
+        key = layout_key(group)
+        layout = self.layout_ids.row(key)
+        if layout == len(self.layouts):
+            self.layouts.append(make_layout(group))
+        return (
+            self.group_ids.row(identity),
+            self.queue_names.row(group.queue),
+            self.priority_classes.row(group.priority_class),
+            NULL if group.preemptible is None else int(group.preemptible),
+            layout,
+            int(identity.startswith(BARE_PREFIX)),
+        )
+
+    def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
+        gone, entries, bare = [], [], []
+        present = []
+        for key in keys:
+            pod = cluster.pods.get(key)
+            if pod is None or pod.phase == Phase.FAILED:
+                gone.append(key)
+            else:
+                present.append((key, pod))
+        if self.terms.learn((pod.shape for _, pod in present), cluster.namespaces):
+            self._match_again(cluster)
+        gone_groups = [bare_key(key) for key in gone]
+        self.sharing.difference_update(gone)
+        for key, pod in present:
+            entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, cluster, config)))
+            own = bare_key(key)
+            if _is_bare(pod, config):
+                group = PodGroup(
+                    pod.namespace,
+                    pod.name,
+                    uid=pod.uid,
+                    created_ns=pod.created_ns,
+                    queue=pod.queue or DEFAULT_QUEUE,
+                    priority_class=pod.priority_class,
+                )
+                bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
+            elif own in self.groups.row_of:
+                gone_groups.append(own)
+            if pod.shape.shared_devices:
+                self.sharing.add(key)
+            else:
+                self.sharing.discard(key)
+        self.pods.remove(gone)
+        self.groups.remove(gone_groups)
+        self.pods.put(entries)
+        self.groups.put(bare)
+
+    def _pod_cells(self, key: str, pod: Pod, cluster: Cluster, config: Config) -> tuple[int, ...]:
+        if pod.group:
+            group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
+        else:
+            group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
+        app = pod.labels.get("app")
+        utility = app in (config.reservation_app_label, SCALING_POD)
+        labelled, priority = _task_priority(pod)
+        return (
+            group,
+            self.sub_groups.row(pod.sub_group or "default"),
+            self._class_of(pod, app == config.reservation_app_label),
+            self.node_names.row(pod.node) if pod.node else NULL,
+            self.node_names.row(pod.nominated_node) if pod.nominated_node else NULL,
+            int(pod.phase),
+            pod.deleted_ns,
+            int(bool(pod.gates)),
+            int(pod.scheduler != config.scheduler_name and not utility),
+            int("kubeflow" in config.plugins and pod.labels.get("training.kubeflow.org/job-role") not in ("master", "launcher")),
+            int("ray" in config.plugins and pod.labels.get("ray.io/node-type") != "head"),
+            labelled if "taskorder" in config.plugins else 0,
+            -priority if "taskorder" in config.plugins else 0,
+        )
+
+    def _class_of(self, pod: Pod, reserves: bool) -> int:
+        matches = self.terms.matches(pod)
+        # Readers give equal shapes as one object, so identity is tried first: hashing a shape costs as much as the rest of a pod.
+        quick = (id(pod.shape), reserves, matches)
+        found = self._quick.get(quick)
+        if found is None:
+            found = self.class_ids.row((pod.shape, reserves, matches))
+            if found == len(self.classes):
+                self.classes.append(PodClass(pod.shape, reserves, matches))
+            self._quick[quick] = found
+            self._held.append(pod.shape)  # an id must not be used again
+        return found
+
+    def _match_again(self, cluster: Cluster) -> None:
+        """New inter-pod terms may match pods that are already in the table."""
+        for row in self.pods.ordered():
+            pod = self.pods.objects[row]
+            reserves = self.classes[self.pods.cells[row, CLASS]].reserves
+            self.pods.cells[row, CLASS] = self._class_of(pod, reserves)
+
+
+def bare_key(pod_key: str) -> str:
+    """The identity of the group that a pod without a pod group is; no pod group can have it."""
+    return BARE_PREFIX + pod_key
+
+
+def _is_bare(pod: Pod, config: Config) -> bool:
+    return not pod.group and pod.scheduler == config.scheduler_name
+
+
+def _has_worker_label(node: Node, config: Config) -> bool:
+    if not config.restrict_node_scheduling:
+        return True
+    return config.cpu_worker_label in node.labels or config.gpu_worker_label in node.labels
+
+
+def _task_priority(pod: Pod) -> tuple[int, int]:
+    """Labelled before unreadable before unlabelled; the larger number first (1.3, taskorder)."""
+    text = pod.labels.get("kai.scheduler/task-priority")
+    if text is None:
+        return 2, 0
+    try:
+        return 0, int(text)
+    except ValueError:
+        return 1, 0

@@ -1,0 +1,141 @@
+"""Classes of pods in numbers: requests, prices, constraints, inter-pod terms and host ports of those that appear in a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache, PodClass
+from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
+from kai_sched.lowering.terms import Term, terms_of
+from kai_sched.model.config import Config
+from kai_sched.model.objects import HostPort, Node
+from kai_sched.model.resources import CPU, GPU, MEMORY, PODS
+from kai_sched.model.store import Cluster
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Bond, Bonds, Classes, Flags, Ints, TermKind, Terms, Verdict
+
+BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRows:
+    """The tables that have a class axis, and what they refer to."""
+
+    of_task: Ints  # (T,)
+    table: Classes
+    signatures: SignatureBook
+    terms: Terms
+    bonds: Bonds
+    ports: Flags
+    n_domains: int
+    resources: tuple[str, ...]  # (R,)
+    blame: list[str]  # (C,) what exactly refuses the class, where something does
+
+
+def lower_classes(
+    cache: Cache, cluster: Cluster, config: Config, nodes: list[Node], numbers: npt.NDArray[np.int64], pending: npt.NDArray[np.bool_]
+) -> ClassRows:
+    """Tables of the classes with these numbers (T,), in the order in which tasks in canonical order meet them.
+
+    Only a class with a pending task is looked at for node constraints; the others take up room and nothing else.
+    """
+    distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    met = np.argsort(first, kind="stable")
+    row_of_distinct = np.empty(met.size, np.int32)
+    row_of_distinct[met] = np.arange(met.size, dtype=np.int32)
+    of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
+    found = [cache.classes[number] for number in distinct[met]]
+    waits = np.zeros(len(found), bool)
+    waits[of_task[pending]] = True
+    resources = _resources(found)
+    book = SignatureBook()
+    blame = [""] * len(found)
+    table = _table(found, waits, resources, book, blame, cluster, config)
+    terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
+    return ClassRows(of_task, table, book, terms, bonds, ports, n_domains, resources, blame)
+
+
+def _resources(found: list[PodClass]) -> tuple[str, ...]:
+    asked = {name for each in found for name, _ in each.shape.request}
+    return BASE_RESOURCES + tuple(sorted(asked - set(BASE_RESOURCES)))
+
+
+def _table(
+    found: list[PodClass],
+    waits: npt.NDArray[np.bool_],
+    resources: tuple[str, ...],
+    book: SignatureBook,
+    blame: list[str],
+    cluster: Cluster,
+    config: Config,
+) -> Classes:
+    column = {name: r for r, name in enumerate(resources)}
+    request = np.zeros((len(found), len(resources)))
+    quota = np.zeros((len(found), 3))
+    cpu_only = np.zeros(len(found), np.uint8)
+    signature = np.zeros(len(found), np.int32)
+    refused = np.zeros(len(found), np.uint8)
+    for c, each in enumerate(found):
+        shape = each.shape
+        for name, amount in shape.request:
+            request[c, column[name]] = amount
+        quota[c] = request[c, :3]
+        if shape.shared_devices or each.reserves:
+            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a part.
+            request[c, column[GPU]] = 0.0
+        if shape.shared_devices:
+            quota[c, 2] = shape.shared_quota
+        cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
+        if not waits[c]:
+            continue
+        verdict, blame[c], volumes = judge_volumes(shape, cluster)
+        missing = [name for name in shape.config_maps if name not in cluster.config_maps]
+        if shape.unsupported:
+            verdict, blame[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
+        elif verdict == Verdict.OK and missing:
+            verdict, blame[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
+        refused[c] = int(verdict)
+        signature[c] = book.row(make_signature(shape, bool(cpu_only[c]), volumes, config))
+    return Classes(request, quota, signature, cpu_only, refused)
+
+
+def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, Bonds, Flags, int]:
+    """Terms and host ports that some class here asks for or carries, in the order of meeting, and each class's ties to them."""
+    rows: dict[Term, int] = {}
+    ports: dict[HostPort, int] = {}
+    own = [[(rows.setdefault(term, len(rows)), term.kind, weight) for term, weight in terms_of(each.shape)] for each in found]
+    row_of_number = {cache.terms.ids[term]: a for term, a in rows.items()}
+    entries: list[tuple[int, int, int]] = []
+    ptr, self_match = [0], []
+    for each, terms in zip(found, own, strict=True):
+        need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
+        match = sorted(row_of_number[number] for number in each.matches if number in row_of_number)
+        entries += [(Bond.NEED, a, 1) for a in need]
+        entries += [(Bond.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
+        entries += [(Bond.MATCH, a, 1) for a in match]
+        entries += [(Bond.PORT, ports.setdefault(port, len(ports)), 1) for port in each.shape.host_ports]
+        ptr.append(len(entries))
+        self_match.append(bool(need) and set(need) <= set(match))
+    domain = np.zeros((len(rows), len(nodes)), np.int32)
+    n_domains = 0
+    for a, term in enumerate(rows):
+        codes, values = label_column(term.topology_key, cache, nodes)
+        domain[a] = np.where(codes == 0, NULL, codes - 1 + n_domains)
+        n_domains += len(values) - 1
+    bonds = Bonds(np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8))
+    return Terms(np.array([int(term.kind) for term in rows], np.uint8), domain), bonds, _conflicts(ports), n_domains
+
+
+def _conflicts(ports: dict[HostPort, int]) -> Flags:
+    """Two host ports conflict with equal number and protocol where an address is equal or any (kube NodePorts)."""
+    conflict = np.zeros((len(ports), len(ports)), np.uint8)
+    for left, p in ports.items():
+        for right, other in ports.items():
+            same = (left.port, left.protocol) == (right.port, right.protocol)
+            wild = left.host_ip in ANY_ADDRESS or right.host_ip in ANY_ADDRESS
+            conflict[p, other] = same and (wild or left.host_ip == right.host_ip)
+    return conflict

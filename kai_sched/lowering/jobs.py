@@ -1,0 +1,140 @@
+"""Pod groups to jobs and sets, and pods to the sets that they belong to (semantics 0.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering import cache as cells
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.layouts import Layout
+from kai_sched.lowering.queues import QueueRows
+from kai_sched.lowering.rows import Names
+from kai_sched.model.objects import PriorityClass
+from kai_sched.model.store import Cluster
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Verdict
+
+DEFAULT_PRIORITY = 50
+PREEMPTIBLE_BELOW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobRows:
+    """Columns of the jobs in canonical order (creation, uid, name), before their tasks are known."""
+
+    rows: Longs  # (J,) rows of the cache's group table
+    queue: Ints
+    priority: Longs
+    preemptible: Flags
+    refused: Flags
+    layout: Longs  # (J,) numbers of the cache's layouts
+    set_ptr: Ints  # (J + 1,)
+
+
+def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows) -> JobRows:
+    """All pod groups, those that pods without one are included."""
+    rows = cache.groups.ordered()
+    columns = cache.groups.cells[rows]
+    queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, cells.QUEUE])
+    layout = columns[:, cells.LAYOUT]
+    known = queue != NULL
+    is_leaf = np.diff(queues.table.child_ptr)[: len(queues.queues)] == 0
+    refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
+    refused[known] = np.where(is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
+    with_topology = np.array([each.topology for each in cache.layouts], bool)
+    refused[(refused == 0) & with_topology[layout]] = int(Verdict.NOT_SUPPORTED)
+    priority = _priorities(cluster, cache)[columns[:, cells.PRIORITY_CLASS]]
+    explicit = columns[:, cells.PREEMPTIBLE]
+    preemptible = np.where(explicit == NULL, priority < PREEMPTIBLE_BELOW, explicit == 1)
+    sizes = np.array([len(each.parent) for each in cache.layouts], np.int64)
+    set_ptr = np.zeros(rows.size + 1, np.int32)
+    np.cumsum(sizes[layout], out=set_ptr[1:])
+    return JobRows(
+        rows,
+        queue,
+        np.where(known, priority, 0),
+        (preemptible & known).astype(np.uint8),
+        refused,
+        layout,
+        set_ptr,
+    )
+
+
+def _priorities(cluster: Cluster, cache: Cache) -> Longs:
+    """The value of each priority class name: its own, else the cluster's default class, else 50."""
+    default = DEFAULT_PRIORITY
+    for _, each in sorted(cluster.priority_classes.items()):
+        if each.global_default:
+            default = each.value
+            break
+    values = np.full(len(cache.priority_classes), default, np.int64)
+    for name, row in cache.priority_classes.items():
+        known: PriorityClass | None = cluster.priority_classes.get(name)
+        if known is not None:
+            values[row] = known.value
+    return values
+
+
+def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints]:
+    """The job and the set of each pod (rows of ``columns``); NULL for both where the pod is in no job, or names a set that its job lacks."""
+    job_of_id = np.full(len(cache.group_ids), NULL, np.int32)
+    job_of_id[cache.groups.cells[jobs.rows, cells.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
+    job = take(job_of_id, columns[:, cells.GROUP])
+    member = np.flatnonzero(job != NULL)
+    names = {row: name for name, row in cache.sub_groups.items()}
+    pairs = jobs.layout[job[member]] * len(names) + columns[member, cells.SUB_GROUP]
+    distinct, inverse = np.unique(pairs, return_inverse=True)
+    local = np.array([_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in distinct], np.int32)
+    found = local[inverse] if member.size else np.zeros(0, np.int32)
+    sets = np.full(job.size, NULL, np.int32)
+    sets[member] = np.where(found == NULL, NULL, jobs.set_ptr[job[member]] + found)
+    job[sets == NULL] = NULL
+    return job, sets
+
+
+def _local_set(layout: Layout, name: str) -> int:
+    return layout.pod_sets.get(name, NULL)
+
+
+def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints) -> tuple[Jobs, Sets]:
+    """The two tables, once the sets of all tasks in canonical order are known (NULL for tasks of no job)."""
+    n_sets = int(jobs.set_ptr[-1])
+    task_ptr = np.zeros(n_sets + 1, np.int32)
+    np.cumsum(np.bincount(task_sets[task_sets != NULL], minlength=n_sets), out=task_ptr[1:])
+    sizes = np.diff(jobs.set_ptr)
+    base = np.repeat(jobs.set_ptr[:-1], sizes)
+    first = np.zeros(len(cache.layouts) + 1, np.int64)
+    np.cumsum([len(each.parent) for each in cache.layouts], out=first[1:])
+    entry = np.arange(n_sets) - base + np.repeat(first[jobs.layout], sizes)
+    parent = _joined(cache.layouts, "parent")[entry]
+    sets = Sets(
+        np.where(parent == NULL, NULL, parent + base).astype(np.int32),
+        (_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
+        (_joined(cache.layouts, "child_end")[entry] + base).astype(np.int32),
+        _joined(cache.layouts, "minimum")[entry].astype(np.int32),
+        task_ptr,
+    )
+    table = Jobs(jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.set_ptr, task_ptr[jobs.set_ptr])
+    return table, sets
+
+
+def _joined(layouts: list[Layout], column: str) -> npt.NDArray[np.int64]:
+    return np.array([value for layout in layouts for value in getattr(layout, column)], np.int64)
+
+
+def rows_of(names: Names, row_of: dict[str, int]) -> Ints:
+    """The row of each numbered name in this snapshot; NULL where it is not there."""
+    rows = np.full(len(names), NULL, np.int32)
+    for name, number in names.items():
+        rows[number] = row_of.get(name, NULL)
+    return rows
+
+
+def take(rows: Ints, numbers: Longs) -> Ints:
+    """``rows[numbers]``, NULL where the number is NULL."""
+    if not rows.size:
+        return np.full(numbers.size, NULL, np.int32)
+    return np.where(numbers == NULL, np.int32(NULL), rows[numbers])

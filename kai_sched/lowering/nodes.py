@@ -1,0 +1,103 @@
+"""Nodes to rows, by name (semantics 0.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache
+from kai_sched.model.objects import Node, Taint
+from kai_sched.model.resources import GPU
+from kai_sched.snapshot.tables import Floats, Nodes, Verdict
+
+MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+MIG_PREFIX = "nvidia.com/mig-"
+MIG_STRATEGIES = {"single": 1, "mixed": 2}
+CONDITIONS = {
+    "MemoryPressure": Verdict.MEMORY_PRESSURE,
+    "DiskPressure": Verdict.DISK_PRESSURE,
+    "PIDPressure": Verdict.PID_PRESSURE,
+    "NetworkUnavailable": Verdict.NETWORK_UNAVAILABLE,
+}
+
+
+def node_list(cache: Cache) -> list[Node]:
+    """The nodes in canonical order."""
+    found = cache.columns.get("nodes")
+    if found is None:
+        found = cache.columns["nodes"] = np.empty(len(cache.nodes), object)
+        found[:] = [node for _, node in sorted(cache.nodes.items())]
+    return list(found)
+
+
+def lower_nodes(nodes: list[Node], cache: Cache, resources: tuple[str, ...]) -> tuple[Nodes, list[tuple[Taint, ...]]]:
+    """The table, and the taint sets that it refers to."""
+
+    def kept(name: object, make: Callable[[], npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
+        if name not in cache.columns:
+            cache.columns[name] = make()
+        return cache.columns[name]
+
+    allocatable = np.zeros((len(nodes), len(resources)))
+    for r, resource in enumerate(resources):
+        allocatable[:, r] = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
+    taint_sets: dict[tuple[Taint, ...], int] = {}
+    taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
+    condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
+    table = Nodes(
+        allocatable,
+        _shared_gpus(nodes, cache),
+        (condition == 0).astype(np.uint8),
+        kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
+        condition.copy(),
+        kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8)).copy(),
+        taints,
+    )
+    return table, list(taint_sets)
+
+
+def _amounts(nodes: list[Node], resource: str) -> Floats:
+    return np.array([node.allocatable.get(resource, 0.0) for node in nodes], np.float64)
+
+
+def _condition(node: Node) -> Verdict:
+    """The first thing that keeps all pods away; a cordon is told before what is wrong with the kubelet."""
+    if node.unschedulable:
+        return Verdict.UNSCHEDULABLE
+    if not node.bad_conditions:
+        return Verdict.OK
+    return CONDITIONS.get(node.bad_conditions[0], Verdict.NOT_READY)
+
+
+def _is_mig(node: Node) -> bool:
+    label = node.labels.get(MIG_ENABLED)
+    if label is not None:
+        return label.lower() in ("true", "1", "t")
+    return any(name.startswith(MIG_PREFIX) and amount > 0 for name, amount in node.allocatable.items())
+
+
+def _is_cpu_only(node: Node) -> bool:
+    return not _is_mig(node) and node.allocatable.get(GPU, 0.0) <= 0.0
+
+
+def _mig(node: Node) -> int:
+    return MIG_STRATEGIES.get(node.labels.get(MIG_STRATEGY, ""), 0) if _is_mig(node) else 0
+
+
+def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:
+    """Devices that pods with a share of one hold on each node: their groups, or their number where the groups are not known."""
+    shared = np.zeros(len(nodes))
+    if cache.sharing:
+        rows = {node.name: n for n, node in enumerate(nodes)}
+        devices: dict[str, set[str]] = {}
+        for key in sorted(cache.sharing):
+            pod = cache.pods.objects[cache.pods.row_of[key]]
+            if pod.node in rows:
+                unknown = [f"{key} {device}" for device in range(pod.shape.shared_devices)]
+                devices.setdefault(pod.node, set()).update(pod.gpu_groups or unknown)
+        for name, groups in devices.items():
+            shared[rows[name]] = len(groups)
+    return shared

@@ -1,0 +1,89 @@
+"""Queues to rows: the tree in canonical order, unlimited as infinity (semantics 1.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kai_sched.model.config import Config
+from kai_sched.model.objects import UNLIMITED, Queue, Share
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Queues
+
+SYNTHETIC_ROOT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRows:
+    """The table, with the queue of each row and the row of each name."""
+
+    table: Queues
+    queues: tuple[Queue, ...]
+    row_of: dict[str, int]
+
+
+def in_pool(labels: Mapping[str, str], config: Config) -> bool:
+    """Whether an object belongs to this scheduler's node pool (11.3)."""
+    if not config.node_pool_label:
+        return True
+    value = labels.get(config.node_pool_label)
+    return value == config.node_pool if config.node_pool else value is None
+
+
+def reachable(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
+    """The queues that count: in the pool, and with all their ancestors there. Cycles hang in the air and fall out with the orphans."""
+    visible = {name: queue for name, queue in queues.items() if in_pool(queue.labels, config)}
+    if not config.full_hierarchy_fairness:
+        unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
+        below = {name: replace(queue, parent=SYNTHETIC_ROOT) for name, queue in visible.items() if queue.parent}
+        visible = below | {SYNTHETIC_ROOT: Queue(SYNTHETIC_ROOT, cpu=unlimited, memory=unlimited, gpu=unlimited)}
+    children: dict[str, list[str]] = {}
+    for name, queue in visible.items():
+        children.setdefault(queue.parent, []).append(name)
+    found: dict[str, Queue] = {}
+    frontier = children.get("", [])
+    while frontier:
+        found |= {name: visible[name] for name in frontier}
+        frontier = [child for name in frontier for child in children.get(name, [])]
+    return found
+
+
+def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
+    """Rows by depth, then age, uid and name, so that parents come first and the lower row wins ties among siblings."""
+    found = reachable(queues, config)
+    depth: dict[str, int] = {}
+    for name, queue in found.items():
+        path = []
+        while name not in depth and queue.parent:
+            path.append(name)
+            name, queue = queue.parent, found[queue.parent]
+        base = depth.setdefault(name, 0)
+        for step, below in enumerate(reversed(path), 1):
+            depth[below] = base + step
+    rows = sorted(found.values(), key=lambda queue: (depth[queue.name], queue.created_ns, queue.uid, queue.name))
+    row_of = {queue.name: row for row, queue in enumerate(rows)}
+    parent = np.array([row_of[queue.parent] if queue.parent else NULL for queue in rows], np.int32)
+    n_queues = len(rows)
+    above = np.where(parent == NULL, n_queues, parent)
+    child = np.argsort(above, kind="stable").astype(np.int32)
+    child_ptr = np.zeros(n_queues + 2, np.int32)
+    np.cumsum(np.bincount(above, minlength=n_queues + 1), out=child_ptr[1:])
+    table = Queues(
+        parent,
+        child_ptr,
+        child,
+        _triples(rows, "quota"),
+        _triples(rows, "limit"),
+        _triples(rows, "weight"),
+        np.array([queue.priority for queue in rows], np.int64),
+        np.zeros((n_queues, 3)),
+    )
+    return QueueRows(table, tuple(rows), row_of)
+
+
+def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    values = np.array([[getattr(share, field) for share in (queue.cpu, queue.memory, queue.gpu)] for queue in rows], np.float64)
+    values = values.reshape(len(rows), 3)
+    return values if field == "weight" else np.where(values == UNLIMITED, np.inf, values)

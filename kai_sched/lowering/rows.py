@@ -1,0 +1,107 @@
+"""Row tables that live on between cycles: stable row numbers, so that a cycle pays for what changed and not for the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+NULL = -1
+
+
+class Names:
+    """Numbers for names, given once and never taken back. Names nobody uses any more stay until the cache is made anew."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, name: Any) -> int:
+        """The number of the name, a new one if it has none yet."""
+        found = self._rows.get(name)
+        if found is None:
+            found = self._rows[name] = len(self._rows)
+        return found
+
+    def items(self) -> Iterable[tuple[Any, int]]:
+        return self._rows.items()
+
+
+class RowTable:
+    """Objects of one kind in rows of an integer matrix, with the key that the canonical order sorts by.
+
+    ``put`` reuses the row of an object of the same key; removed rows go to a free list. ``ordered`` gives all rows in canonical order;
+    it sorts only when keys came or went, and then what is nearly sorted already.
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self.row_of: dict[str, int] = {}
+        self.cells: npt.NDArray[np.int64] = np.zeros((64, n_columns), np.int64)
+        self.objects: npt.NDArray[np.object_] = np.empty(64, object)
+        self._keys: list[Any] = []
+        self._free: list[int] = []
+        self._order: list[int] = []
+        self._sorted = True
+        self._ordered: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    def put(self, entries: list[tuple[str, Any, Any, tuple[int, ...]]]) -> None:
+        """Write entries of (key, sort key, object, cells)."""
+        if not entries:
+            return
+        rows = [self._claim(key, sort_key) for key, sort_key, _, _ in entries]
+        self._reserve(len(self._keys))
+        self.cells[rows] = [cells for _, _, _, cells in entries]
+        for row, (_, _, item, _) in zip(rows, entries, strict=True):
+            self.objects[row] = item
+
+    def _claim(self, key: str, sort_key: Any) -> int:
+        row = self.row_of.get(key)
+        if row is None:
+            if self._free:
+                row = self._free.pop()
+                self._keys[row] = sort_key
+            else:
+                row = len(self._keys)
+                self._keys.append(sort_key)
+            self.row_of[key] = row
+            self._order.append(row)
+            self._sorted = False
+        elif self._keys[row] != sort_key:
+            self._keys[row] = sort_key
+            self._sorted = False
+        return row
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Forget the objects with these keys; unknown ones are passed over."""
+        gone = {row for key in keys if (row := self.row_of.pop(key, None)) is not None}
+        if gone:
+            self._order = [row for row in self._order if row not in gone]
+            for row in sorted(gone):
+                self.objects[row] = None
+                self._keys[row] = None
+                self._free.append(row)
+            self._sorted = False
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self.cells):
+            room = max(size, 2 * len(self.cells))
+            cells = np.zeros((room, self.cells.shape[1]), np.int64)
+            cells[: len(self.cells)] = self.cells
+            objects = np.empty(room, object)
+            objects[: len(self.objects)] = self.objects
+            self.cells, self.objects = cells, objects
+
+    def ordered(self) -> npt.NDArray[np.int64]:
+        """All rows in canonical order."""
+        if not self._sorted:
+            self._order.sort(key=self._keys.__getitem__)
+            self._ordered = np.array(self._order, np.int64)
+            self._sorted = True
+        return self._ordered

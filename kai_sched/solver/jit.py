@@ -1,0 +1,122 @@
+"""The one place that knows numba: how kernels are compiled, where compiled code is kept, and when it is not used at all.
+
+Kernels are plain functions under ``@kernel``. They run compiled, or interpreted with the same results: where the environment
+variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little to solve calls ``interpret()`` before it imports them.
+
+Compiled code is kept in a folder keyed by a hash of all solver sources, the numba and Python versions and the CPU, because numba's own
+key misses a callee that changed in another file. The folder is ``$KAI_SCHED_CACHE_DIR``, else ``$XDG_CACHE_HOME/kai-sched``, else
+``~/.cache/kai-sched``; where none can be written, kernels are compiled anew in each process, with a warning. This module is the only one
+of the core that reads the environment and the file system, and only for this.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_MARK = "complete"
+_interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
+_kernels_made = False
+
+
+def interpret() -> None:
+    """Run kernels as plain Python in this process. Only before the first kernel is imported; RuntimeError after that."""
+    global _interpreted
+    if _kernels_made and not _interpreted:
+        raise RuntimeError("interpret() comes too late: kernels are already compiled in this process")
+    _interpreted = True
+
+
+def interpreted() -> bool:
+    """Whether kernels of this process run as plain Python."""
+    return _interpreted
+
+
+def kernel(function: Function) -> Function:
+    """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
+    global _kernels_made
+    _kernels_made = True
+    if _interpreted:
+        return function
+    import numba
+
+    folder = cache_folder()
+    if folder is not None:
+        numba.config.CACHE_DIR = str(folder)
+    # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references to the dozens of
+    # arrays behind every table attribute costs more than the kernels' own work.
+    compiled: Function = numba.njit(nogil=True, cache=folder is not None, error_model="numpy", _nrt=False)(function)
+    return compiled
+
+
+def warm() -> bool:
+    """Whether the compiled kernels of exactly this version are in the cache (or need not be, as they are interpreted)."""
+    if _interpreted:
+        return True
+    folder = cache_folder()
+    return folder is not None and (folder / _MARK).exists()
+
+
+def mark_warm() -> None:
+    """Note that all kernels are in the cache. Called once everything has been compiled."""
+    folder = cache_folder()
+    if folder is not None and not _interpreted:
+        (folder / _MARK).touch()
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """The folder for compiled code of exactly this version, made if need be; None where none can be written."""
+    folder = _cache_root() / _cache_key()
+    if (folder / _MARK).exists():
+        return folder  # an image may ship a complete cache on a read-only file system
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        warnings.warn(
+            f"compiled kernels cannot be kept in {folder} ({error.strerror}): they are compiled anew in each process; "
+            "set KAI_SCHED_CACHE_DIR to a folder that can be written",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _cache_root() -> Path:
+    if chosen := os.environ.get("KAI_SCHED_CACHE_DIR"):
+        return Path(chosen)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "kai-sched"
+    try:
+        return Path.home() / ".cache" / "kai-sched"
+    except RuntimeError:  # no home in the password database, as for an arbitrary uid in a container
+        return Path("/nonexistent/kai-sched")
+
+
+def _cache_key() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    # numba stamps each entry with the source file's path too, so two installations do not share a folder.
+    facts = (str(Path(__file__).parent), importlib.metadata.version("numba"), sys.version, platform.machine(), _cpu_name())
+    digest.update("\n".join(facts).encode())
+    return digest.hexdigest()[:20]
+
+
+def _cpu_name() -> str:
+    import llvmlite.binding
+
+    return str(llvmlite.binding.get_host_cpu_name())

@@ -1,0 +1,114 @@
+"""Opening the books of a cycle: room on nodes, what queues hold and ask for, how far each gang is (semantics 0.3, 2.1, 2.2)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Bond, Status
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.state import ACTIVE, ASKED, CARRIED, HELD, HELD_FIXED, LIMIT, MATCHED, NODE, PENDING, QUEUE_PRIORITY, QUOTA, SHARE, STATUS
+
+IS_PENDING = int(Status.PENDING)
+IS_PIPELINED = int(Status.PIPELINED)
+IS_ALLOCATED = int(Status.ALLOCATED)
+IS_RUNNING = int(Status.RUNNING)
+IS_RELEASING = int(Status.RELEASING)
+CARRY = int(Bond.CARRY)
+MATCH = int(Bond.MATCH)
+PORT = int(Bond.PORT)
+
+
+@kernel
+def open_nodes(nodes, node_of, status, cls, requests, idle, releasing):
+    """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are there.
+
+    A resource that a node does not have is not tracked on it: its entries stay 0.
+    """
+    n_resources = idle.shape[1]
+    for n in range(idle.shape[0]):
+        for r in range(n_resources):
+            idle[n, r] = nodes.allocatable[n, r]
+        idle[n, GPU] -= nodes.shared_gpus[n]
+    for t in range(node_of.shape[0]):
+        n = node_of[t]
+        if n == NULL or status[t] < IS_PIPELINED:
+            continue
+        for r in range(n_resources):
+            asked = requests[cls[t], r]
+            if asked > 0.0 and nodes.allocatable[n, r] > 0.0:
+                idle[n, r] -= asked
+                if status[t] == IS_RELEASING:
+                    releasing[n, r] += asked
+
+
+@kernel
+def open_jobs(tasks, task_state, set_state):
+    """Fill where tasks are (T, 2) and the counters of their sets (S, 4)."""
+    for t in range(tasks.job.shape[0]):
+        status = tasks.status[t]
+        task_state[t, STATUS] = status
+        task_state[t, NODE] = tasks.node[t]
+        if tasks.job[t] == NULL:
+            continue
+        if status == IS_PENDING:
+            set_state[tasks.set[t], PENDING] += 1
+        elif IS_PIPELINED <= status <= IS_RUNNING:
+            set_state[tasks.set[t], ACTIVE] += 1
+
+
+@kernel
+def open_queues(queues, tasks, prices, jobs, book):
+    """Fill the queues' settings, what they hold and what they ask for, ancestors included; ``prices`` are (C, 3)."""
+    for q in range(queues.parent.shape[0]):
+        for r in range(3):
+            book[q, QUOTA + r] = queues.quota[q, r]
+            book[q, LIMIT + r] = queues.limit[q, r]
+        book[q, QUEUE_PRIORITY] = queues.priority[q]
+    for t in range(tasks.job.shape[0]):
+        j = tasks.job[t]
+        status = tasks.status[t]
+        if j == NULL or jobs.queue[j] == NULL:
+            continue
+        holds = IS_ALLOCATED <= status <= IS_RUNNING and tasks.node[t] != NULL
+        if not holds and status != IS_PENDING:
+            continue
+        q = jobs.queue[j]
+        while q != NULL:
+            for r in range(3):
+                price = prices[tasks.cls[t], r]
+                book[q, ASKED + r] += price
+                if holds:
+                    book[q, HELD + r] += price
+                    if jobs.preemptible[j] == 0:
+                        book[q, HELD_FIXED + r] += price
+            q = queues.parent[q]
+
+
+@kernel
+def open_bonds(node_of, status, cls, terms, bonds, domains, ports):
+    """Fill the counters of inter-pod terms and host ports from the pods on nodes, those that are leaving included (12.2)."""
+    for t in range(node_of.shape[0]):
+        n = node_of[t]
+        if n == NULL or status[t] < IS_PIPELINED:
+            continue
+        for entry in range(bonds.ptr[cls[t]], bonds.ptr[cls[t] + 1]):
+            role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
+            if role == PORT:
+                ports[n, row] += 1
+            elif role == MATCH and terms.domain[row, n] != NULL:
+                domains[terms.domain[row, n], MATCHED] += 1
+            elif role == CARRY and terms.domain[row, n] != NULL:
+                domains[terms.domain[row, n], CARRIED] += weight
+
+
+@kernel
+def open_cluster(nodes, tasks, prices, total):
+    """What the cluster has to divide (2.1): ready nodes, less what other schedulers' pods hold on them. Added to ``total`` (a row of the book)."""
+    for n in range(nodes.counted.shape[0]):
+        if nodes.counted[n] == 1:
+            for r in range(3):
+                total[SHARE + r] += nodes.allocatable[n, r]
+    for t in range(tasks.node.shape[0]):
+        n = tasks.node[t]
+        if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] == 1 and tasks.status[t] >= IS_PIPELINED:
+            for r in range(3):
+                total[SHARE + r] -= prices[tasks.cls[t], r]

@@ -1,0 +1,52 @@
+"""Static feasibility: what of a node's own properties keeps a class of pods away (semantics 12.2, the steps that no placement changes)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.tables import Verdict
+from kai_sched.solver.jit import kernel
+
+OK = int(Verdict.OK)
+TAINT = int(Verdict.TAINT)
+MIG_ONLY = int(Verdict.MIG_ONLY)
+MIG_MIXED = 2
+
+
+@kernel
+def judge_nodes(nodes, signatures, wanted, verdicts):
+    """Write the verdict of each wanted signature on each node.
+
+    ``wanted`` u1 (K,): 1 where some pending pod has the signature; ``verdicts`` u1 (K, N), written where wanted.
+    Order of the steps, first failure wins: node type, node conditions, taints, selectors (12.2, steps 2, 5, 6 and 7).
+    """
+    for k in range(signatures.toleration.shape[0]):
+        if wanted[k] == 0:
+            continue
+        for n in range(nodes.condition.shape[0]):
+            if signatures.whole_gpu[k] == 1 and nodes.mig[n] == MIG_MIXED:
+                verdicts[k, n] = MIG_ONLY
+            elif nodes.condition[n] != OK:
+                verdicts[k, n] = nodes.condition[n]
+            elif signatures.tolerated[signatures.toleration[k], nodes.taint_set[n]] == 0:
+                verdicts[k, n] = TAINT
+            else:
+                verdicts[k, n] = judge_selectors(signatures, k, n)
+
+
+@kernel
+def judge_selectors(signatures, k, n):
+    """The verdict of the first selector of signature ``k`` that does not hold on node ``n``, else OK."""
+    for selector in range(signatures.selector_ptr[k], signatures.selector_ptr[k + 1]):
+        holds = False
+        for term in range(signatures.term_ptr[selector], signatures.term_ptr[selector + 1]):
+            first, end = signatures.requirement_ptr[term], signatures.requirement_ptr[term + 1]
+            met = first < end
+            for entry in range(first, end):
+                if signatures.truth[signatures.requirement[entry], n] == 0:
+                    met = False
+                    break
+            if met:
+                holds = True
+                break
+        if not holds:
+            return signatures.selector_verdict[selector]
+    return OK

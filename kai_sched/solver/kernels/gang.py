@@ -1,0 +1,151 @@
+"""Gangs: which pods of a job are asked for next (semantics 0.4, 3.2).
+
+A job is a tree of sets; its leaves are pod sets. Rows of a tree are contiguous with parents first, so one loop backwards goes from the leaves
+to the root. Two marked defects of the original are done right: an unsatisfied set asks only for the members that it misses, and a member
+that cannot reach its minimum takes up no place.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Status
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.undo import set_integer
+from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS
+
+IS_PENDING = int(Status.PENDING)
+BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
+
+
+@kernel
+def survey_sets(first, end, sets, set_state, survey):
+    """Fill ``survey`` (S, 2) for the sets [first, end) of a job: satisfied members or placed pods, and whether there is something to ask for."""
+    for s in range(end - 1, first - 1, -1):
+        minimum = sets.minimum[s]
+        if sets.child_ptr[s] == sets.child_end[s]:
+            count = set_state[s, ACTIVE]
+            pending = set_state[s, PENDING]
+            able = pending > 0 if count >= minimum else pending >= minimum - count
+        else:
+            count = 0
+            able_unmet = 0
+            able_any = False
+            for member in range(sets.child_ptr[s], sets.child_end[s]):
+                if survey[member, COUNT] >= sets.minimum[member]:
+                    count += 1
+                elif survey[member, ABLE] == 1:
+                    able_unmet += 1
+                able_any = able_any or survey[member, ABLE] == 1
+            able = able_any if count >= minimum else able_unmet >= minimum - count
+        survey[s, COUNT] = count
+        survey[s, ABLE] = 1 if able else 0
+
+
+@kernel
+def stage_of(first, end, sets, set_state):
+    """Where a job stands for the elastic order (1.3): some pod set below its minimum, all at it, or some above it."""
+    stage = AT_MINIMUM
+    for s in range(first, end):
+        if sets.child_ptr[s] == sets.child_end[s]:
+            if set_state[s, ACTIVE] < sets.minimum[s]:
+                return BELOW_MINIMUM
+            if set_state[s, ACTIVE] > sets.minimum[s]:
+                stage = ABOVE_MINIMUM
+    return stage
+
+
+@kernel
+def goes_before(a, b, minimum, survey):
+    """Member order (1.3, subgrouporder): unsatisfied first, then minimum > 0 before 0, then the lower ratio; ties by row, which is by name."""
+    unmet_a = survey[a, COUNT] < minimum[a]
+    unmet_b = survey[b, COUNT] < minimum[b]
+    if unmet_a or unmet_b:
+        return unmet_a and (not unmet_b or a < b)
+    if (minimum[a] > 0) != (minimum[b] > 0):
+        return minimum[a] > 0
+    # counts over minimums, cross-multiplied: integers compare exactly
+    left = survey[a, COUNT] * max(minimum[b], 1)
+    right = survey[b, COUNT] * max(minimum[a], 1)
+    return left < right if left != right else a < b
+
+
+@kernel
+def order_members(first, end, minimum, survey, order):
+    """Write the members [first, end) of a set to ``order`` in member order (insertion sort: they mostly are in it)."""
+    for place in range(end - first):
+        member = first + place
+        slot = place
+        while slot > 0 and goes_before(member, order[slot - 1], minimum, survey):
+            order[slot] = order[slot - 1]
+            slot -= 1
+        order[slot] = member
+
+
+@kernel
+def next_chunk(first, end, sets, state, log, scratch):
+    """Write the next chunk of the job with sets [first, end) to ``scratch.chunk`` (task rows, in the order of placing); returns its length.
+
+    0 means that there is nothing to ask for. The sets are surveyed on the way.
+    """
+    survey = scratch.survey
+    survey_sets(first, end, sets, state.sets, survey)
+    if survey[first, ABLE] == 0:
+        return 0
+    length = 0
+    depth = 1
+    stack = scratch.stack
+    stack[0] = first
+    while depth > 0:
+        depth -= 1
+        s = stack[depth]
+        missing = sets.minimum[s] - survey[s, COUNT]
+        if sets.child_ptr[s] == sets.child_end[s]:
+            length = take_pending(s, max(missing, 1), length, sets.task_ptr, state, log, scratch.chunk)
+        else:
+            order_members(sets.child_ptr[s], sets.child_end[s], sets.minimum, survey, scratch.order)
+            n_members = sets.child_end[s] - sets.child_ptr[s]
+            depth += choose_members(n_members, missing, depth, sets.minimum, survey, scratch.order, stack)
+    return length
+
+
+@kernel
+def choose_members(n_members, missing, depth, minimum, survey, order, stack):
+    """Push the members of a set that go into the chunk; returns how many.
+
+    With members missing, as many unsatisfied ones as are missing; else the first that can take more. The stack gives back the last one first,
+    so they are pushed in reverse.
+    """
+    wanted = max(missing, 1)
+    chosen = 0
+    for place in range(n_members):
+        member = order[place]
+        met = survey[member, COUNT] >= minimum[member]
+        if chosen < wanted and survey[member, ABLE] == 1 and not (missing > 0 and met):
+            order[chosen] = member
+            chosen += 1
+    for place in range(chosen):
+        stack[depth + place] = order[chosen - 1 - place]
+    return chosen
+
+
+@kernel
+def take_pending(s, wanted, length, task_ptr, state, log, chunk):
+    """Append the first ``wanted`` pending tasks of pod set ``s`` to the chunk; returns the new length.
+
+    A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its running pods each time.
+    """
+    base = task_ptr[s]
+    start = base + state.sets[s, CURSOR]
+    first_pending = NULL
+    for t in range(start, task_ptr[s + 1]):
+        if wanted == 0:
+            break
+        if state.task[t, STATUS] == IS_PENDING:
+            if first_pending == NULL:
+                first_pending = t
+            chunk[length] = t
+            length += 1
+            wanted -= 1
+    if first_pending > start:
+        set_integer(log, state.integers, state.offset[AT_SETS] + 4 * s + CURSOR, first_pending - base)
+    return length

@@ -1,0 +1,33 @@
+"""The two capacity gates of a chunk: limits, and quota for what cannot be preempted, at the leaf and every queue above it (semantics 3.4)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Verdict
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.state import HELD, HELD_FIXED, LIMIT, QUOTA
+
+OK = int(Verdict.OK)
+OVER_LIMIT = int(Verdict.OVER_LIMIT)
+OVER_QUOTA = int(Verdict.OVER_QUOTA)
+
+
+@kernel
+def pass_gates(leaf, need, fixed, parent, book):
+    """Returns (verdict, queue, resource) of the first gate that stops ``need`` (3,); all limits come before all quotas.
+
+    ``fixed``: the job is non-preemptible. A resource that is not asked for is not looked at.
+    """
+    q = leaf
+    while q != NULL:
+        for r in range(3):
+            if need[r] > 0.0 and book[q, LIMIT + r] < book[q, HELD + r] + need[r]:
+                return OVER_LIMIT, q, r
+        q = parent[q]
+    q = leaf if fixed else NULL
+    while q != NULL:
+        for r in range(3):
+            if need[r] > 0.0 and book[q, QUOTA + r] < book[q, HELD_FIXED + r] + need[r]:
+                return OVER_QUOTA, q, r
+        q = parent[q]
+    return OK, NULL, NULL

@@ -1,0 +1,243 @@
+"""Which job is tried next: a heap of queues at every level of the tree, a heap of jobs in every leaf (semantics 2.6, 3.1).
+
+Heaps are binary and are mended only at the top and only when a path was touched, as the original does: with comparisons that have gone stale
+meanwhile, the result depends on it. Storage is flat: the heap of queue q's children lies where its children lie in ``queues.child``,
+the heap of a leaf's jobs from ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job on top of the path of heads below q asks for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.state import FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE
+
+
+@kernel
+def job_before(a, b, settings, priority, stage):
+    """Job order (1.3): priority, then below-minimum before at-minimum before above-minimum, then row, which is by age and uid."""
+    if settings.priority_order == 1 and priority[a] != priority[b]:
+        return priority[a] > priority[b]
+    if settings.elastic_order == 1 and stage[a] != stage[b]:
+        return stage[a] < stage[b]
+    return a < b
+
+
+@kernel
+def dominant(q, with_extra, book, extra):
+    """The dominant share (2.5) of what queue ``q`` holds, with what its next job asks for or without."""
+    cluster = book.shape[0] - 1
+    largest = 0.0
+    for r in range(3):
+        amount = book[q, HELD + r] + (extra[q, r] if with_extra else 0.0)
+        entitled = book[q, SHARE + r]
+        if entitled == 0.0:
+            largest = max(largest, amount * 1000.0)
+            continue
+        if entitled == np.inf:
+            entitled = book[cluster, SHARE + r]
+        if entitled > 0.0:
+            largest = max(largest, amount / entitled)
+        elif amount > 0.0:
+            largest = np.inf
+    return largest
+
+
+@kernel
+def queue_before(a, b, book, extra):
+    """Queue order (2.6): whether sibling ``a`` goes before ``b``, given what the next job of each asks for."""
+    over_a, over_b = True, True
+    starved_a, starved_b = True, True
+    violates_a, violates_b = False, False
+    for r in range(3):
+        over_a = over_a and book[a, FAIR + r] < book[a, HELD + r]
+        over_b = over_b and book[b, FAIR + r] < book[b, HELD + r]
+        with_a, with_b = book[a, HELD + r] + extra[a, r], book[b, HELD + r] + extra[b, r]
+        starved_a = starved_a and with_a <= book[a, QUOTA + r]
+        starved_b = starved_b and with_b <= book[b, QUOTA + r]
+        violates_a = violates_a or (book[a, SHARE + r] == 0.0 and with_a > 0.0)
+        violates_b = violates_b or (book[b, SHARE + r] == 0.0 and with_b > 0.0)
+    if over_a != over_b:
+        return over_b
+    if starved_a != starved_b:
+        return starved_a
+    if book[a, QUEUE_PRIORITY] != book[b, QUEUE_PRIORITY]:
+        return book[a, QUEUE_PRIORITY] > book[b, QUEUE_PRIORITY]
+    if violates_a != violates_b:
+        return violates_b
+    left, right = dominant(a, True, book, extra), dominant(b, True, book, extra)
+    if left != right:
+        return left < right
+    left, right = dominant(a, False, book, extra), dominant(b, False, book, extra)
+    if left != right:
+        return left < right
+    return by_share(a, b, book)
+
+
+@kernel
+def by_share(a, b, book):
+    """The last steps of queue order (2.6, 7 and 8): the smaller allocatable share where one is smaller throughout, else the lower row."""
+    less_a, less_b = False, False
+    for r in range(3):
+        less_a = less_a or book[a, SHARE + r] < book[b, SHARE + r]
+        less_b = less_b or book[b, SHARE + r] < book[a, SHARE + r]
+    if less_a != less_b:
+        return less_a
+    return a < b
+
+
+@kernel
+def show_head(q, parent, child_ptr, queue_heap, extra):
+    """Carry what the job on top of ``q`` asks for up the path, as long as the path is one of heads."""
+    above = parent[q]
+    while above != NULL and queue_heap[child_ptr[above]] == q:
+        for r in range(3):
+            extra[above, r] = extra[q, r]
+        q = above
+        above = parent[q]
+
+
+@kernel
+def queues_up(base, at, heap, book, extra):
+    """Sift the entry at ``at`` of the heap at ``base`` towards the top."""
+    while at > 0:
+        above = (at - 1) // 2
+        if not queue_before(heap[base + at], heap[base + above], book, extra):
+            break
+        heap[base + at], heap[base + above] = heap[base + above], heap[base + at]
+        at = above
+
+
+@kernel
+def queues_down(base, size, heap, book, extra):
+    """Sift the top of the heap at ``base`` down to its place."""
+    at = 0
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and queue_before(heap[base + below + 1], heap[base + below], book, extra):
+            below += 1
+        if not queue_before(heap[base + below], heap[base + at], book, extra):
+            break
+        heap[base + at], heap[base + below] = heap[base + below], heap[base + at]
+        at = below
+
+
+@kernel
+def jobs_up(base, at, heap, settings, priority, stage):
+    """Sift the job at ``at`` of the heap at ``base`` towards the top."""
+    while at > 0:
+        above = (at - 1) // 2
+        if not job_before(heap[base + at], heap[base + above], settings, priority, stage):
+            break
+        heap[base + at], heap[base + above] = heap[base + above], heap[base + at]
+        at = above
+
+
+@kernel
+def jobs_down(base, at, size, heap, settings, priority, stage):
+    """Sift the job at ``at`` of the heap at ``base`` down to its place."""
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and job_before(heap[base + below + 1], heap[base + below], settings, priority, stage):
+            below += 1
+        if not job_before(heap[base + below], heap[base + at], settings, priority, stage):
+            break
+        heap[base + at], heap[base + below] = heap[base + below], heap[base + at]
+        at = below
+
+
+@kernel
+def push_job(j, depth, settings, queues, jobs, tree, book):
+    """Put the job into its leaf; queues that become non-empty join their parents' heaps; the path is marked.
+
+    A leaf holds the best ``depth`` jobs: a worse one falls out (the original drops an arbitrary one).
+    """
+    q = jobs.queue[j]
+    base = tree.job_ptr[q]
+    size = tree.job_size[q]
+    at = size
+    if size >= depth:
+        at = 0
+        for other in range(1, size):
+            if job_before(tree.job_heap[base + at], tree.job_heap[base + other], settings, jobs.priority, tree.stage):
+                at = other
+        if job_before(tree.job_heap[base + at], j, settings, jobs.priority, tree.stage):
+            return
+    else:
+        tree.job_size[q] = size + 1
+    tree.job_heap[base + at] = j
+    jobs_up(base, at, tree.job_heap, settings, jobs.priority, tree.stage)
+    show_job(q, queues, tree)
+    newly = size == 0
+    n_queues = queues.parent.shape[0]
+    while q != NULL:
+        above = queues.parent[q]
+        row = above if above != NULL else n_queues
+        if newly:
+            slot = tree.queue_size[row]
+            tree.queue_heap[queues.child_ptr[row] + slot] = q
+            tree.queue_size[row] = slot + 1
+            queues_up(queues.child_ptr[row], slot, tree.queue_heap, book, tree.extra)
+            show_head(tree.queue_heap[queues.child_ptr[row]], queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
+            newly = slot == 0
+        tree.dirty[q] = 1
+        q = above
+
+
+@kernel
+def show_job(q, queues, tree):
+    """Take over what the first job of leaf ``q`` asks for."""
+    j = tree.job_heap[tree.job_ptr[q]]
+    for r in range(3):
+        tree.extra[q, r] = tree.request[j, r]
+    show_head(q, queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
+
+
+@kernel
+def pop_job(settings, queues, priority, tree, book):
+    """Take the next job out of the tree; NULL when it is empty. Heads that were touched are put in their place on the way down."""
+    row = queues.parent.shape[0]
+    if tree.queue_size[row] == 0:
+        return NULL
+    heap = tree.queue_heap
+    q = NULL
+    while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:
+        if q != NULL:
+            row = q
+        base = queues.child_ptr[row]
+        while tree.dirty[heap[base]] == 1:
+            tree.dirty[heap[base]] = 0
+            queues_down(base, tree.queue_size[row], heap, book, tree.extra)
+            show_head(heap[base], queues.parent, queues.child_ptr, heap, tree.extra)
+        q = heap[base]
+    base = tree.job_ptr[q]
+    j = tree.job_heap[base]
+    size = tree.job_size[q] - 1
+    tree.job_size[q] = size
+    tree.job_heap[base] = tree.job_heap[base + size]
+    jobs_down(base, 0, size, tree.job_heap, settings, priority, tree.stage)
+    if size > 0:
+        show_job(q, queues, tree)
+    leave_queues(q, size == 0, queues, tree, book)
+    return j
+
+
+@kernel
+def leave_queues(q, empty, queues, tree, book):
+    """Mark the path above a leaf that gave a job, and take emptied queues, which are heads, out of their parents' heaps."""
+    heap = tree.queue_heap
+    while q != NULL:
+        above = queues.parent[q]
+        if empty:
+            row = above if above != NULL else queues.parent.shape[0]
+            base = queues.child_ptr[row]
+            size = tree.queue_size[row] - 1
+            tree.queue_size[row] = size
+            heap[base] = heap[base + size]
+            queues_down(base, size, heap, book, tree.extra)
+            if size > 0:
+                show_head(heap[base], queues.parent, queues.child_ptr, heap, tree.extra)
+            empty = size == 0
+        tree.dirty[q] = 1
+        q = above

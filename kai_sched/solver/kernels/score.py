@@ -1,0 +1,124 @@
+"""Nodes scored in full, for pods whose place depends on the pods placed so far (semantics 9, 12.2 step 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import CPU, GPU, Bond, TermKind, Verdict
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.find import BINPACK, SPREAD
+from kai_sched.solver.kernels.fit import fits_later, fits_now
+from kai_sched.solver.state import CARRIED, MATCHED
+
+OK = int(Verdict.OK)
+HOST_PORT = int(Verdict.HOST_PORT)
+POD_AFFINITY = int(Verdict.POD_AFFINITY)
+POD_ANTI_AFFINITY = int(Verdict.POD_ANTI_AFFINITY)
+EXISTING_ANTI_AFFINITY = int(Verdict.EXISTING_ANTI_AFFINITY)
+ANTI = int(TermKind.ANTI)
+PREFERRED = int(TermKind.PREFERRED)
+NEED = int(Bond.NEED)
+CARRY = int(Bond.CARRY)
+MATCH = int(Bond.MATCH)
+PORT = int(Bond.PORT)
+
+
+@kernel
+def score_nodes(c, nominated, settings, snapshot, state, verdicts):
+    """The best node for a task of class ``c`` by the sum of all scores; the lower row wins a tie; NULL where none will do."""
+    nodes, classes = snapshot.nodes, snapshot.classes
+    request = classes.request[c]
+    cpu_only = classes.cpu_only[c] == 1
+    resource = CPU if cpu_only else GPU
+    placement = settings.cpu_placement if cpu_only else settings.gpu_placement
+    least, most = np.inf, -np.inf
+    for n in range(state.idle.shape[0]):
+        if nodes.allocatable[n, resource] != 0.0:
+            free = state.idle[n, resource] + state.releasing[n, resource]
+            least, most = min(least, free), max(most, free)
+    first_of_kind = nobody_matches(c, snapshot.terms, snapshot.bonds, state.domains)
+    best = NULL
+    best_score = 0.0
+    for n in range(state.idle.shape[0]):
+        if verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
+            continue
+        if judge_placed(c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports) != OK:
+            continue
+        score = settings.nominated_points if n == nominated else 0.0
+        if fits_now(request, state.idle[n]):
+            score += settings.available_points
+        if cpu_only and nodes.cpu_only[n] == 1:
+            score += settings.cpu_node_points
+        if settings.affinity_points != 0.0:
+            score += settings.affinity_points * affinity_of(c, n, snapshot.terms, snapshot.bonds, state.domains)
+        free = state.idle[n, resource] + state.releasing[n, resource]
+        score += placement_score(free, nodes.allocatable[n, resource], placement, least, most)
+        if best == NULL or score > best_score:
+            best, best_score = n, score
+    return best
+
+
+@kernel
+def placement_score(free, allocatable, placement, least, most):
+    """nodeplacement (9): binpack 0 to 9 by free room between the least and the most of all nodes, spread 0 to 1."""
+    if allocatable == 0.0:
+        return 0.0
+    if placement == BINPACK:
+        if most == 0.0:
+            return 0.0
+        return 9.0 if least == most else 9.0 * (1.0 - (free - least) / (most - least))
+    if placement == SPREAD:
+        return free / allocatable
+    return 0.0
+
+
+@kernel
+def nobody_matches(c, terms, bonds, domains):
+    """Whether no pod anywhere matches the required terms of class ``c`` while its own pods do: then the first one may go anywhere."""
+    if bonds.self_match[c] == 0:
+        return False
+    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
+        if bonds.entry[entry, 0] == NEED:
+            a = bonds.entry[entry, 1]
+            for n in range(terms.domain.shape[1]):
+                if terms.domain[a, n] != NULL and domains[terms.domain[a, n], MATCHED] > 0:
+                    return False
+    return True
+
+
+@kernel
+def judge_placed(c, n, first_of_kind, terms, bonds, conflicts, domains, ports):
+    """The verdict that depends on the pods placed so far: inter-pod (anti-)affinity and host ports, in the order of the bonds."""
+    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
+        role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
+        if role == PORT:
+            for other in range(ports.shape[1]):
+                if conflicts[row, other] == 1 and ports[n, other] > 0:
+                    return HOST_PORT
+            continue
+        domain = terms.domain[row, n]
+        if role == NEED:
+            if domain == NULL or (domains[domain, MATCHED] == 0 and not first_of_kind):
+                return POD_AFFINITY
+        elif terms.kind[row] == ANTI and domain != NULL:
+            if role == CARRY and domains[domain, MATCHED] > 0:
+                return POD_ANTI_AFFINITY
+            if role == MATCH and domains[domain, CARRIED] > 0:
+                return EXISTING_ANTI_AFFINITY
+    return OK
+
+
+@kernel
+def affinity_of(c, n, terms, bonds, domains):
+    """The raw inter-pod preference of class ``c`` for node ``n``: its own preferred terms, and those of placed pods that match it."""
+    score = 0
+    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
+        role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
+        if role == PORT or terms.kind[row] != PREFERRED or terms.domain[row, n] == NULL:
+            continue
+        if role == CARRY:
+            score += weight * domains[terms.domain[row, n], MATCHED]
+        elif role == MATCH:
+            score += domains[terms.domain[row, n], CARRIED]
+    return score

@@ -1,0 +1,42 @@
+"""The stages of a cycle in their order, on one working state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kai_sched.snapshot.tables import Settings, Snapshot
+from kai_sched.solver.stages.allocate import allocate
+from kai_sched.solver.stages.explain import Facts, explain, make_facts
+from kai_sched.solver.stages.fair_share import fair_share, feasibility
+from kai_sched.solver.state import (
+    Decisions,
+    State,
+    make_decisions,
+    make_finder,
+    make_log,
+    make_scratch,
+    make_state,
+    make_tree,
+)
+
+
+class Solution(NamedTuple):
+    """What the solver decided and the state it ended in, still in rows."""
+
+    decisions: Decisions
+    state: State
+    facts: Facts
+
+
+def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> Solution:
+    """Run fair share, then the actions in the order given. The snapshot is not written to."""
+    state, finder, decisions = make_state(snapshot), make_finder(snapshot), make_decisions(snapshot)
+    scratch = make_scratch(snapshot)
+    fair_share(settings, snapshot, state, scratch)
+    feasibility(snapshot, finder, scratch)
+    for action in actions:
+        if action == "allocate":
+            allocate(settings, snapshot, state, make_log(snapshot), finder, make_tree(snapshot), scratch, decisions)
+    facts = make_facts(snapshot)
+    explain(snapshot, state, finder, decisions, facts)
+    return Solution(decisions, state, facts)

@@ -1,0 +1,208 @@
+"""Allocate: the pending jobs of the cluster, fairest queue first, each whole or not at all (semantics 3)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Status, Verdict
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.find import find_node
+from kai_sched.solver.kernels.fit import fits_now
+from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.order import jobs_down, pop_job, push_job
+from kai_sched.solver.kernels.place import charge, count_bonds, place
+from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.undo import rollback, touch
+from kai_sched.solver.state import ABLE, ACTIVE, COUNT, HELD, HELD_FIXED, NODE, PENDING, STATUS, WAITING
+
+OK = int(Verdict.OK)
+NO_FIT = int(Verdict.NO_FIT)
+NO_CHUNK = int(Verdict.NO_CHUNK)
+GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
+IS_PIPELINED = int(Status.PIPELINED)
+
+
+@kernel
+def allocate(settings, snapshot, state, log, finder, tree, scratch, decisions):
+    """Run the action. Placements go to ``decisions`` in order; why a job was left with pending tasks goes to its columns by job."""
+    queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
+    enlist(settings, snapshot, state, log, tree, scratch, decisions)
+    while True:
+        j = pop_job(settings, queues, jobs.priority, tree, state.book)
+        if j == NULL:
+            break
+        first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
+        length = next_chunk(first, end, sets, state, log, scratch)
+        log.size[:] = 0
+        if not attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
+            continue
+        commit(length, state.task, scratch.chunk, decisions)
+        log.size[:] = 0
+        decisions.verdict[j] = OK
+        pending = 0
+        for s in range(first, end):
+            pending += state.sets[s, PENDING]
+        if pending > 0:
+            foresee(j, first, end, sets, snapshot.classes.quota, snapshot.tasks.cls, state, log, tree, scratch)
+            push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+
+
+@kernel
+def foresee(j, first, end, sets, prices, cls, state, log, tree, scratch):
+    """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
+    length = next_chunk(first, end, sets, state, log, scratch)
+    log.size[:] = 0
+    for r in range(3):
+        tree.request[j, r] = 0.0
+    for entry in range(length):
+        c = cls[scratch.chunk[entry]]
+        for r in range(3):
+            tree.request[j, r] += prices[c, r]
+    tree.stage[j] = stage_of(first, end, sets, state.sets)
+
+
+@kernel
+def enlist(settings, snapshot, state, log, tree, scratch, decisions):
+    """Put all jobs that can be tried into the tree, each leaf's best first; the others get their verdict at once (3.1)."""
+    jobs, queues, sets = snapshot.jobs, snapshot.queues, snapshot.sets
+    prices, cls = snapshot.classes.quota, snapshot.tasks.cls
+    for j in range(jobs.queue.shape[0]):
+        first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
+        pending = 0
+        for s in range(first, end):
+            pending += state.sets[s, PENDING]
+        if pending == 0:
+            continue
+        if jobs.refused[j] != OK:
+            decisions.verdict[j] = jobs.refused[j]
+            continue
+        foresee(j, first, end, sets, prices, cls, state, log, tree, scratch)
+        if scratch.survey[first, ABLE] == 0:
+            decisions.verdict[j] = NO_CHUNK if scratch.survey[first, COUNT] >= sets.minimum[first] else GANG_NOT_READY
+            continue
+        q = jobs.queue[j]
+        tree.enlisted[tree.job_ptr[q] + tree.job_size[q]] = j
+        tree.job_size[q] += 1
+    for q in range(queues.parent.shape[0]):
+        count = tree.job_size[q]
+        base = tree.job_ptr[q]
+        tree.job_size[q] = 0
+        for at in range(count // 2 - 1, -1, -1):
+            jobs_down(base, at, count, tree.enlisted, settings, jobs.priority, tree.stage)
+        for left in range(count, 0, -1):
+            j = tree.enlisted[base]
+            tree.enlisted[base] = tree.enlisted[base + left - 1]
+            jobs_down(base, 0, left - 1, tree.enlisted, settings, jobs.priority, tree.stage)
+            push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+
+
+@kernel
+def attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
+    """Try to place the chunk of ``length`` tasks (3.3). On failure everything is undone and the reason is written down."""
+    jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
+    decisions.asked[j] = length
+    for r in range(3):
+        scratch.need[r] = 0.0
+        for entry in range(length):
+            scratch.need[r] += prices[tasks.cls[scratch.chunk[entry]], r]
+    verdict, q, r = NO_CHUNK, NULL, NULL
+    if length > 0:
+        verdict, q, r = pass_gates(jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book)
+    if verdict != OK:
+        decisions.verdict[j] = verdict
+        decisions.culprit[j] = q
+        decisions.resource[j] = r
+        if q != NULL:
+            decisions.amount[j, 0] = scratch.need[r]
+            decisions.amount[j, 1] = state.book[q, HELD + r]
+            decisions.amount[j, 2] = state.book[q, HELD_FIXED + r]
+        return False
+    for entry in range(length):
+        t = scratch.chunk[entry]
+        verdict = settle(j, t, settings, snapshot, state, log, finder)
+        if verdict != OK:
+            decisions.verdict[j] = verdict
+            decisions.culprit[j] = t
+            decisions.placed[j] = entry
+            undo_all(state, log, finder)
+            return False
+    wait_together(j, length, snapshot, state, log, finder, scratch)
+    return True
+
+
+@kernel
+def undo_all(state, log, finder):
+    """Take back everything since the last commit."""
+    rollback(log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0)
+
+
+@kernel
+def settle(j, t, settings, snapshot, state, log, finder):
+    """Place one task on the best node, bound where the room is idle, else pipelined; returns why it could not be (3.5)."""
+    classes = snapshot.classes
+    c = snapshot.tasks.cls[t]
+    if finder.refused[c] != OK:
+        return int(finder.refused[c])
+    request = classes.request[c]
+    verdicts = finder.verdicts[classes.signature[c]]
+    nominated = snapshot.tasks.nominated[t]
+    if finder.dynamic[c] == 1 or nominated != NULL:
+        n = score_nodes(c, nominated, settings, snapshot, state, verdicts)
+    else:
+        n = find_node(
+            request,
+            classes.cpu_only[c],
+            settings,
+            verdicts,
+            snapshot.nodes,
+            state.idle,
+            state.releasing,
+            finder.block,
+            finder.stamp,
+            finder.memo[c],
+        )
+    if n == NULL:
+        return NO_FIT
+    put(j, t, n, not fits_now(request, state.idle[n]), snapshot, state, log, finder)
+    return OK
+
+
+@kernel
+def put(j, t, n, wait, snapshot, state, log, finder):
+    """Place task ``t`` on node ``n`` with all that follows from it."""
+    c = snapshot.tasks.cls[t]
+    place(t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log)
+    jobs = snapshot.jobs
+    charge(jobs.queue[j], snapshot.classes.quota[c], jobs.preemptible[j] == 0, snapshot.queues.parent, state.floats, state.offset, log)
+    if finder.dynamic[c] == 1:
+        count_bonds(c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log)
+    touch(finder.block, finder.stamp, n)
+
+
+@kernel
+def wait_together(j, length, snapshot, state, log, finder, scratch):
+    """A job with a gang that must wait for some pod of its minimum waits whole: then nothing of the chunk is bound (3.3, step 4)."""
+    torn = False
+    for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
+        waiting = state.sets[s, WAITING]
+        if waiting > 0 and state.sets[s, ACTIVE] - waiting < snapshot.sets.minimum[s]:
+            torn = True
+    if not torn:
+        return
+    for entry in range(length):
+        scratch.node[entry] = state.task[scratch.chunk[entry], NODE]
+    undo_all(state, log, finder)
+    for entry in range(length):
+        put(j, scratch.chunk[entry], scratch.node[entry], True, snapshot, state, log, finder)
+
+
+@kernel
+def commit(length, task_state, chunk, decisions):
+    """Write the chunk's placements down; from here on they are not undone."""
+    for entry in range(length):
+        t = chunk[entry]
+        row = decisions.count[0]
+        decisions.task[row] = t
+        decisions.node[row] = task_state[t, NODE]
+        decisions.waits[row] = 1 if task_state[t, STATUS] == IS_PIPELINED else 0
+        decisions.count[0] = row + 1

@@ -1,0 +1,96 @@
+"""Why pods are pending, in numbers: for each class of pods that found no node, what stands in the way on how many nodes.
+
+Measured once per class against the end of the cycle, not once per failed attempt as in the original, so that counts never exceed the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.score import judge_placed, nobody_matches
+
+OK = int(Verdict.OK)
+NO_ROOM = int(Verdict.NO_ROOM)
+NO_POD_SLOT = int(Verdict.NO_POD_SLOT)
+NO_FIT = int(Verdict.NO_FIT)
+N_VERDICTS = 40
+
+
+class Facts(NamedTuple):
+    """By class, filled where ``asked`` is 1."""
+
+    asked: Longs  # (C,)
+    nodes: Longs  # (C, 40) how many nodes have the verdict
+    short: Longs  # (C, R) how many otherwise fit nodes lack the resource
+    largest_free: Floats  # (C, R) most that one otherwise fit node has free or freeing, by resource
+    room: Longs  # (C,) how many such pods would still fit, looked at one node at a time
+
+
+def make_facts(snapshot: Snapshot) -> Facts:
+    """Nothing asked yet."""
+    n_classes, n_resources = snapshot.classes.request.shape
+    return Facts(
+        np.zeros(n_classes, np.int64),
+        np.zeros((n_classes, N_VERDICTS), np.int64),
+        np.zeros((n_classes, n_resources), np.int64),
+        np.zeros((n_classes, n_resources)),
+        np.zeros(n_classes, np.int64),
+    )
+
+
+@kernel
+def explain(snapshot, state, finder, decisions, facts):
+    """Fill the facts of every class with which some job's attempt ended."""
+    tasks = snapshot.tasks
+    for j in range(decisions.verdict.shape[0]):
+        if decisions.verdict[j] == NO_FIT and decisions.culprit[j] != NULL:
+            c = tasks.cls[decisions.culprit[j]]
+            if facts.asked[c] == 0:
+                facts.asked[c] = 1
+                measure(c, snapshot, state, finder, facts)
+
+
+@kernel
+def measure(c, snapshot, state, finder, facts):
+    """Look at all nodes for class ``c`` as they are now."""
+    request = snapshot.classes.request[c]
+    verdicts = finder.verdicts[snapshot.classes.signature[c]]
+    first_of_kind = nobody_matches(c, snapshot.terms, snapshot.bonds, state.domains)
+    for n in range(state.idle.shape[0]):
+        verdict = verdicts[n]
+        if verdict == OK:
+            verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
+        if verdict == OK and finder.dynamic[c] == 1:
+            verdict = judge_placed(c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports)
+        if verdict == OK:
+            facts.room[c] += pods_that_fit(request, state.idle[n], state.releasing[n])
+        facts.nodes[c, verdict] += 1
+
+
+@kernel
+def judge_room(c, request, idle, releasing, facts):
+    """NO_POD_SLOT, NO_ROOM or OK; what is short is counted by resource."""
+    verdict = OK
+    for r in range(request.shape[0]):
+        free = idle[r] + releasing[r]
+        facts.largest_free[c, r] = max(facts.largest_free[c, r], free)
+        if request[r] > free:
+            facts.short[c, r] += 1
+            if verdict == OK:
+                verdict = NO_POD_SLOT if r == PODS else NO_ROOM
+    return verdict
+
+
+@kernel
+def pods_that_fit(request, idle, releasing):
+    """How many pods with this request the node takes."""
+    fits = np.inf
+    for r in range(request.shape[0]):
+        if request[r] > 0.0:
+            fits = min(fits, np.floor((idle[r] + releasing[r]) / request[r]))
+    return int(fits) if fits < np.inf else 0

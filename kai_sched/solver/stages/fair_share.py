@@ -1,0 +1,81 @@
+"""Fair share: opens the books of the cycle and says what each queue is entitled to (semantics 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Verdict
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
+from kai_sched.solver.kernels.feasibility import judge_nodes
+from kai_sched.solver.kernels.share import (
+    W_GIVEN,
+    W_LIMIT,
+    W_PRIORITY,
+    W_QUOTA,
+    W_REQUEST,
+    W_USAGE,
+    W_WEIGHT,
+    WORK_ROWS,
+    divide_tree,
+)
+from kai_sched.solver.kernels.share import divide as divide_siblings
+
+OK = int(Verdict.OK)
+TOO_LARGE = int(Verdict.TOO_LARGE)
+
+
+@kernel
+def fair_share(settings, snapshot, state, scratch):
+    """Fill the books: room, counters, what queues hold, ask for and are entitled to."""
+    nodes, tasks, classes = snapshot.nodes, snapshot.tasks, snapshot.classes
+    open_nodes(nodes, tasks.node, tasks.status, tasks.cls, classes.request, state.idle, state.releasing)
+    open_jobs(tasks, state.task, state.sets)
+    open_queues(snapshot.queues, tasks, classes.quota, snapshot.jobs, state.book)
+    open_bonds(tasks.node, tasks.status, tasks.cls, snapshot.terms, snapshot.bonds, state.domains, state.ports)
+    open_cluster(nodes, tasks, classes.quota, state.book[state.book.shape[0] - 1])
+    divide_tree(snapshot.queues, settings.k_value, state.book, scratch.work)
+
+
+@kernel
+def feasibility(snapshot, finder, scratch):
+    """Judge all nodes for the classes of pending pods, and all classes against the largest node (12.1)."""
+    classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
+    for t in range(tasks.job.shape[0]):
+        if tasks.job[t] != NULL and tasks.node[t] == NULL:
+            scratch.wanted[classes.signature[tasks.cls[t]]] = 1
+    judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
+    n_resources = classes.request.shape[1]
+    largest = scratch.largest
+    for n in range(snapshot.nodes.allocatable.shape[0]):
+        for r in range(n_resources):
+            largest[r] = max(largest[r], snapshot.nodes.allocatable[n, r])
+    for c in range(classes.request.shape[0]):
+        for r in range(n_resources):
+            if finder.refused[c] == OK and classes.request[c, r] > largest[r]:
+                finder.refused[c] = TOO_LARGE
+        finder.dynamic[c] = 1 if bonds.ptr[c + 1] > bonds.ptr[c] else 0
+
+
+def divide(
+    total: float,
+    k_value: float,
+    quota: Floats,
+    limit: Floats,
+    weight: Floats,
+    request: Floats,
+    usage: Floats,
+    priority: np.ndarray[tuple[int], np.dtype[np.int64]],
+    rank: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> Floats:
+    """Divide one resource among sibling queues in any order; ``rank`` (Q,) is 0 for the oldest. Unlimited is inf. Returns (Q,)."""
+    order = np.argsort(rank)
+    work = np.zeros((WORK_ROWS, order.size))
+    columns = {W_QUOTA: quota, W_LIMIT: limit, W_WEIGHT: weight, W_REQUEST: request, W_USAGE: usage, W_PRIORITY: priority}
+    for row, column in columns.items():
+        work[row] = np.asarray(column, np.float64)[order]
+    divide_siblings(float(total), float(k_value), order.size, work)
+    fair = np.empty(order.size)
+    fair[order] = work[W_GIVEN]
+    return fair

@@ -1,0 +1,241 @@
+"""The working copy of a cycle: everything that stages change, and the scratch space they need, allocated once.
+
+Mutable state lies in two flat buffers with named views onto them, so that the undo log is a list of positions and old values (``kernels.undo``)
+and two states can be compared bit for bit. Views that belong together are columns of one array: a kernel call costs time by the array.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Snapshot
+
+# Columns of State.book, each of the first seven three wide (CPU, memory, GPU). Its last row is the cluster, which has a SHARE only.
+QUOTA, LIMIT, FAIR, SHARE, HELD, HELD_FIXED, ASKED, QUEUE_PRIORITY = 0, 3, 6, 9, 12, 15, 18, 21
+BOOK_WIDTH = 22
+# Columns of State.task and State.sets and State.domains.
+STATUS, NODE = 0, 1
+ACTIVE, PENDING, WAITING, CURSOR = range(4)
+MATCHED, CARRIED = 0, 1
+# Rows of State.offset: where each view begins in its buffer.
+AT_IDLE, AT_RELEASING, AT_BOOK, AT_TASK, AT_SETS, AT_DOMAINS, AT_PORTS = range(7)
+
+
+class State(NamedTuple):
+    """``floats`` and ``integers`` hold all of it; the others are views.
+
+    ``book``: by queue its quota, limit, fair share, allocatable share (2.5), what it holds, what it holds for non-preemptible jobs, what
+    it asks for, its priority. ``sets``: pods placed (pipelined ones included), pods pending, the pipelined ones among the placed, and a
+    cursor before which no pod is pending. ``domains``: pods that match an inter-pod term, and the weight of pods that carry it.
+    """
+
+    floats: Floats
+    integers: Longs
+    offset: Longs
+    idle: Floats  # (N, R) what a pod can be bound to now
+    releasing: Floats  # (N, R) what comes back, less what is promised; only idle + releasing has a meaning
+    book: Floats  # (Q + 1, 22)
+    task: Longs  # (T, 2) status, node
+    sets: Longs  # (S, 4)
+    domains: Longs  # (D, 2)
+    ports: Longs  # (N, P) pods that hold a host port
+
+
+class Log(NamedTuple):
+    """Old values, oldest first. ``size``: number of float and of integer entries."""
+
+    float_at: Longs
+    float_was: Floats
+    integer_at: Longs
+    integer_was: Longs
+    size: Longs
+
+
+# Columns of Finder.memo.
+SEEN, BEST, POINTS, TASTE = range(4)
+
+
+class Finder(NamedTuple):
+    """The best node of each block by class, and what of it is still true: ``memo[c, b, SEEN] == stamp[b]``."""
+
+    block: Longs  # (2,) nodes in a block, and a clock
+    stamp: Longs  # (B,)
+    memo: Floats  # (C, B, 4)
+    verdicts: Flags  # (K, N) static feasibility
+    dynamic: Flags  # (C,) 1: depends on the pods placed so far
+    refused: Flags  # (C,) verdict on every node, 0 if none
+
+
+class Tree(NamedTuple):
+    """The heaps of queues and jobs (``kernels.order``)."""
+
+    queue_heap: Ints  # like Queues.child
+    queue_size: Ints  # (Q + 1,)
+    dirty: Flags  # (Q,)
+    extra: Floats  # (Q, 3) what the job on top of the path of heads asks for
+    job_ptr: Ints  # (Q + 1,)
+    job_size: Ints  # (Q,)
+    job_heap: Ints  # (J,)
+    enlisted: Ints  # (J,)
+    request: Floats  # (J, 3) what the job's next chunk asks of its queues
+    stage: Ints  # (J,)
+
+
+# Columns of Scratch.survey.
+COUNT, ABLE = 0, 1
+
+
+class Scratch(NamedTuple):
+    """Space to work in; all but the last three serve one job at a time."""
+
+    survey: Ints  # (S, 2) satisfied members or placed pods; whether there is something to ask for
+    order: Ints  # (S,)
+    stack: Ints  # (S + 1,)
+    chunk: Ints  # (longest job,)
+    node: Ints  # (longest job,)
+    need: Floats  # (3,)
+    work: Floats  # (10, Q) the division among siblings (``kernels.share``)
+    wanted: Flags  # (K,) signatures that some pending pod has
+    largest: Floats  # (R,) the largest node
+
+
+class Decisions(NamedTuple):
+    """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``)."""
+
+    count: Longs  # (1,)
+    task: Ints  # (T,)
+    node: Ints  # (T,)
+    waits: Flags  # (T,)
+    verdict: Flags  # (J,)
+    culprit: Ints  # (J,) queue of a gate, or the task that found no node
+    resource: Ints  # (J,) of a gate
+    asked: Ints  # (J,) tasks in the chunk that failed
+    placed: Ints  # (J,) how many of them had a place before the failure
+    amount: Floats  # (J, 3) of a gate: need, held, held for non-preemptible jobs
+
+
+def make_state(snapshot: Snapshot) -> State:
+    """A state with zeros for counters and NULL for nodes; the ``account`` and ``share`` kernels fill it."""
+    n_nodes, n_resources = snapshot.nodes.allocatable.shape
+    float_shapes = [(n_nodes, n_resources)] * 2 + [(snapshot.queues.parent.size + 1, BOOK_WIDTH)]
+    integer_shapes = [
+        (snapshot.tasks.job.size, 2),
+        (snapshot.sets.parent.size, 4),
+        (snapshot.n_domains, 2),
+        (n_nodes, snapshot.ports.shape[0]),
+    ]
+    floats, float_views, float_offsets = _buffer(float_shapes, np.float64)
+    integers, integer_views, integer_offsets = _buffer(integer_shapes, np.int64)
+    integer_views[0][:, NODE] = NULL
+    return State(floats, integers, np.array(float_offsets + integer_offsets, np.int64), *float_views, *integer_views)
+
+
+def _buffer(
+    shapes: list[tuple[int, int]], dtype: npt.DTypeLike
+) -> tuple[npt.NDArray[np.generic], list[npt.NDArray[np.generic]], list[int]]:
+    sizes = [rows * columns for rows, columns in shapes]
+    offsets = [sum(sizes[:place]) for place in range(len(sizes))]
+    buffer = np.zeros(sum(sizes), dtype)
+    views = [buffer[at : at + size].reshape(shape) for at, size, shape in zip(offsets, sizes, shapes, strict=True)]
+    return buffer, views, offsets
+
+
+def make_log(snapshot: Snapshot) -> Log:
+    """A log with room for placing the longest job twice and for every cursor."""
+    longest, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+    counters = int(np.diff(snapshot.bonds.ptr).max(initial=0))
+    n_floats = longest * (snapshot.nodes.allocatable.shape[1] + 6 * _depth(snapshot)) + 1
+    n_integers = longest * (5 + counters) + n_sets + 1
+    return Log(
+        np.empty(n_floats, np.int64),
+        np.empty(n_floats),
+        np.empty(n_integers, np.int64),
+        np.empty(n_integers, np.int64),
+        np.zeros(2, np.int64),
+    )
+
+
+def longest_job(snapshot: Snapshot) -> int:
+    """The number of tasks of the largest job."""
+    return int(np.diff(snapshot.jobs.task_ptr).max(initial=0))
+
+
+def _depth(snapshot: Snapshot) -> int:
+    depth = [1] * snapshot.queues.parent.size
+    for q, parent in enumerate(snapshot.queues.parent.tolist()):
+        if parent != NULL:
+            depth[q] = depth[parent] + 1
+    return max(depth, default=1)
+
+
+def make_finder(snapshot: Snapshot) -> Finder:
+    """Nothing seen yet. Blocks are about the square root of the nodes: as much to compare as to look through."""
+    n_nodes = snapshot.nodes.condition.size
+    n_classes = snapshot.classes.signature.size
+    block = max(8, int(n_nodes**0.5))
+    n_blocks = -(-n_nodes // block)
+    return Finder(
+        np.array([block, 0], np.int64),
+        np.zeros(n_blocks, np.int64),
+        np.full((n_classes, n_blocks, 4), float(NULL)),
+        np.zeros((snapshot.signatures.toleration.size, n_nodes), np.uint8),
+        np.zeros(n_classes, np.uint8),
+        snapshot.classes.refused.copy(),
+    )
+
+
+def make_tree(snapshot: Snapshot) -> Tree:
+    """Empty heaps."""
+    n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
+    job_ptr = np.zeros(n_queues + 1, np.int32)
+    known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
+    np.cumsum(np.bincount(known, minlength=n_queues), out=job_ptr[1:])
+    return Tree(
+        np.zeros(n_queues, np.int32),
+        np.zeros(n_queues + 1, np.int32),
+        np.zeros(n_queues, np.uint8),
+        np.zeros((n_queues, 3)),
+        job_ptr,
+        np.zeros(n_queues, np.int32),
+        np.zeros(n_jobs, np.int32),
+        np.zeros(n_jobs, np.int32),
+        np.zeros((n_jobs, 3)),
+        np.zeros(n_jobs, np.int32),
+    )
+
+
+def make_scratch(snapshot: Snapshot) -> Scratch:
+    """Room for the largest job."""
+    n_sets, longest = snapshot.sets.parent.size, longest_job(snapshot)
+    return Scratch(
+        np.zeros((n_sets, 2), np.int32),
+        np.zeros(n_sets, np.int32),
+        np.zeros(n_sets + 1, np.int32),
+        np.zeros(longest, np.int32),
+        np.zeros(longest, np.int32),
+        np.zeros(3),
+        np.zeros((10, snapshot.queues.parent.size)),
+        np.zeros(snapshot.signatures.toleration.size, np.uint8),
+        np.zeros(snapshot.nodes.allocatable.shape[1]),
+    )
+
+
+def make_decisions(snapshot: Snapshot) -> Decisions:
+    """An empty decision log."""
+    n_tasks, n_jobs = snapshot.tasks.job.size, snapshot.jobs.queue.size
+    return Decisions(
+        np.zeros(1, np.int64),
+        np.zeros(n_tasks, np.int32),
+        np.zeros(n_tasks, np.int32),
+        np.zeros(n_tasks, np.uint8),
+        np.zeros(n_jobs, np.uint8),
+        np.full(n_jobs, NULL, np.int32),
+        np.full(n_jobs, NULL, np.int32),
+        np.zeros(n_jobs, np.int32),
+        np.zeros(n_jobs, np.int32),
+        np.zeros((n_jobs, 3)),
+    )

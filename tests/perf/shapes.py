@@ -1,0 +1,170 @@
+"""The named shapes of the benchmark: clusters as model objects, made the same way every time and shuffled by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
+from kai_sched.model.store import Store
+
+GPUS_PER_NODE = 8
+UNLIMITED = Share(-1.0, -1.0, 1.0)
+NOW_NS = 1_767_268_800_000_000_000
+AGE_NS = 60_000_000_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a shape must come to; None where it does not matter."""
+
+    bound: int | None = None
+    bound_gpus: int | None = None
+    unschedulable: int | None = None
+    reasons_for_all: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape: how its objects are made, which actions run, and the outcome. ``prefix`` renames every object."""
+
+    make: Callable[[str], list[Object]]
+    actions: tuple[str, ...]
+    outcome: Outcome
+    steady: bool = False
+
+
+class Builder:
+    """Objects of one cluster. Equal pods share one shape, as they do when they are read from an API server."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.objects: list[Object] = [PriorityClass("train", 50)]
+        self._shapes: dict[int, Shape] = {}
+
+    def nodes(self, count: int) -> None:
+        labels = {"nvidia.com/gpu.count": str(GPUS_PER_NODE), "nvidia.com/gpu.memory": "81920"}
+        allocatable = {"cpu": 128_000.0, "memory": 1e12, "gpu": float(GPUS_PER_NODE), "pods": 110.0}
+        for n in range(count):
+            self.objects.append(Node(self.node(n), f"{self.prefix}node-uid-{n:05}", labels, allocatable))
+
+    def node(self, n: int) -> str:
+        return f"{self.prefix}node-{n:05}"
+
+    def queue(self, name: str, parent: str, gpus: float, age: int) -> str:
+        gpu = Share(gpus, -1.0, 1.0)
+        full = f"{self.prefix}{name}"
+        above = f"{self.prefix}{parent}" if parent else ""
+        created = NOW_NS - AGE_NS * 1000 + age * AGE_NS
+        self.objects.append(Queue(full, f"{full}-uid", created, above, cpu=UNLIMITED, memory=UNLIMITED, gpu=gpu))
+        return full
+
+    def tree(self, leaves: int, departments: int, total: float) -> list[str]:
+        """Leaves under departments, leaf i under department i mod departments, all shares equal."""
+        for d in range(departments):
+            self.queue(f"dep-{d:03}", "", total / departments, d)
+        return [self.queue(f"queue-{q:03}", f"dep-{q % departments:03}", total / leaves, departments + q) for q in range(leaves)]
+
+    def shape(self, gpus: int) -> Shape:
+        if gpus not in self._shapes:
+            self._shapes[gpus] = Shape(request=(("cpu", 1000.0), ("gpu", float(gpus)), ("memory", 1e9), ("pods", 1.0)))
+        return self._shapes[gpus]
+
+    def job(self, j: int, queue: str, gpus: int = 1, pods: int = 1, node: str = "") -> None:
+        name = f"{self.prefix}job-{j:06}"
+        created = NOW_NS - AGE_NS + j * 1000
+        self.objects.append(
+            PodGroup("ml", name, f"{name}-uid", created, queue, "train", min_member=pods, last_start_ns=created if node else 0)
+        )
+        phase = Phase.RUNNING if node else Phase.PENDING
+        for p in range(pods):
+            pod = Pod("ml", f"{name}-{p}", self.shape(gpus), f"{name}-{p}-uid", created, {"app": "train"}, name, "", queue)
+            self.objects.append(replace(pod, scheduler="kai-scheduler", priority_class="train", node=node, phase=phase))
+
+
+def allocate_100n(prefix: str) -> list[Object]:
+    build = Builder(prefix)
+    build.nodes(100)
+    queues = build.tree(4, 2, 800)
+    for j in range(500):
+        build.job(j, queues[j % 4])
+    return build.objects
+
+
+def queues_50n(prefix: str) -> list[Object]:
+    build = Builder(prefix)
+    build.nodes(50)
+    queues = build.tree(20, 5, 400)
+    for j in range(200):
+        build.job(j, queues[j % 20])
+    return build.objects
+
+
+def gangs_50n(prefix: str) -> list[Object]:
+    build = Builder(prefix)
+    build.nodes(50)
+    queues = build.tree(4, 2, 400)
+    for j in range(100):
+        build.job(j, queues[j % 4], pods=4)
+    return build.objects
+
+
+def cycle_100n(prefix: str) -> list[Object]:
+    build = Builder(prefix)
+    build.nodes(100)
+    queues = build.tree(4, 2, 800)
+    for j in range(500):
+        build.job(j, queues[j % 4], node=build.node(j % 100) if j % 2 == 0 else "")
+    return build.objects
+
+
+def fill_100n(prefix: str) -> list[Object]:
+    build = Builder(prefix)
+    build.nodes(100)
+    queues = build.tree(20, 5, 800)
+    for j in range(1600):
+        build.job(j, queues[j % 20], gpus=(1, 2, 4, 8)[(j // 20) % 4])
+    return build.objects
+
+
+def big_5000n(prefix: str) -> list[Object]:
+    """4 departments, 36 projects, 360 teams; 28,000 GPUs run; 12,000 single pods and 1,500 gangs of 8 wait."""
+    build = Builder(prefix)
+    n_nodes, n_leaves, n_running = 5000, 360, 28_000
+    build.nodes(n_nodes)
+    total = n_nodes * GPUS_PER_NODE
+    for d in range(4):
+        build.queue(f"dep-{d:03}", "", total / 4, d)
+    for p in range(36):
+        build.queue(f"project-{p:03}", f"dep-{p % 4:03}", total / 36, 4 + p)
+    queues = [build.queue(f"queue-{q:03}", f"project-{q % 36:03}", total / n_leaves, 40 + q) for q in range(n_leaves)]
+    for j in range(n_running):
+        build.job(j, queues[j % n_leaves], node=build.node(j % n_nodes))
+    for j in range(n_running, n_running + 12_000):
+        build.job(j, queues[j % n_leaves])
+    for j in range(n_running + 12_000, n_running + 13_500):
+        build.job(j, queues[j % n_leaves], pods=8)
+    return build.objects
+
+
+EVERY_ACTION = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+CASES: dict[str, Case] = {
+    "allocate-100n": Case(allocate_100n, ("allocate",), Outcome(bound=500)),
+    "queues-50n": Case(queues_50n, ("allocate",), Outcome(bound=200)),
+    "gangs-50n": Case(gangs_50n, ("allocate",), Outcome(bound=400)),
+    "cycle-100n": Case(cycle_100n, EVERY_ACTION, Outcome(bound=250)),
+    "fill-100n": Case(fill_100n, ("allocate",), Outcome(bound_gpus=800)),
+    "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
+    "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
+}
+
+
+def fresh_store(case: Case, prefix: str, seed: int) -> Store:
+    """A store with the shape's objects, put in shuffled."""
+    objects = case.make(prefix)
+    random.Random(seed).shuffle(objects)
+    store = Store()
+    for item in objects:
+        store.put(item)
+    return store
