@@ -68,22 +68,19 @@ class Cache:
 
     def sync(self, cluster: Cluster, config: Config) -> None:
         """Take in what changed since the last call; everything, where that is not known or the settings changed."""
-        warm = self._store_id is cluster.store_id and self._serial >= cluster.changes_since and self._config == config
+        changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
         crowded = len(self.group_ids) > 4 * len(self.groups) + 10_000 or len(self.class_ids) > 4 * len(self.pods) + 10_000
-        if warm and not crowded and not self._namespaces_matter(cluster):
-            pods = [key for kind, key in cluster.changes if kind is Pod]
-            groups = [key for kind, key in cluster.changes if kind is PodGroup]
-            nodes = [key for kind, key in cluster.changes if kind is Node]
-        else:
+        if changes is None or crowded or (self.terms and any(kind is Namespace for kind, _ in changes)):
             self._reset()
             pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
+        else:
+            pods = [key for kind, key in changes if kind is Pod]
+            groups = [key for kind, key in changes if kind is PodGroup]
+            nodes = [key for kind, key in changes if kind is Node]
         self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
-
-    def _namespaces_matter(self, cluster: Cluster) -> bool:
-        return bool(self.terms) and any(kind is Namespace for kind, _ in cluster.changes)
 
     def _sync_nodes(self, names: Iterable[str], cluster: Cluster, config: Config) -> None:
         for name in names:

@@ -34,13 +34,15 @@ KINDS: tuple[type[Object], ...] = (
 )
 
 
+# How many changes are remembered; a reader that is further behind looks at everything again.
+JOURNAL_LENGTH = 65_536
+
+Change = tuple[type[Object], str]
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One consistent view of the store, keyed by name or "namespace/name". Safe to read from another thread.
-
-    ``changes`` are the (kind, key) pairs touched since ``changes_since``; a reader that has seen a view with
-    ``serial >= changes_since`` of the same ``store_id`` needs to look at nothing else.
-    """
+    """One consistent view of the store, keyed by name or "namespace/name". Safe to read from another thread."""
 
     queues: Mapping[str, Queue]
     nodes: Mapping[str, Node]
@@ -53,9 +55,9 @@ class Cluster:
     config_maps: Mapping[str, ConfigMap]
     namespaces: Mapping[str, Namespace]
     store_id: object
-    serial: int
-    changes_since: int
-    changes: frozenset[tuple[type[Object], str]]
+    serial: int  # number of changes that the store has seen
+    journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
+    journal_start: int
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> Cluster:
@@ -65,37 +67,49 @@ class Cluster:
             store.put(item)
         return store.cluster()
 
+    def changes_since(self, store_id: object, serial: int) -> set[Change] | None:
+        """What changed after the view with that serial; None where that is not known."""
+        if store_id is not self.store_id or not self.journal_start <= serial <= self.serial:
+            return None
+        return set(self.journal[serial - self.journal_start : self.serial - self.journal_start])
+
 
 class Store:
     """Mutable, single-threaded: the owner puts and removes objects, and takes a view for each cycle."""
 
     def __init__(self) -> None:
         self._tables: dict[type[Object], dict[str, Object]] = {kind: {} for kind in KINDS}
-        self._serial = 0
-        self._changes_since = 0
-        self._changes: set[tuple[type[Object], str]] = set()
+        self._journal: list[Change] = []
+        self._journal_start = 0
+        self._id = object()
 
     def put(self, item: Object) -> None:
-        """Add the object, or replace the one of the same kind and key."""
-        self._tables[type(item)][item.key] = item
-        self._mark(type(item), item.key)
+        """Add the object, or replace the one of the same kind and key. An equal one is no change."""
+        table = self._tables[type(item)]
+        key = item.key
+        if table.get(key) != item:
+            table[key] = item
+            self._note(type(item), key)
 
     def remove(self, kind: type[Object], key: str) -> None:
         """Forget the object; one that is not there is no error, as events may repeat."""
         if self._tables[kind].pop(key, None) is not None:
-            self._mark(kind, key)
+            self._note(kind, key)
 
     def get(self, kind: type[Object], key: str) -> Object | None:
         return self._tables[kind].get(key)
 
-    def _mark(self, kind: type[Object], key: str) -> None:
-        self._serial += 1
-        self._changes.add((kind, key))
+    def _note(self, kind: type[Object], key: str) -> None:
+        if len(self._journal) >= 2 * JOURNAL_LENGTH:
+            # a new list: views hold on to the old one
+            self._journal_start += JOURNAL_LENGTH
+            self._journal = self._journal[JOURNAL_LENGTH:]
+        self._journal.append((kind, key))
 
     def cluster(self) -> Cluster:
-        """A view of now. Each view carries the changes since the view before it."""
+        """A view of now."""
         tables = {kind: dict(table) for kind, table in self._tables.items()}
-        view = Cluster(
+        return Cluster(
             queues=cast(dict[str, Queue], tables[Queue]),
             nodes=cast(dict[str, Node], tables[Node]),
             pod_groups=cast(dict[str, PodGroup], tables[PodGroup]),
@@ -106,11 +120,8 @@ class Store:
             storage_classes=cast(dict[str, StorageClass], tables[StorageClass]),
             config_maps=cast(dict[str, ConfigMap], tables[ConfigMap]),
             namespaces=cast(dict[str, Namespace], tables[Namespace]),
-            store_id=self,
-            serial=self._serial,
-            changes_since=self._changes_since,
-            changes=frozenset(self._changes),
+            store_id=self._id,
+            serial=self._journal_start + len(self._journal),
+            journal=self._journal,
+            journal_start=self._journal_start,
         )
-        self._changes_since = self._serial
-        self._changes.clear()
-        return view

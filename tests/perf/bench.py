@@ -1,0 +1,193 @@
+"""The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
+
+Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code; a steady shape keeps its store
+and cache, and 500 pods change between cycles. The median counts. It fails where an outcome differs from the shape's, where two repetitions
+of one shape come to different plans, or where a warm cycle decides otherwise than a cold one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from shapes import CASES, NOW_NS, Case, fresh_store
+
+from kai_sched import Cache, Config, CycleResult, Store, run_cycle
+from kai_sched.model.objects import Phase, Pod, PodGroup
+from kai_sched.plan.effects import Bind
+from kai_sched.plan.reasons import NOT_TRIED
+from kai_sched.solver import jit
+
+REPETITIONS = 9
+CHANGED_PODS = 500
+
+
+def plan_of(result: CycleResult, prefix: str) -> str:
+    """A digest of the plan in the order of deciding, with the names of this repetition taken out."""
+    lines = [f"{type(effect).__name__} {effect.pod} {effect.node}" for effect in result.effects]
+    return hashlib.sha256("\n".join(lines).replace(prefix, "").encode()).hexdigest()
+
+
+def measure(store: Store, config: Config, cache: Cache | None) -> tuple[CycleResult, float]:
+    """One cycle and how long all of it took."""
+    cluster = store.cluster()
+    gc.collect()
+    started = time.perf_counter()
+    result = run_cycle(cluster, config, NOW_NS, cache, timer=time.perf_counter)
+    return result, time.perf_counter() - started
+
+
+def settle(store: Store, result: CycleResult) -> None:
+    """What was bound runs."""
+    for effect in result.effects:
+        pod = store.get(Pod, effect.pod)
+        assert isinstance(pod, Pod)
+        if isinstance(effect, Bind):
+            store.put(replace(pod, node=effect.node, phase=Phase.RUNNING))
+
+
+def churn(store: Store, turn: int) -> None:
+    """Half of the changed pods finish, as many new single-pod jobs come to their queues."""
+    half = CHANGED_PODS // 2
+    running = [pod for pod in store.cluster().pods.values() if pod.node]
+    for number, pod in enumerate(sorted(running, key=lambda pod: pod.name)[turn * half : (turn + 1) * half]):
+        store.remove(Pod, pod.key)
+        group = store.get(PodGroup, f"{pod.namespace}/{pod.group}")
+        assert isinstance(group, PodGroup)
+        store.remove(PodGroup, group.key)
+        name = f"{group.name}-again-{turn}-{number:04}"
+        created = NOW_NS - 1_000_000 + turn * half + number
+        store.put(replace(group, name=name, uid=f"{name}-uid", created_ns=created))
+        store.put(replace(pod, name=f"{name}-0", uid=f"{name}-0-uid", group=name, node="", phase=Phase.PENDING, created_ns=created))
+
+
+def repeat_fresh(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
+    """Independent cycles; the first pays for loading compiled code and is thrown away."""
+    results, times, plans = [], [], set()
+    for repetition in range(REPETITIONS + 1):
+        prefix = f"r{repetition}x-"
+        result, seconds = measure(fresh_store(case, prefix, repetition), config, None)
+        plans.add(plan_of(result, prefix))
+        if repetition:
+            results.append(result)
+            times.append(seconds)
+    return results, times, plans
+
+
+def repeat_steady(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
+    """Cycles on one store and cache; each plan is compared with the one from scratch."""
+    store, cache = fresh_store(case, "s-", 0), Cache()
+    result, _ = measure(store, config, cache)
+    results, times, plans = [], [], []
+    for turn in range(REPETITIONS):
+        settle(store, result)
+        churn(store, turn)
+        result, seconds = measure(store, config, cache)
+        again, _ = measure(store, config, None)
+        if plan_of(result, "s-") != plan_of(again, "s-"):
+            raise SystemExit(f"steady cycle {turn}: the warm plan differs from the one from scratch")
+        results.append(result)
+        times.append(seconds)
+        plans.append(plan_of(result, "s-"))
+    return results, times, {hashlib.sha256("".join(plans).encode()).hexdigest()}
+
+
+def check(name: str, case: Case, result: CycleResult, plans: set[str]) -> list[str]:
+    """What differs from the shape's outcome."""
+    wrong = [] if len(plans) == 1 else [f"{len(plans)} different plans"]
+    bound = [effect for effect in result.effects if isinstance(effect, Bind)]
+    gpus = sum(node.allocatable["gpu"] - node.idle["gpu"] for node in result.nodes.values())
+    outcome = case.outcome
+    if outcome.bound is not None and len(bound) != outcome.bound:
+        wrong.append(f"{len(bound)} bound, {outcome.bound} expected")
+    if outcome.bound_gpus is not None and gpus != outcome.bound_gpus:
+        wrong.append(f"{gpus} GPUs bound, {outcome.bound_gpus} expected")
+    if outcome.reasons_for_all:
+        mute = [key for key, group in result.groups.items() if "Pending" in group.counts and (not group.reason or group.reason.code == NOT_TRIED)]
+        if mute:
+            wrong.append(f"{len(mute)} pending groups without a reason, such as {mute[0]}")
+    return [f"{name}: {text}" for text in wrong]
+
+
+def run_shape(name: str) -> dict[str, object]:
+    """One row of the result; SystemExit where the outcome is wrong."""
+    case = CASES[name]
+    config = Config(actions=case.actions)
+    results, times, plans = (repeat_steady if case.steady else repeat_fresh)(case, config)
+    last = results[-1]
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    wrong = check(name, case, last, plans)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+    bound = sum(isinstance(effect, Bind) for effect in last.effects)
+    return {
+        "shape": name,
+        "solver_s": statistics.median(result.solver_s for result in results),
+        "cycle_s": statistics.median(times),
+        "rss_mb": round(rss_mb, 1),
+        "bound": bound,
+        "pipelined": len(last.effects) - bound,
+        "evicted": len(last.evicted),
+        "unschedulable": sum(group.reason is not None for group in last.groups.values()),
+        "plan_sha256": next(iter(plans)),
+    }
+
+
+def in_process_of_its_own(name: str) -> dict[str, object]:
+    """The row of a shape, from a fresh process: memory is the shape's own."""
+    run = subprocess.run([sys.executable, __file__, "--worker", name], stdout=subprocess.PIPE, text=True, check=False)
+    if run.returncode:
+        raise SystemExit(run.returncode)
+    row: dict[str, object] = json.loads(run.stdout)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=sorted(CASES), metavar="SHAPE", help="repeatable; default: all shapes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        print(json.dumps(run_shape(args.worker)))
+        return
+    compiled = "interpreted" if jit.interpreted() else "compiled"
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, kernels {compiled}")
+    compile_once()
+    print(f"{'shape':<20}{'solver ms':>11}{'cycle ms':>10}{'RSS MB':>8}{'bound':>7}{'pipelined':>10}{'evicted':>8}{'unsched.':>9}")
+    rows = []
+    for name in args.only or CASES:
+        row = in_process_of_its_own(name)
+        rows.append(row)
+        print(
+            f"{name:<20}{1e3 * float(str(row['solver_s'])):>11.2f}{1e3 * float(str(row['cycle_s'])):>10.2f}{row['rss_mb']:>8}"
+            f"{row['bound']:>7}{row['pipelined']:>10}{row['evicted']:>8}{row['unschedulable']:>9}",
+            flush=True,
+        )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def compile_once() -> None:
+    """Compile what is not in the cache yet, and say how long it took."""
+    from kai_sched.solver.warmup import compile_all
+
+    if not jit.warm():
+        started = time.perf_counter()
+        compile_all()
+        print(f"cold compile of all kernels: {time.perf_counter() - started:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
