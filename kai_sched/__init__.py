@@ -1,4 +1,6 @@
-"""kai_sched: a scheduler for Kubernetes AI clusters. ``run_cycle`` is all of it; the rest brings clusters to it and decisions away.
+"""kai_sched: a scheduler for Kubernetes AI clusters.
+
+``run_cycle`` is all of it; the rest brings clusters to it and takes decisions away.
 
 Names are imported on first use, so that a command line that only prints its help pays for nothing else.
 """

@@ -6,7 +6,7 @@ from kai_sched.lowering.lower import Lowered
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, Status, Verdict
+from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import HELD, STATUS
 
@@ -60,7 +60,9 @@ def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
         case Verdict.NO_FIT:
             return reasons.no_fit(_facts(j, culprit, lowered, solution))
         case Verdict.NOT_SUPPORTED:
-            what = "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
+            what = (
+                "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
+            )
             return reasons.not_supported(what)
         case Verdict.TOO_LARGE:
             return _too_large(culprit, lowered)
@@ -69,7 +71,7 @@ def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
 
 
 def _blame(t: int, lowered: Lowered) -> str:
-    return lowered.blame[lowered.snapshot.tasks.cls[t]]
+    return lowered.blame[int(lowered.snapshot.tasks.cls[t])]
 
 
 def _leaves(lowered: Lowered, above: str) -> list[str]:
@@ -135,7 +137,10 @@ def _facts(j: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
     free = {}
     if scarce != NULL:
         left = state.idle[:, scarce] + state.releasing[:, scarce]
-        free[lowered.resources[scarce]] = (float(left.clip(min=0).sum()), float(lowered.snapshot.nodes.allocatable[:, scarce].sum()))
+        free[lowered.resources[scarce]] = (
+            float(left.clip(min=0).sum()),
+            float(lowered.snapshot.nodes.allocatable[:, scarce].sum()),
+        )
     decisions = solution.decisions
     return NoFit(
         lowered.pods[t].key,
@@ -151,9 +156,13 @@ def _facts(j: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
     )
 
 
-def _scarce(request: object, short: object) -> int:
+def _scarce(request: Floats, short: Longs) -> int:
     """The resource to talk about: GPUs where the pod asks for them and they are short, else what most nodes lack."""
-    asked = [(int(nodes), r == GPU, -r) for r, (nodes, amount) in enumerate(zip(short, request, strict=True)) if nodes and amount > 0]  # type: ignore[call-overload]
+    asked = [
+        (int(nodes), r == GPU, -r)
+        for r, (nodes, amount) in enumerate(zip(short, request, strict=True))
+        if nodes and amount > 0
+    ]
     if not asked:
         return NULL
     gpus = [entry for entry in asked if entry[1]]

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.cycle.explain import explain_group
+from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Pipeline
 from kai_sched.snapshot.columns import NULL
@@ -22,7 +22,7 @@ from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, Q
 
 Value = TypeVar("Value")
 
-STATUS_NAMES = {
+STATUS_NAMES: dict[int, str] = {
     Status.SUCCEEDED: "Succeeded",
     Status.UNKNOWN: "Unknown",
     Status.GATED: "Gated",
@@ -74,7 +74,7 @@ def lift(lowered: Lowered, solution: Solution, solver_s: float) -> CycleResult:
 
 def _effects(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
     decisions = solution.decisions
-    count = int(decisions.count[0])
+    count = int(decisions.length[0])
     effects: list[Effect] = []
     columns = (decisions.task, decisions.node, decisions.waits)
     for t, n, waits in zip(*(column[:count].tolist() for column in columns), strict=True):
@@ -95,7 +95,10 @@ def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
 
 
 def group_keys(lowered: Lowered) -> list[str]:
-    """The key of each group in the result: "namespace/name". A pod without a group gives it its own name, unless a real group has that name."""
+    """The key of each group in the result: "namespace/name".
+
+    A pod without a group is one of its own name, marked where a real group has that name.
+    """
     taken = {group.key for group, bare in zip(lowered.groups, lowered.bare, strict=True) if not bare}
     keys = []
     for group, bare in zip(lowered.groups, lowered.bare, strict=True):
@@ -147,7 +150,9 @@ def _queues(lowered: Lowered, solution: Solution) -> tuple[QueueState, ...]:
         q, depth = stack.pop()
         quota, limit, fair, allocated, fixed, requested = (tuple(column[q]) for column in columns)
         queue = rows[q]
-        found.append(QueueState(queue.name, queue.parent, depth, queue.priority, quota, limit, fair, allocated, fixed, requested))
+        found.append(
+            QueueState(queue.name, queue.parent, depth, queue.priority, quota, limit, fair, allocated, fixed, requested)
+        )
         stack.extend((child, depth + 1) for child in reversed(_children(lowered, q)))
     return tuple(found)
 

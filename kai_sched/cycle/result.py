@@ -14,7 +14,7 @@ QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """Where a pod stands at the end of the cycle. ``status`` is one of the conformance statuses (Pending, Gated, Binding, ...)."""
+    """Where a pod stands at the end of the cycle: Pending, Gated, Binding, Pipelined, Bound, Running, ..."""
 
     status: str
     node: str = ""
@@ -40,8 +40,8 @@ class QueueState:
 class GroupState:
     """A pod group at the end of the cycle.
 
-    ``counts`` maps a pod status to how many of its pods have it; ``nodes`` maps a node to how many of its pods are or will be there;
-    ``reason`` is None where nothing is pending.
+    ``counts`` maps a pod status to how many of its pods have it; ``nodes`` maps a node to how many of its pods are or
+    will be there; ``reason`` is None where nothing is pending.
     """
 
     key: str  # "namespace/name"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kai_sched.cycle.lift import lift
 from kai_sched.cycle.result import CycleResult
 from kai_sched.lowering.cache import Cache
-from kai_sched.cycle.lift import lift
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
@@ -26,9 +26,10 @@ def run_cycle(
 ) -> CycleResult:
     """Decide one cycle.
 
-    ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in nanoseconds since the epoch.
-    ``cache`` makes the next cycle on the same store cheap; with and without it the result is the same. ``timer`` gives seconds, for
-    ``CycleResult.solver_s``, which is 0 without it. The same arguments give the same result, whatever order the objects came in.
+    ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in
+    nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
+    result is the same. ``timer`` gives seconds, for ``CycleResult.solver_s``, which is 0 without it. The same
+    arguments give the same result, whatever order the objects came in.
     """
     lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache())
     settings = lower_settings(config)

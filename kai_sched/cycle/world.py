@@ -1,4 +1,5 @@
-"""The world between two cycles, for scheduling on without a cluster: what kubelets, controllers and users do to the objects.
+"""The world between two cycles, for scheduling on without a cluster: what kubelets, controllers and users do to the
+objects.
 
 The rules are those of the scenario files; a plain cluster differs in two points, which ``World`` names.
 """
@@ -24,9 +25,10 @@ class World:
     """How the world outside behaves.
 
     ``step_ns`` is how far the clock moves on from one cycle to the next. The evicted pods of the groups in
-    ``keeps_terminating`` (names without namespace) stay Releasing, as if a user had deleted them; all others come back Pending.
-    ``revives`` says whether a pod that was already being deleted comes back, too, or is gone (plain clusters).
-    ``restarts_clocks`` says whether start and eviction times begin anew in every cycle, or are kept as a scheduler would.
+    ``keeps_terminating`` (names without namespace) stay Releasing, as if a user had deleted them; all others come
+    back Pending. ``revives`` says whether a pod that was already being deleted comes back, too, or is gone (plain
+    clusters). ``restarts_clocks`` says whether start and eviction times begin anew in every cycle, or are kept as a
+    scheduler would.
     """
 
     step_ns: int = 0
@@ -83,7 +85,9 @@ def _stand(pod: Pod, state: PodState) -> PodState:
 
 def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:
     """Let every group with running pods count as started a minute before ``now_ns``, and none as ever evicted."""
-    running = {f"{pod.namespace}/{pod.group}" for pod in pods.values() if pod.phase == Phase.RUNNING and not pod.deleted_ns}
+    running = {
+        f"{pod.namespace}/{pod.group}" for pod in pods.values() if pod.phase == Phase.RUNNING and not pod.deleted_ns
+    }
     for key, group in groups.items():
         start_ns = now_ns - RUNNING_FOR_NS if key in running else 0
         if (group.last_start_ns, group.last_eviction_ns) != (start_ns, 0):

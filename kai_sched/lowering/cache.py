@@ -1,14 +1,16 @@
 """What lowering keeps between cycles: row tables of pods, pod groups and nodes, and the classes of pods.
 
-A cold and a warm cache give the same snapshot, byte for byte: rows and numbers kept here never show in it, only what they stand for does.
+A cold and a warm cache give the same snapshot, byte for byte: rows and numbers kept here never show in it, only what
+they stand for does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.queues import in_pool
@@ -19,7 +21,9 @@ from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 
 # Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
-GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(13)
+GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = (
+    range(13)
+)
 # Columns of the pod groups' matrix.
 ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
 
@@ -30,7 +34,7 @@ BARE_PREFIX = "pod:"
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """Pods that placement cannot tell apart: of one shape, and matched by the same inter-pod terms (numbers of the term book)."""
+    """Pods that placement cannot tell apart: of one shape, and matched by the same inter-pod terms."""
 
     shape: Shape
     reserves: bool  # a GPU reservation pod: its device is counted with the pods that share it
@@ -59,7 +63,7 @@ class Cache:
         self.layouts: list[Layout] = []
         self.terms = TermBook()
         self.sharing: set[str] = set()  # pods that hold part of a device
-        self.columns: dict[object, np.ndarray] = {}  # type: ignore[type-arg]  # node columns of this node_serial
+        self.columns: dict[object, npt.NDArray[Any]] = {}  # node columns of this node_serial
         self._quick: dict[tuple[int, bool, tuple[int, ...]], int] = {}
         self._held: list[Shape] = []
         self._store_id: object = None
@@ -69,7 +73,9 @@ class Cache:
     def sync(self, cluster: Cluster, config: Config) -> None:
         """Take in what changed since the last call; everything, where that is not known or the settings changed."""
         changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
-        crowded = len(self.group_ids) > 4 * len(self.groups) + 10_000 or len(self.class_ids) > 4 * len(self.pods) + 10_000
+        crowded = (
+            len(self.group_ids) > 4 * len(self.groups) + 10_000 or len(self.class_ids) > 4 * len(self.pods) + 10_000
+        )
         if changes is None or crowded or (self.terms and any(kind is Namespace for kind, _ in changes)):
             self._reset()
             pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
@@ -127,11 +133,11 @@ class Cache:
             else:
                 present.append((key, pod))
         if self.terms.learn((pod.shape for _, pod in present), cluster.namespaces):
-            self._match_again(cluster)
+            self._match_again()
         gone_groups = [bare_key(key) for key in gone]
         self.sharing.difference_update(gone)
         for key, pod in present:
-            entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, cluster, config)))
+            entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, config)))
             own = bare_key(key)
             if _is_bare(pod, config):
                 group = PodGroup(
@@ -154,7 +160,7 @@ class Cache:
         self.pods.put(entries)
         self.groups.put(bare)
 
-    def _pod_cells(self, key: str, pod: Pod, cluster: Cluster, config: Config) -> tuple[int, ...]:
+    def _pod_cells(self, key: str, pod: Pod, config: Config) -> tuple[int, ...]:
         if pod.group:
             group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
         else:
@@ -172,7 +178,10 @@ class Cache:
             pod.deleted_ns,
             int(bool(pod.gates)),
             int(pod.scheduler != config.scheduler_name and not utility),
-            int("kubeflow" in config.plugins and pod.labels.get("training.kubeflow.org/job-role") not in ("master", "launcher")),
+            int(
+                "kubeflow" in config.plugins
+                and pod.labels.get("training.kubeflow.org/job-role") not in ("master", "launcher")
+            ),
             int("ray" in config.plugins and pod.labels.get("ray.io/node-type") != "head"),
             labelled if "taskorder" in config.plugins else 0,
             -priority if "taskorder" in config.plugins else 0,
@@ -180,7 +189,8 @@ class Cache:
 
     def _class_of(self, pod: Pod, reserves: bool) -> int:
         matches = self.terms.matches(pod)
-        # Readers give equal shapes as one object, so identity is tried first: hashing a shape costs as much as the rest of a pod.
+        # Readers give equal shapes as one object, so identity is tried first: hashing a shape costs as much as the
+        # rest of a pod.
         quick = (id(pod.shape), reserves, matches)
         found = self._quick.get(quick)
         if found is None:
@@ -191,7 +201,7 @@ class Cache:
             self._held.append(pod.shape)  # an id must not be used again
         return found
 
-    def _match_again(self, cluster: Cluster) -> None:
+    def _match_again(self) -> None:
         """New inter-pod terms may match pods that are already in the table."""
         for row in self.pods.ordered():
             pod = self.pods.objects[row]

@@ -1,4 +1,4 @@
-"""Classes of pods in numbers: requests, prices, constraints, inter-pod terms and host ports of those that appear in a snapshot."""
+"""Classes of pods in numbers: requests, prices, constraints, inter-pod terms and host ports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,12 @@ class ClassRows:
 
 
 def lower_classes(
-    cache: Cache, cluster: Cluster, config: Config, nodes: list[Node], numbers: npt.NDArray[np.int64], pending: npt.NDArray[np.bool_]
+    cache: Cache,
+    cluster: Cluster,
+    config: Config,
+    nodes: list[Node],
+    numbers: npt.NDArray[np.int64],
+    pending: npt.NDArray[np.bool_],
 ) -> ClassRows:
     """Tables of the classes with these numbers (T,), in the order in which tasks in canonical order meet them.
 
@@ -85,7 +90,8 @@ def _table(
             request[c, column[name]] = amount
         quota[c] = request[c, :3]
         if shape.shared_devices or each.reserves:
-            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a part.
+            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a
+            # part.
             request[c, column[GPU]] = 0.0
         if shape.shared_devices:
             quota[c, 2] = shape.shared_quota
@@ -104,10 +110,13 @@ def _table(
 
 
 def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, Bonds, Flags, int]:
-    """Terms and host ports that some class here asks for or carries, in the order of meeting, and each class's ties to them."""
+    """Terms and host ports of the classes here, in the order of meeting, and each class's ties to them."""
     rows: dict[Term, int] = {}
     ports: dict[HostPort, int] = {}
-    own = [[(rows.setdefault(term, len(rows)), term.kind, weight) for term, weight in terms_of(each.shape)] for each in found]
+    own = [
+        [(rows.setdefault(term, len(rows)), term.kind, weight) for term, weight in terms_of(each.shape)]
+        for each in found
+    ]
     row_of_number = {cache.terms.ids[term]: a for term, a in rows.items()}
     entries: list[tuple[int, int, int]] = []
     ptr, self_match = [0], []

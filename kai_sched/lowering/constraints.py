@@ -1,4 +1,4 @@
-"""Static node constraints in numbers: label requirements as truth by node, taints against tolerations, volumes (semantics 12)."""
+"""Static node constraints in numbers: label requirements by node, taints, volumes (semantics 12)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ class SignatureBook:
 
 
 def judge_volumes(shape: Shape, cluster: Cluster) -> tuple[Verdict, str, tuple[Selector, ...]]:
-    """The verdict of the pod's claims on every node (12.1), the claim or volume to blame, and what they demand of a node.
+    """The verdict of the pod's claims on every node (12.1), the claim or volume to blame, and what they demand of a
+    node.
 
-    A claim that waits for its first consumer demands what its class's allowed topologies say, or a volume that could be bound to it.
+    A claim that waits for its first consumer demands what its class's allowed topologies say, or a volume that could
+    be bound to it.
     """
     selectors: list[Selector] = []
     for key in shape.claims:
@@ -83,7 +85,7 @@ def judge_volumes(shape: Shape, cluster: Cluster) -> tuple[Verdict, str, tuple[S
 
 
 def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], config: Config) -> Signature:
-    """The signature of a shape: node selector, node affinity, volumes, worker label, in the order in which they are told."""
+    """The signature of a shape: node selector, node affinity, volumes, worker label, in the order of telling."""
     selectors: list[Selector] = []
     if shape.node_selector:
         terms = (tuple(Requirement(key, "In", (value,)) for key, value in shape.node_selector),)
@@ -97,7 +99,9 @@ def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], 
     return Signature(tuple(selectors), shape.tolerations, not cpu_only)
 
 
-def lower_signatures(book: SignatureBook, cache: Cache, nodes: list[Node], taint_sets: list[tuple[Taint, ...]]) -> Signatures:
+def lower_signatures(
+    book: SignatureBook, cache: Cache, nodes: list[Node], taint_sets: list[tuple[Taint, ...]]
+) -> Signatures:
     """The table of the book's signatures over these nodes (canonical order)."""
     tolerations: dict[tuple[Toleration, ...], int] = {}
     requirements: dict[Requirement, int] = {}
@@ -140,7 +144,7 @@ def truth_of(requirement: Requirement, cache: Cache, nodes: list[Node]) -> npt.N
 
 
 def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """The value of the label on each node as a code into the values, ``None`` for "not there"; kept until a node changes."""
+    """The label's value on each node as a code into the values, ``None`` for "not there"; kept until a node changes."""
     codes = cache.columns.get(("codes", key))
     if codes is None:
         numbers: dict[str | None, int] = {None: 0}
@@ -154,7 +158,11 @@ def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray
 
 
 def _tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:
-    return all(any(_matches(toleration, taint) for toleration in tolerations) for taint in taints if taint.effect in _HARD_EFFECTS)
+    return all(
+        any(_matches(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.effect in _HARD_EFFECTS
+    )
 
 
 def _matches(toleration: Toleration, taint: Taint) -> bool:

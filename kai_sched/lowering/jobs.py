@@ -79,7 +79,10 @@ def _priorities(cluster: Cluster, cache: Cache) -> Longs:
 
 
 def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints]:
-    """The job and the set of each pod (rows of ``columns``); NULL for both where the pod is in no job, or names a set that its job lacks."""
+    """The job and the set of each pod (rows of ``columns``).
+
+    NULL for both where the pod is in no job, or names a set that its job lacks.
+    """
     job_of_id = np.full(len(cache.group_ids), NULL, np.int32)
     job_of_id[cache.groups.cells[jobs.rows, cells.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
     job = take(job_of_id, columns[:, cells.GROUP])
@@ -87,7 +90,9 @@ def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints
     names = {row: name for name, row in cache.sub_groups.items()}
     pairs = jobs.layout[job[member]] * len(names) + columns[member, cells.SUB_GROUP]
     distinct, inverse = np.unique(pairs, return_inverse=True)
-    local = np.array([_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in distinct], np.int32)
+    local = np.array(
+        [_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in distinct], np.int32
+    )
     found = local[inverse] if member.size else np.zeros(0, np.int32)
     sets = np.full(job.size, NULL, np.int32)
     sets[member] = np.where(found == NULL, NULL, jobs.set_ptr[job[member]] + found)

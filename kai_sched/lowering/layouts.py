@@ -12,7 +12,7 @@ NULL = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sets of one job, the root first, children side by side and by name. ``pod_sets`` gives a pod set's row by its name."""
+    """Sets of one job: the root first, children side by side and by name; ``pod_sets`` gives a row by its name."""
 
     names: tuple[str, ...]
     parent: tuple[int, ...]

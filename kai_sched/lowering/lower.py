@@ -1,7 +1,7 @@
 """Names to numbers: one consistent view of the cluster becomes the frozen tables of a snapshot.
 
-All tables are in canonical order (``snapshot.columns`` tells each one's), whatever the order of the input and whatever the cache remembers,
-so equal clusters give equal snapshots, byte for byte.
+All tables are in canonical order (``snapshot.columns`` tells each one's), whatever the order of the input and
+whatever the cache remembers, so equal clusters give equal snapshots, byte for byte.
 """
 
 from __future__ import annotations
@@ -106,7 +106,11 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
     phase, deleted = columns[:, cells.PHASE], columns[:, cells.DELETED]
     leaving = deleted != 0
     stuck = leaving & (now_ns - deleted > int(config.stuck_in_releasing_s * 1e9))
-    waiting = np.where(columns[:, cells.NODE] != NULL, Status.BOUND, np.where(columns[:, cells.GATED] == 1, Status.GATED, Status.PENDING))
+    waiting = np.where(
+        columns[:, cells.NODE] != NULL,
+        Status.BOUND,
+        np.where(columns[:, cells.GATED] == 1, Status.GATED, Status.PENDING),
+    )
     running = np.where(stuck, Status.STUCK_IN_RELEASING, np.where(leaving, Status.RELEASING, Status.RUNNING))
     known = np.where(phase == Phase.SUCCEEDED, Status.SUCCEEDED, Status.UNKNOWN)
     status = np.where(phase == Phase.RUNNING, running, known)

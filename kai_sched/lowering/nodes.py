@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ def node_list(cache: Cache) -> list[Node]:
 def lower_nodes(nodes: list[Node], cache: Cache, resources: tuple[str, ...]) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The table, and the taint sets that it refers to."""
 
-    def kept(name: object, make: Callable[[], npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
+    def kept(name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         if name not in cache.columns:
             cache.columns[name] = make()
         return cache.columns[name]
@@ -88,7 +89,7 @@ def _mig(node: Node) -> int:
 
 
 def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:
-    """Devices that pods with a share of one hold on each node: their groups, or their number where the groups are not known."""
+    """Devices that pods with a share of one hold on each node: their groups, else (not known) their number."""
     shared = np.zeros(len(nodes))
     if cache.sharing:
         rows = {node.name: n for n, node in enumerate(nodes)}

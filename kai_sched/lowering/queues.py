@@ -33,7 +33,7 @@ def in_pool(labels: Mapping[str, str], config: Config) -> bool:
 
 
 def reachable(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
-    """The queues that count: in the pool, and with all their ancestors there. Cycles hang in the air and fall out with the orphans."""
+    """The queues that count: in the pool, with all their ancestors there. Cycles hang in the air and fall out too."""
     visible = {name: queue for name, queue in queues.items() if in_pool(queue.labels, config)}
     if not config.full_hierarchy_fairness:
         unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
@@ -84,6 +84,8 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
 
 
 def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    values = np.array([[getattr(share, field) for share in (queue.cpu, queue.memory, queue.gpu)] for queue in rows], np.float64)
+    values = np.array(
+        [[getattr(share, field) for share in (queue.cpu, queue.memory, queue.gpu)] for queue in rows], np.float64
+    )
     values = values.reshape(len(rows), 3)
     return values if field == "weight" else np.where(values == UNLIMITED, np.inf, values)

@@ -1,4 +1,4 @@
-"""Row tables that live on between cycles: stable row numbers, so that a cycle pays for what changed and not for the cluster."""
+"""Row tables that live on between cycles, so that a cycle pays for what changed and not for the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NULL = -1
 
 
 class Names:
-    """Numbers for names, given once and never taken back. Names nobody uses any more stay until the cache is made anew."""
+    """Numbers for names, given once and never taken back; names of the past stay until the cache is made anew."""
 
     def __init__(self) -> None:
         self._rows: dict[Any, int] = {}
@@ -34,8 +34,8 @@ class Names:
 class RowTable:
     """Objects of one kind in rows of an integer matrix, with the key that the canonical order sorts by.
 
-    ``put`` reuses the row of an object of the same key; removed rows go to a free list. ``ordered`` gives all rows in canonical order;
-    it sorts only when keys came or went, and then what is nearly sorted already.
+    ``put`` reuses the row of an object of the same key; removed rows go to a free list. ``ordered`` gives all rows in
+    canonical order; it sorts only when keys came or went, and then what is nearly sorted already.
     """
 
     def __init__(self, n_columns: int) -> None:

@@ -1,7 +1,8 @@
 """Inter-pod affinity in numbers: which terms there are and which pods they match (semantics 12.2, step 6).
 
-A required affinity counts, as in Kubernetes, only pods that match all required terms of the pod that asks, so the whole list of terms is part of
-such a term's identity. A pod's matches are part of its class: two pods of one class are counted alike by every term.
+A required affinity counts, as in Kubernetes, only pods that match all required terms of the pod that asks, so the
+whole list of terms is part of such a term's identity. A pod's matches are part of its class: two pods of one class
+are counted alike by every term.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ def terms_of(shape: Shape) -> list[tuple[Term, int]]:
     """The terms of a pod of this shape, with the weight that it carries them with (0: required, not carried)."""
     found = [(Term(TermKind.REQUIRED, term.topology_key, shape.affinity), 0) for term in shape.affinity]
     found += [(Term(TermKind.ANTI, term.topology_key, (term,)), 1) for term in shape.anti_affinity]
-    found += [(Term(TermKind.PREFERRED, entry.term.topology_key, (entry.term,)), entry.weight) for entry in shape.preferred_affinity]
+    found += [
+        (Term(TermKind.PREFERRED, entry.term.topology_key, (entry.term,)), entry.weight)
+        for entry in shape.preferred_affinity
+    ]
     return found
 
 
@@ -88,7 +92,7 @@ class TermBook:
 
 
 def holds(requirement: Requirement, labels: Labels) -> bool:
-    """Whether the labels meet the requirement, by the rules of Kubernetes label selectors (NotIn holds without the label)."""
+    """Whether the labels meet the requirement, as Kubernetes selectors do: NotIn holds without the label."""
     value = labels.get(requirement.key)
     match requirement.op:
         case "In":

@@ -1,6 +1,7 @@
 """Why a pod group is not (wholly) placed: a code from the field's vocabulary and a sentence with the numbers.
 
-The sentences are made from plain values, so that they can be tested without a cluster. Units are those people use: cores, GB (10^9 bytes), GPUs.
+The sentences are made from plain values, so that they can be tested without a cluster. Units are those people use:
+cores, GB (10^9 bytes), GPUs.
 """
 
 from __future__ import annotations
@@ -61,11 +62,13 @@ def some_of(names: Sequence[str]) -> str:
 
 def no_queue(name: str, leaves: Sequence[str]) -> Reason:
     there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
-    return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it or correct the label kai.scheduler/queue")
+    return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct kai.scheduler/queue")
 
 
 def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
-    return Reason(QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}")
+    return Reason(
+        QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}"
+    )
 
 
 def not_supported(what: str) -> Reason:
@@ -77,15 +80,21 @@ def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:
     texts = []
     for name, needed, there, gated in parts:
         of_set = "" if name == "default" else f" of sub-group {name}"
-        texts.append(f"{there} of {needed} pods{of_set} exist" + (f", {gated} of them held back by scheduling gates" if gated else ""))
-    return Reason(NOT_READY, "the gang is not complete: " + "; ".join(texts or ["too few of its sub-groups can reach their minimum"]))
+        texts.append(
+            f"{there} of {needed} pods{of_set} exist"
+            + (f", {gated} of them held back by scheduling gates" if gated else "")
+        )
+    return Reason(
+        NOT_READY,
+        "the gang is not complete: " + "; ".join(texts or ["too few of its sub-groups can reach their minimum"]),
+    )
 
 
 def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
     return Reason(
         OVER_LIMIT,
-        f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the group asks for "
-        f"{show_amount(resource, need)} more",
+        f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the "
+        f"group asks for {show_amount(resource, need)} more",
     )
 
 
@@ -93,12 +102,14 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
     return Reason(
         OVER_QUOTA,
         f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
-        f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more: raise the quota, or make the group preemptible",
+        f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more: "
+        "raise the quota, or make the group preemptible",
     )
 
 
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
-    return Reason(NO_FIT, f"pod {pod} asks for {show_amount(resource, asked)}; the largest node has {show_amount(resource, largest)}")
+    asks, has = show_amount(resource, asked), show_amount(resource, largest)
+    return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}")
 
 
 def refused(pod: str, why: str) -> Reason:
@@ -115,7 +126,12 @@ def not_tried() -> Reason:
 
 @dataclass(frozen=True, slots=True)
 class NoFit:
-    """The facts of a pod that found no node. ``verdicts``: text to number of nodes; ``short``: resource to (nodes, asked, most free on one)."""
+    """The facts of a pod that found no node.
+
+    ``verdicts``: text to number of nodes; ``short``: resource to (nodes, asked, most free on one of them);
+    ``free``: resource to (free in the whole cluster, all of it); ``holders``: queues and what they hold of that
+    resource, named in ``holders_of``.
+    """
 
     pod: str
     placed: int
@@ -124,8 +140,8 @@ class NoFit:
     n_nodes: int
     short: Mapping[str, tuple[int, float, float]]
     verdicts: Mapping[str, int]
-    free: Mapping[str, tuple[float, float]]  # resource to (free in the whole cluster, all of it)
-    holders: Sequence[tuple[str, float]]  # queue and what it holds of the resource named in holders_of
+    free: Mapping[str, tuple[float, float]]
+    holders: Sequence[tuple[str, float]]
     holders_of: str
 
 
@@ -136,7 +152,8 @@ def no_fit(facts: NoFit) -> Reason:
         opening = f"{facts.placed} of {facts.asked} pods of the gang have a place, none for pod {facts.pod}"
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
-        parts.append(f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for (most free on one: {_plain(resource, most)})")
+        lack = f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for"
+        parts.append(f"{lack} (most free on one: {_plain(resource, most)})")
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")
@@ -146,7 +163,8 @@ def no_fit(facts: NoFit) -> Reason:
     for resource, (free, total) in facts.free.items():
         text += f". Free in all: {_plain(resource, free)} of {show_amount(resource, total)}"
     if facts.holders:
-        shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in facts.holders[:MOST_HOLDERS])
+        most_holding = facts.holders[:MOST_HOLDERS]
+        shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)
         more = len(facts.holders) - MOST_HOLDERS
         text += f". Held by: {shown}" + (f" and {more} more" if more > 0 else "")
     return Reason(NO_FIT, text)

@@ -1,7 +1,9 @@
-"""The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, validate.py checks by it.
+"""The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, validate.py
+checks by it.
 
-Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, c class (of pods that are alike for
-placement), r resource, k signature (of static node constraints), a inter-pod term, p host port. ``q+1`` is one longer (offsets, half open).
+Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, c class (of
+pods that are alike for placement), r resource, k signature (of static node constraints), a inter-pod term, p host
+port. ``q+1`` is one longer (offsets, half open).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ NULL = -1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One array. ``axes`` are blank-separated; ``*`` is any length; ``row_of`` names the axis that the values are rows of (NULL allowed)."""
+    """One array. ``axes`` are blank-separated, ``*`` is any length; ``row_of``: the axis its values are rows of."""
 
     dtype: str
     axes: str
@@ -23,8 +25,12 @@ class Column:
 
 SCHEMA: dict[str, dict[str, Column]] = {
     "Queues": {
-        "parent": Column("i4", "q", "the queue above; NULL for a root. Parents have lower rows, siblings go by age, then uid", "q"),
-        "child_ptr": Column("i4", "q+2", "children of q are child[child_ptr[q]:child_ptr[q+1]]; row Q stands above the roots"),
+        "parent": Column(
+            "i4", "q", "the queue above; NULL for a root. Parents have lower rows, siblings go by age, then uid", "q"
+        ),
+        "child_ptr": Column(
+            "i4", "q+2", "children of q are child[child_ptr[q]:child_ptr[q+1]]; row Q stands above the roots"
+        ),
         "child": Column("i4", "*", "children, lower rows first", "q"),
         "quota": Column("f8", "q 3", "deserved (CPU milli, memory bytes, GPU devices); inf = unlimited"),
         "limit": Column("f8", "q 3", "most that may be allocated; inf = unlimited"),
@@ -34,7 +40,9 @@ SCHEMA: dict[str, dict[str, Column]] = {
     },
     "Nodes": {
         "allocatable": Column("f8", "n r", "by resource; nodes go by name, so that the lower row wins a tie"),
-        "shared_gpus": Column("f8", "n", "devices that pods with GPU shares hold, taken from what whole-GPU pods may use"),
+        "shared_gpus": Column(
+            "f8", "n", "devices that pods with GPU shares hold, taken from what whole-GPU pods may use"
+        ),
         "counted": Column("u1", "n", "1 where the node is ready, so that it adds to the cluster's capacity"),
         "cpu_only": Column("u1", "n", "1 where the node has no GPU of any kind"),
         "condition": Column("u1", "n", "0, or the verdict on every pod: NOT_READY, UNSCHEDULABLE, a pressure"),
@@ -42,7 +50,12 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
     },
     "Tasks": {
-        "job": Column("i4", "t", "the pod group; NULL for pods of nobody's. Tasks go by job, set, task order; those without a job last", "j"),
+        "job": Column(
+            "i4",
+            "t",
+            "the pod group; NULL for pods of nobody's. Tasks go by job, set, task order; those without a job last",
+            "j",
+        ),
         "set": Column("i4", "t", "the pod set", "s"),
         "cls": Column("i4", "t", "the class", "c"),
         "node": Column("i4", "t", "where it is; NULL where it is nowhere or on a node outside the snapshot", "n"),
@@ -55,7 +68,9 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "quota": Column("f8", "c 3", "what the queue pays: CPU milli, memory bytes, GPU devices"),
         "signature": Column("i4", "c", "static node constraints", "k"),
         "cpu_only": Column("u1", "c", "1: asks for no GPU"),
-        "refused": Column("u1", "c", "0, or why no node will do: CLAIM_MISSING, CONFIG_MAP_MISSING, NOT_SUPPORTED, ..."),
+        "refused": Column(
+            "u1", "c", "0, or why no node will do: CLAIM_MISSING, CONFIG_MAP_MISSING, NOT_SUPPORTED, ..."
+        ),
     },
     "Signatures": {
         "toleration": Column("i4", "k", "row of tolerated's first axis"),
@@ -63,18 +78,26 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "selector_ptr": Column("i4", "k+1", "selectors of signature k, all of which must hold"),
         "selector_verdict": Column("u1", "*", "the verdict where the selector does not hold"),
         "term_ptr": Column("i4", "*", "terms of a selector, one of which must hold"),
-        "requirement_ptr": Column("i4", "*", "requirements of a term, all of which must hold; a term without any never holds"),
+        "requirement_ptr": Column(
+            "i4", "*", "requirements of a term, all of which must hold; a term without any never holds"
+        ),
         "requirement": Column("i4", "*", "rows of truth"),
         "truth": Column("u1", "* n", "1 where the requirement holds on the node"),
         "whole_gpu": Column("u1", "k", "1: asks for whole GPUs, which MIG nodes may refuse"),
     },
     "Terms": {
         "kind": Column("u1", "a", "REQUIRED, ANTI or PREFERRED"),
-        "domain": Column("i4", "a n", "the node's domain for the term's topology key, offset into the counters; NULL without the label"),
+        "domain": Column(
+            "i4",
+            "a n",
+            "the node's domain for the term's topology key, offset into the counters; NULL without the label",
+        ),
     },
     "Bonds": {
         "ptr": Column("i4", "c+1", "what ties a class to the pods placed before it: its entries"),
-        "entry": Column("i4", "* 3", "role (a Bond), the term or host port, the weight (1, or that of a preferred term)"),
+        "entry": Column(
+            "i4", "* 3", "role (a Bond), the term or host port, the weight (1, or that of a preferred term)"
+        ),
         "self_match": Column("u1", "c", "1: the class's own pods match all its required terms"),
     },
     "Jobs": {

@@ -18,7 +18,7 @@ CPU, MEMORY, GPU, PODS = range(4)
 
 
 class Status(enum.IntEnum):
-    """Where a task stands. The groups AllocatedStatus, ActiveAllocated, ActiveUsed and Alive of semantics 0.1 are ranges of it."""
+    """Where a task stands. The groups of semantics 0.1 (ActiveAllocated and so on) are ranges of it."""
 
     SUCCEEDED = 0
     UNKNOWN = 1
@@ -171,8 +171,8 @@ class Sets(NamedTuple):
 class Snapshot(NamedTuple):
     """One cycle's input.
 
-    ``ports`` (P, P) is 1 where two host ports cannot be held on one node. ``n_domains`` is the length of the inter-pod counters that
-    ``Terms.domain`` points into.
+    ``ports`` (P, P) is 1 where two host ports cannot be held on one node. ``n_domains`` is the length of the
+    inter-pod counters that ``Terms.domain`` points into.
     """
 
     queues: Queues
@@ -189,7 +189,7 @@ class Snapshot(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The configuration in numbers. Points are what a scoring plugin gives (0 = off); placement is 0 off, 1 binpack, 2 spread."""
+    """The configuration in numbers. Points of a scoring plugin: 0 = off; placement: 0 off, 1 binpack, 2 spread."""
 
     k_value: float
     nominated_points: float

@@ -1,8 +1,9 @@
 """The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
 
-Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code; a steady shape keeps its store
-and cache, and 500 pods change between cycles. The median counts. It fails where an outcome differs from the shape's, where two repetitions
-of one shape come to different plans, or where a warm cycle decides otherwise than a cold one.
+Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code; a
+steady shape keeps its store and cache, and 500 pods change between cycles. The median counts. It fails where an outcome
+differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise than a
+cold one. Each shape runs in a process of its own, so that its memory is its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from shapes import CASES, NOW_NS, Case, fresh_store
 
@@ -31,6 +33,16 @@ from kai_sched.solver import jit
 
 REPETITIONS = 9
 CHANGED_PODS = 500
+COLUMNS = {
+    "shape": 20,
+    "solver ms": 11,
+    "cycle ms": 11,
+    "RSS MB": 9,
+    "bound": 8,
+    "pipelined": 11,
+    "evicted": 9,
+    "unschedulable": 15,
+}
 
 
 def plan_of(result: CycleResult, prefix: str) -> str:
@@ -69,7 +81,11 @@ def churn(store: Store, turn: int) -> None:
         name = f"{group.name}-again-{turn}-{number:04}"
         created = NOW_NS - 1_000_000 + turn * half + number
         store.put(replace(group, name=name, uid=f"{name}-uid", created_ns=created))
-        store.put(replace(pod, name=f"{name}-0", uid=f"{name}-0-uid", group=name, node="", phase=Phase.PENDING, created_ns=created))
+        store.put(
+            replace(
+                pod, name=f"{name}-0", uid=f"{name}-0-uid", group=name, node="", phase=Phase.PENDING, created_ns=created
+            )
+        )
 
 
 def repeat_fresh(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
@@ -114,13 +130,17 @@ def check(name: str, case: Case, result: CycleResult, plans: set[str]) -> list[s
     if outcome.bound_gpus is not None and gpus != outcome.bound_gpus:
         wrong.append(f"{gpus} GPUs bound, {outcome.bound_gpus} expected")
     if outcome.reasons_for_all:
-        mute = [key for key, group in result.groups.items() if "Pending" in group.counts and (not group.reason or group.reason.code == NOT_TRIED)]
+        mute = [
+            key
+            for key, group in result.groups.items()
+            if "Pending" in group.counts and (not group.reason or group.reason.code == NOT_TRIED)
+        ]
         if mute:
             wrong.append(f"{len(mute)} pending groups without a reason, such as {mute[0]}")
     return [f"{name}: {text}" for text in wrong]
 
 
-def run_shape(name: str) -> dict[str, object]:
+def run_shape(name: str) -> dict[str, Any]:
     """One row of the result; SystemExit where the outcome is wrong."""
     case = CASES[name]
     config = Config(actions=case.actions)
@@ -144,49 +164,47 @@ def run_shape(name: str) -> dict[str, object]:
     }
 
 
-def in_process_of_its_own(name: str) -> dict[str, object]:
+def in_process_of_its_own(name: str) -> dict[str, Any]:
     """The row of a shape, from a fresh process: memory is the shape's own."""
     run = subprocess.run([sys.executable, __file__, "--worker", name], stdout=subprocess.PIPE, text=True, check=False)
     if run.returncode:
         raise SystemExit(run.returncode)
-    row: dict[str, object] = json.loads(run.stdout)
+    row: dict[str, Any] = json.loads(run.stdout)
     return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=sorted(CASES), metavar="SHAPE", help="repeatable; default: all shapes")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(CASES), metavar="SHAPE", help="repeatable; default: all shapes"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         print(json.dumps(run_shape(args.worker)))
         return
-    compiled = "interpreted" if jit.interpreted() else "compiled"
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, kernels {compiled}")
-    compile_once()
-    print(f"{'shape':<20}{'solver ms':>11}{'cycle ms':>10}{'RSS MB':>8}{'bound':>7}{'pipelined':>10}{'evicted':>8}{'unsched.':>9}")
+    mode = "interpreted" if jit.interpreted() else "compiled"
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    print(f"{machine}, Python {platform.python_version()}, kernels {mode}")
+    if not jit.warm():
+        started = time.perf_counter()
+        # not in this process: a child's peak memory counts from its parent's
+        subprocess.run([sys.executable, "-m", "kai_sched.solver.warmup"], check=True)
+        print(f"cold compile of all kernels: {time.perf_counter() - started:.1f} s")
+    print("".join(f"{title:>{width}}" for title, width in COLUMNS.items()))
     rows = []
     for name in args.only or CASES:
         row = in_process_of_its_own(name)
         rows.append(row)
+        shown = dict(row, solver_s=1e3 * row["solver_s"], cycle_s=1e3 * row["cycle_s"])
+        cells = zip(shown.values(), COLUMNS.values(), strict=False)
         print(
-            f"{name:<20}{1e3 * float(str(row['solver_s'])):>11.2f}{1e3 * float(str(row['cycle_s'])):>10.2f}{row['rss_mb']:>8}"
-            f"{row['bound']:>7}{row['pipelined']:>10}{row['evicted']:>8}{row['unschedulable']:>9}",
-            flush=True,
+            "".join(f"{cell:>{width}.2f}" if isinstance(cell, float) else f"{cell:>{width}}" for cell, width in cells)
         )
+        sys.stdout.flush()
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def compile_once() -> None:
-    """Compile what is not in the cache yet, and say how long it took."""
-    from kai_sched.solver.warmup import compile_all
-
-    if not jit.warm():
-        started = time.perf_counter()
-        compile_all()
-        print(f"cold compile of all kernels: {time.perf_counter() - started:.1f} s")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,10 @@ class Builder:
         """Leaves under departments, leaf i under department i mod departments, all shares equal."""
         for d in range(departments):
             self.queue(f"dep-{d:03}", "", total / departments, d)
-        return [self.queue(f"queue-{q:03}", f"dep-{q % departments:03}", total / leaves, departments + q) for q in range(leaves)]
+        return [
+            self.queue(f"queue-{q:03}", f"dep-{q % departments:03}", total / leaves, departments + q)
+            for q in range(leaves)
+        ]
 
     def shape(self, gpus: int) -> Shape:
         if gpus not in self._shapes:
@@ -75,11 +78,22 @@ class Builder:
         name = f"{self.prefix}job-{j:06}"
         created = NOW_NS - AGE_NS + j * 1000
         self.objects.append(
-            PodGroup("ml", name, f"{name}-uid", created, queue, "train", min_member=pods, last_start_ns=created if node else 0)
+            PodGroup(
+                "ml",
+                name,
+                f"{name}-uid",
+                created,
+                queue,
+                "train",
+                min_member=pods,
+                last_start_ns=created if node else 0,
+            )
         )
         phase = Phase.RUNNING if node else Phase.PENDING
         for p in range(pods):
-            pod = Pod("ml", f"{name}-{p}", self.shape(gpus), f"{name}-{p}-uid", created, {"app": "train"}, name, "", queue)
+            pod = Pod(
+                "ml", f"{name}-{p}", self.shape(gpus), f"{name}-{p}-uid", created, {"app": "train"}, name, "", queue
+            )
             self.objects.append(replace(pod, scheduler="kai-scheduler", priority_class="train", node=node, phase=phase))
 
 
