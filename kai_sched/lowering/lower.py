@@ -71,7 +71,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> Lowere
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
     job_table, set_table = make_tables(cache, jobs, sets)
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources)
+    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
 from kai_sched.model.resources import GPU
-from kai_sched.snapshot.tables import Floats, Nodes, Verdict
+from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
 
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_PREFIX = "nvidia.com/mig-"
+GPU_COUNT = "nvidia.com/gpu.count"
 MIG_STRATEGIES = {"single": 1, "mixed": 2}
 CONDITIONS = {
     "MemoryPressure": Verdict.MEMORY_PRESSURE,
@@ -34,7 +36,9 @@ def node_list(cache: Cache) -> list[Node]:
     return list(found)
 
 
-def lower_nodes(nodes: list[Node], cache: Cache, resources: tuple[str, ...]) -> tuple[Nodes, list[tuple[Taint, ...]]]:
+def lower_nodes(
+    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config
+) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The table, and the taint sets that it refers to."""
 
     def kept(name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -51,7 +55,8 @@ def lower_nodes(nodes: list[Node], cache: Cache, resources: tuple[str, ...]) -> 
     table = Nodes(
         allocatable,
         _shared_gpus(nodes, cache),
-        (condition == 0).astype(np.uint8),
+        np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
+        kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64)).copy(),
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
         kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8)).copy(),
@@ -62,6 +67,20 @@ def lower_nodes(nodes: list[Node], cache: Cache, resources: tuple[str, ...]) -> 
 
 def _amounts(nodes: list[Node], resource: str) -> Floats:
     return np.array([node.allocatable.get(resource, 0.0) for node in nodes], np.float64)
+
+
+def _counted(nodes: list[Node], config: Config) -> Flags:
+    """1, or 2 where scheduling is restricted to workers and the node is no GPU worker."""
+    restricted = config.restrict_node_scheduling
+    return np.array([2 if restricted and config.gpu_worker_label not in node.labels else 1 for node in nodes], np.uint8)
+
+
+def _devices(node: Node) -> float:
+    """The label of GPU feature discovery, else what is allocatable."""
+    try:
+        return float(int(node.labels[GPU_COUNT]))
+    except (KeyError, ValueError):
+        return float(int(node.allocatable.get(GPU, 0.0)))
 
 
 def _condition(node: Node) -> Verdict:

@@ -43,7 +43,8 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "shared_gpus": Column(
             "f8", "n", "devices that pods with GPU shares hold, taken from what whole-GPU pods may use"
         ),
-        "counted": Column("u1", "n", "1 where the node is ready, so that it adds to the cluster's capacity"),
+        "counted": Column("u1", "n", "what the node adds to the cluster's capacity: 0 nothing, 1 all, 2 all but GPUs"),
+        "devices": Column("f8", "n", "GPU devices of the node, which spreading goes by"),
         "cpu_only": Column("u1", "n", "1 where the node has no GPU of any kind"),
         "condition": Column("u1", "n", "0, or the verdict on every pod: NOT_READY, UNSCHEDULABLE, a pressure"),
         "mig": Column("u1", "n", "MIG strategy: 0 none, 1 single, 2 mixed"),

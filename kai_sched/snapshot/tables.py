@@ -104,6 +104,7 @@ class Nodes(NamedTuple):
     allocatable: Floats
     shared_gpus: Floats
     counted: Flags
+    devices: Floats
     cpu_only: Flags
     condition: Flags
     mig: Flags

@@ -1,12 +1,14 @@
-"""The one place that knows numba: how kernels are compiled, where compiled code is kept, and when it is not used at all.
+"""The one place that knows numba: how kernels are compiled, where compiled code is kept, and when it is not used.
 
-Kernels are plain functions under ``@kernel``. They run compiled, or interpreted with the same results: where the environment
-variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little to solve calls ``interpret()`` before it imports them.
+Kernels are plain functions under ``@kernel``. They run compiled, or interpreted with the same results: where the
+environment variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little to solve calls ``interpret()``
+before it imports them.
 
-Compiled code is kept in a folder keyed by a hash of all solver sources, the numba and Python versions and the CPU, because numba's own
-key misses a callee that changed in another file. The folder is ``$KAI_SCHED_CACHE_DIR``, else ``$XDG_CACHE_HOME/kai-sched``, else
-``~/.cache/kai-sched``; where none can be written, kernels are compiled anew in each process, with a warning. This module is the only one
-of the core that reads the environment and the file system, and only for this.
+Compiled code is kept in a folder keyed by a hash of all solver sources, the numba and Python versions and the CPU,
+because numba's own key misses a callee that changed in another file. The folder is ``$KAI_SCHED_CACHE_DIR``, else
+``$XDG_CACHE_HOME/kai-sched``, else ``~/.cache/kai-sched``; where none can be written, kernels are compiled anew in each
+process, with a warning. This module is the only one of the core that reads the environment and the file system, and
+only for this.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _kernels_made = False
 
 
 def interpret() -> None:
-    """Run kernels as plain Python in this process. Only before the first kernel is imported; RuntimeError after that."""
+    """Run kernels as plain Python in this process. RuntimeError once the first kernel has been imported."""
     global _interpreted
     if _kernels_made and not _interpreted:
         raise RuntimeError("interpret() comes too late: kernels are already compiled in this process")
@@ -53,15 +55,18 @@ def kernel(function: Function) -> Function:
 
     folder = cache_folder()
     if folder is not None:
-        numba.config.CACHE_DIR = str(folder)
-    # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references to the dozens of
-    # arrays behind every table attribute costs more than the kernels' own work.
-    compiled: Function = numba.njit(nogil=True, cache=folder is not None, error_model="numpy", _nrt=False)(function)
+        # numba makes the attributes of its config at import time, where no type checker sees them.
+        numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references
+    # to the dozens of arrays behind every table attribute costs more than the kernels' own work.
+    # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
+    options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
+    compiled: Function = numba.njit(**options)(function)
     return compiled
 
 
 def warm() -> bool:
-    """Whether the compiled kernels of exactly this version are in the cache (or need not be, as they are interpreted)."""
+    """Whether all compiled kernels of this version are in the cache (or need not be, as they are interpreted)."""
     if _interpreted:
         return True
     folder = cache_folder()
@@ -111,7 +116,13 @@ def _cache_key() -> str:
     for source in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())
     # numba stamps each entry with the source file's path too, so two installations do not share a folder.
-    facts = (str(Path(__file__).parent), importlib.metadata.version("numba"), sys.version, platform.machine(), _cpu_name())
+    facts = (
+        str(Path(__file__).parent),
+        importlib.metadata.version("numba"),
+        sys.version,
+        platform.machine(),
+        _cpu_name(),
+    )
     digest.update("\n".join(facts).encode())
     return digest.hexdigest()[:20]
 

@@ -1,12 +1,13 @@
 """The working copy of a cycle: everything that stages change, and the scratch space they need, allocated once.
 
-Mutable state lies in two flat buffers with named views onto them, so that the undo log is a list of positions and old values (``kernels.undo``)
-and two states can be compared bit for bit. Views that belong together are columns of one array: a kernel call costs time by the array.
+Mutable state lies in two flat buffers with named views onto them, so that the undo log is a list of positions and old
+values (``kernels.undo``) and two states can be compared bit for bit. Views that belong together are columns of one
+array: a kernel call costs time by the array.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,9 @@ import numpy.typing as npt
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Snapshot
 
-# Columns of State.book, each of the first seven three wide (CPU, memory, GPU). Its last row is the cluster, which has a SHARE only.
+Number = TypeVar("Number", np.float64, np.int64)
+
+# Columns of State.book, the first seven each three wide (CPU, memory, GPU). Its last row, the cluster, has only SHARE.
 QUOTA, LIMIT, FAIR, SHARE, HELD, HELD_FIXED, ASKED, QUEUE_PRIORITY = 0, 3, 6, 9, 12, 15, 18, 21
 BOOK_WIDTH = 22
 # Columns of State.task and State.sets and State.domains.
@@ -28,9 +31,10 @@ AT_IDLE, AT_RELEASING, AT_BOOK, AT_TASK, AT_SETS, AT_DOMAINS, AT_PORTS = range(7
 class State(NamedTuple):
     """``floats`` and ``integers`` hold all of it; the others are views.
 
-    ``book``: by queue its quota, limit, fair share, allocatable share (2.5), what it holds, what it holds for non-preemptible jobs, what
-    it asks for, its priority. ``sets``: pods placed (pipelined ones included), pods pending, the pipelined ones among the placed, and a
-    cursor before which no pod is pending. ``domains``: pods that match an inter-pod term, and the weight of pods that carry it.
+    ``book``: by queue its quota, limit, fair share, allocatable share (2.5), what it holds, what it holds for
+    non-preemptible jobs, what it asks for, its priority. ``sets``: pods placed (pipelined ones included), pods pending,
+    the pipelined ones among the placed, and a cursor before which no pod is pending. ``domains``: pods that match an
+    inter-pod term, and the weight of pods that carry it.
     """
 
     floats: Floats
@@ -106,7 +110,7 @@ class Scratch(NamedTuple):
 class Decisions(NamedTuple):
     """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``)."""
 
-    count: Longs  # (1,)
+    length: Longs  # (1,)
     task: Ints  # (T,)
     node: Ints  # (T,)
     waits: Flags  # (T,)
@@ -130,13 +134,16 @@ def make_state(snapshot: Snapshot) -> State:
     ]
     floats, float_views, float_offsets = _buffer(float_shapes, np.float64)
     integers, integer_views, integer_offsets = _buffer(integer_shapes, np.int64)
-    integer_views[0][:, NODE] = NULL
-    return State(floats, integers, np.array(float_offsets + integer_offsets, np.int64), *float_views, *integer_views)
+    idle, releasing, book = float_views
+    task, sets, domains, ports = integer_views
+    task[:, NODE] = NULL
+    offset = np.array(float_offsets + integer_offsets, np.int64)
+    return State(floats, integers, offset, idle, releasing, book, task, sets, domains, ports)
 
 
 def _buffer(
-    shapes: list[tuple[int, int]], dtype: npt.DTypeLike
-) -> tuple[npt.NDArray[np.generic], list[npt.NDArray[np.generic]], list[int]]:
+    shapes: list[tuple[int, int]], dtype: type[Number]
+) -> tuple[npt.NDArray[Number], list[npt.NDArray[Number]], list[int]]:
     sizes = [rows * columns for rows, columns in shapes]
     offsets = [sum(sizes[:place]) for place in range(len(sizes))]
     buffer = np.zeros(sum(sizes), dtype)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 
 from kai_sched.snapshot.columns import SCHEMA
@@ -23,6 +26,8 @@ from kai_sched.solver import jit
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages.fair_share import divide
 
+Table = TypeVar("Table")
+
 EVERYTHING = ("allocate",)
 
 
@@ -37,18 +42,31 @@ def compile_all() -> None:
 def empty_snapshot() -> Snapshot:
     """A snapshot of an empty cluster: the types are all that compilation needs."""
 
-    def empty(table: type) -> object:
-        columns = []
-        for name, spec in SCHEMA[table.__name__].items():
-            shape = [3 if axis == "3" else _length(axis) for axis in spec.axes.split()]
-            columns.append(np.zeros(shape, spec.dtype))
-            assert table.__annotations__[name], name
-        return freeze(table(*columns))
-
-    tables = [empty(table) for table in (Queues, Nodes, Tasks, Classes, Signatures, Terms, Bonds)]
     ports = np.zeros((0, 0), np.uint8)
     ports.flags.writeable = False
-    return Snapshot(*tables, ports, empty(Jobs), empty(Sets), 0)  # type: ignore[arg-type]
+    return Snapshot(
+        _empty(Queues),
+        _empty(Nodes),
+        _empty(Tasks),
+        _empty(Classes),
+        _empty(Signatures),
+        _empty(Terms),
+        _empty(Bonds),
+        ports,
+        _empty(Jobs),
+        _empty(Sets),
+        0,
+    )
+
+
+def _empty(table: Callable[..., Table]) -> Table:
+    """The table with the columns of the schema, which are those of the table, or this is a TypeError."""
+    columns = {}
+    for name, spec in SCHEMA[table.__name__].items():
+        shape = [3 if axis == "3" else _length(axis) for axis in spec.axes.split()]
+        columns[name] = np.zeros(shape, spec.dtype)
+    frozen: Table = freeze(table(**columns))
+    return frozen
 
 
 def _length(axis: str) -> int:
@@ -56,3 +74,7 @@ def _length(axis: str) -> int:
     if "+" in axis:
         return int(axis.split("+")[1])
     return 4 if axis == "r" else 0
+
+
+if __name__ == "__main__":
+    compile_all()

@@ -1,11 +1,43 @@
-"""Opening the books of a cycle: room on nodes, what queues hold and ask for, how far each gang is (semantics 0.3, 2.1, 2.2)."""
+"""Opening a cycle's books: room on nodes, what queues hold and ask for, how far gangs are (semantics 0.3, 2.1, 2.2)."""
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Bond, Status
+from kai_sched.snapshot.tables import (
+    GPU,
+    Bond,
+    Bonds,
+    Floats,
+    Ints,
+    Jobs,
+    Longs,
+    Nodes,
+    Queues,
+    Status,
+    Tasks,
+    Terms,
+)
 from kai_sched.solver.jit import kernel
-from kai_sched.solver.state import ACTIVE, ASKED, CARRIED, HELD, HELD_FIXED, LIMIT, MATCHED, NODE, PENDING, QUEUE_PRIORITY, QUOTA, SHARE, STATUS
+from kai_sched.solver.state import (
+    ACTIVE,
+    ASKED,
+    CARRIED,
+    HELD,
+    HELD_FIXED,
+    LIMIT,
+    MATCHED,
+    NODE,
+    PENDING,
+    QUEUE_PRIORITY,
+    QUOTA,
+    SHARE,
+    STATUS,
+)
+
+Statuses = npt.NDArray[np.int8]  # Tasks.status
 
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -15,10 +47,13 @@ IS_RELEASING = int(Status.RELEASING)
 CARRY = int(Bond.CARRY)
 MATCH = int(Bond.MATCH)
 PORT = int(Bond.PORT)
+COUNTS_ALL = 1  # Nodes.counted
 
 
 @kernel
-def open_nodes(nodes, node_of, status, cls, requests, idle, releasing):
+def open_nodes(
+    nodes: Nodes, node_of: Ints, status: Statuses, cls: Ints, requests: Floats, idle: Floats, releasing: Floats
+) -> None:
     """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are there.
 
     A resource that a node does not have is not tracked on it: its entries stay 0.
@@ -41,7 +76,7 @@ def open_nodes(nodes, node_of, status, cls, requests, idle, releasing):
 
 
 @kernel
-def open_jobs(tasks, task_state, set_state):
+def open_jobs(tasks: Tasks, task_state: Longs, set_state: Longs) -> None:
     """Fill where tasks are (T, 2) and the counters of their sets (S, 4)."""
     for t in range(tasks.job.shape[0]):
         status = tasks.status[t]
@@ -56,7 +91,7 @@ def open_jobs(tasks, task_state, set_state):
 
 
 @kernel
-def open_queues(queues, tasks, prices, jobs, book):
+def open_queues(queues: Queues, tasks: Tasks, prices: Floats, jobs: Jobs, book: Floats) -> None:
     """Fill the queues' settings, what they hold and what they ask for, ancestors included; ``prices`` are (C, 3)."""
     for q in range(queues.parent.shape[0]):
         for r in range(3):
@@ -84,8 +119,10 @@ def open_queues(queues, tasks, prices, jobs, book):
 
 
 @kernel
-def open_bonds(node_of, status, cls, terms, bonds, domains, ports):
-    """Fill the counters of inter-pod terms and host ports from the pods on nodes, those that are leaving included (12.2)."""
+def open_bonds(
+    node_of: Ints, status: Statuses, cls: Ints, terms: Terms, bonds: Bonds, domains: Longs, ports: Longs
+) -> None:
+    """Fill the counters of inter-pod terms and host ports from the pods on nodes, leaving ones included (12.2)."""
     for t in range(node_of.shape[0]):
         n = node_of[t]
         if n == NULL or status[t] < IS_PIPELINED:
@@ -101,14 +138,14 @@ def open_bonds(node_of, status, cls, terms, bonds, domains, ports):
 
 
 @kernel
-def open_cluster(nodes, tasks, prices, total):
-    """What the cluster has to divide (2.1): ready nodes, less what other schedulers' pods hold on them. Added to ``total`` (a row of the book)."""
+def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, total: Floats) -> None:
+    """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods."""
     for n in range(nodes.counted.shape[0]):
-        if nodes.counted[n] == 1:
-            for r in range(3):
+        if nodes.counted[n] != 0:
+            for r in range(3 if nodes.counted[n] == COUNTS_ALL else GPU):
                 total[SHARE + r] += nodes.allocatable[n, r]
     for t in range(tasks.node.shape[0]):
         n = tasks.node[t]
-        if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] == 1 and tasks.status[t] >= IS_PIPELINED:
-            for r in range(3):
+        if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] != 0 and tasks.status[t] >= IS_PIPELINED:
+            for r in range(3 if nodes.counted[n] == COUNTS_ALL else GPU):
                 total[SHARE + r] -= prices[tasks.cls[t], r]

@@ -1,8 +1,8 @@
-"""Static feasibility: what of a node's own properties keeps a class of pods away (semantics 12.2, the steps that no placement changes)."""
+"""Static feasibility: what of a node's own properties keeps a class of pods away (semantics 12.2, the static steps)."""
 
 from __future__ import annotations
 
-from kai_sched.snapshot.tables import Verdict
+from kai_sched.snapshot.tables import Flags, Nodes, Signatures, Verdict
 from kai_sched.solver.jit import kernel
 
 OK = int(Verdict.OK)
@@ -12,7 +12,7 @@ MIG_MIXED = 2
 
 
 @kernel
-def judge_nodes(nodes, signatures, wanted, verdicts):
+def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: Flags) -> None:
     """Write the verdict of each wanted signature on each node.
 
     ``wanted`` u1 (K,): 1 where some pending pod has the signature; ``verdicts`` u1 (K, N), written where wanted.
@@ -33,7 +33,7 @@ def judge_nodes(nodes, signatures, wanted, verdicts):
 
 
 @kernel
-def judge_selectors(signatures, k, n):
+def judge_selectors(signatures: Signatures, k: int, n: int) -> int:
     """The verdict of the first selector of signature ``k`` that does not hold on node ``n``, else OK."""
     for selector in range(signatures.selector_ptr[k], signatures.selector_ptr[k + 1]):
         holds = False
@@ -48,5 +48,5 @@ def judge_selectors(signatures, k, n):
                 holds = True
                 break
         if not holds:
-            return signatures.selector_verdict[selector]
+            return int(signatures.selector_verdict[selector])
     return OK

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from kai_sched.snapshot.tables import Floats
 from kai_sched.solver.jit import kernel
 
 
 @kernel
-def fits_now(request, idle):
+def fits_now(request: Floats, idle: Floats) -> bool:
     """Whether ``request`` (R,) <= ``idle`` (R,) in every entry; an overcommitted entry (below 0) refuses every pod."""
-    for r in range(request.shape[0]):
+    for r in range(request.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > idle[r]:
             return False
     return True
 
 
 @kernel
-def fits_later(request, idle, releasing):
+def fits_later(request: Floats, idle: Floats, releasing: Floats) -> bool:
     """Whether ``request`` (R,) <= ``idle + releasing`` (R,) in every entry."""
-    for r in range(request.shape[0]):
+    for r in range(request.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > idle[r] + releasing[r]:
             return False
     return True

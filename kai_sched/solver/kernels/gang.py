@@ -1,25 +1,25 @@
 """Gangs: which pods of a job are asked for next (semantics 0.4, 3.2).
 
-A job is a tree of sets; its leaves are pod sets. Rows of a tree are contiguous with parents first, so one loop backwards goes from the leaves
-to the root. Two marked defects of the original are done right: an unsatisfied set asks only for the members that it misses, and a member
-that cannot reach its minimum takes up no place.
+A job is a tree of sets; its leaves are pod sets. Rows of a tree are contiguous with parents first, so one loop
+backwards goes from the leaves to the root. Two marked defects of the original are done right: an unsatisfied set asks
+only for the members that it misses, and a member that cannot reach its minimum takes up no place.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status
+from kai_sched.snapshot.tables import Ints, Longs, Sets, Status
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.undo import set_integer
-from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS
+from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
 BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
 
 
 @kernel
-def survey_sets(first, end, sets, set_state, survey):
-    """Fill ``survey`` (S, 2) for the sets [first, end) of a job: satisfied members or placed pods, and whether there is something to ask for."""
+def survey_sets(first: int, end: int, sets: Sets, set_state: Longs, survey: Ints) -> None:
+    """Fill ``survey`` (S, 2) of sets [first, end): satisfied members or placed pods; whether it has something to ask."""
     for s in range(end - 1, first - 1, -1):
         minimum = sets.minimum[s]
         if sets.child_ptr[s] == sets.child_end[s]:
@@ -42,7 +42,7 @@ def survey_sets(first, end, sets, set_state, survey):
 
 
 @kernel
-def stage_of(first, end, sets, set_state):
+def stage_of(first: int, end: int, sets: Sets, set_state: Longs) -> int:
     """Where a job stands for the elastic order (1.3): some pod set below its minimum, all at it, or some above it."""
     stage = AT_MINIMUM
     for s in range(first, end):
@@ -55,14 +55,14 @@ def stage_of(first, end, sets, set_state):
 
 
 @kernel
-def goes_before(a, b, minimum, survey):
-    """Member order (1.3, subgrouporder): unsatisfied first, then minimum > 0 before 0, then the lower ratio; ties by row, which is by name."""
+def goes_before(a: int, b: int, minimum: Ints, survey: Ints) -> bool:
+    """Member order (1.3): unsatisfied first, then minimum > 0 before 0, then the lower ratio; ties by row (name)."""
     unmet_a = survey[a, COUNT] < minimum[a]
     unmet_b = survey[b, COUNT] < minimum[b]
     if unmet_a or unmet_b:
         return unmet_a and (not unmet_b or a < b)
     if (minimum[a] > 0) != (minimum[b] > 0):
-        return minimum[a] > 0
+        return bool(minimum[a] > 0)
     # counts over minimums, cross-multiplied: integers compare exactly
     left = survey[a, COUNT] * max(minimum[b], 1)
     right = survey[b, COUNT] * max(minimum[a], 1)
@@ -70,7 +70,7 @@ def goes_before(a, b, minimum, survey):
 
 
 @kernel
-def order_members(first, end, minimum, survey, order):
+def order_members(first: int, end: int, minimum: Ints, survey: Ints, order: Ints) -> None:
     """Write the members [first, end) of a set to ``order`` in member order (insertion sort: they mostly are in it)."""
     for place in range(end - first):
         member = first + place
@@ -82,8 +82,8 @@ def order_members(first, end, minimum, survey, order):
 
 
 @kernel
-def next_chunk(first, end, sets, state, log, scratch):
-    """Write the next chunk of the job with sets [first, end) to ``scratch.chunk`` (task rows, in the order of placing); returns its length.
+def next_chunk(first: int, end: int, sets: Sets, state: State, log: Log, scratch: Scratch) -> int:
+    """Write the next chunk of the job with sets [first, end) to ``scratch.chunk`` (task rows); returns its length.
 
     0 means that there is nothing to ask for. The sets are surveyed on the way.
     """
@@ -109,11 +109,13 @@ def next_chunk(first, end, sets, state, log, scratch):
 
 
 @kernel
-def choose_members(n_members, missing, depth, minimum, survey, order, stack):
+def choose_members(
+    n_members: int, missing: int, depth: int, minimum: Ints, survey: Ints, order: Ints, stack: Ints
+) -> int:
     """Push the members of a set that go into the chunk; returns how many.
 
-    With members missing, as many unsatisfied ones as are missing; else the first that can take more. The stack gives back the last one first,
-    so they are pushed in reverse.
+    With members missing, as many unsatisfied ones as are missing; else the first that can take more. The stack gives
+    back the last one first, so they are pushed in reverse.
     """
     wanted = max(missing, 1)
     chosen = 0
@@ -129,10 +131,11 @@ def choose_members(n_members, missing, depth, minimum, survey, order, stack):
 
 
 @kernel
-def take_pending(s, wanted, length, task_ptr, state, log, chunk):
+def take_pending(s: int, wanted: int, length: int, task_ptr: Ints, state: State, log: Log, chunk: Ints) -> int:
     """Append the first ``wanted`` pending tasks of pod set ``s`` to the chunk; returns the new length.
 
-    A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its running pods each time.
+    A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its
+    running pods each time.
     """
     base = task_ptr[s]
     start = base + state.sets[s, CURSOR]

@@ -1,9 +1,9 @@
-"""The two capacity gates of a chunk: limits, and quota for what cannot be preempted, at the leaf and every queue above it (semantics 3.4)."""
+"""The capacity gates of a chunk: limits, and quota for non-preemptible jobs, at every level (semantics 3.4)."""
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Verdict
+from kai_sched.snapshot.tables import Floats, Ints, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.state import HELD, HELD_FIXED, LIMIT, QUOTA
 
@@ -13,7 +13,7 @@ OVER_QUOTA = int(Verdict.OVER_QUOTA)
 
 
 @kernel
-def pass_gates(leaf, need, fixed, parent, book):
+def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Floats) -> tuple[int, int, int]:
     """Returns (verdict, queue, resource) of the first gate that stops ``need`` (3,); all limits come before all quotas.
 
     ``fixed``: the job is non-preemptible. A resource that is not asked for is not looked at.

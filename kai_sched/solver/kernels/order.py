@@ -1,8 +1,9 @@
-"""Which job is tried next: a heap of queues at every level of the tree, a heap of jobs in every leaf (semantics 2.6, 3.1).
+"""Which job is tried next: a heap of queues at each level, a heap of jobs in each leaf (semantics 2.6, 3.1).
 
-Heaps are binary and are mended only at the top and only when a path was touched, as the original does: with comparisons that have gone stale
-meanwhile, the result depends on it. Storage is flat: the heap of queue q's children lies where its children lie in ``queues.child``,
-the heap of a leaf's jobs from ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job on top of the path of heads below q asks for.
+Heaps are binary and are mended only at the top and only when a path was touched, as the original does: with comparisons
+that have gone stale meanwhile, the result depends on it. Storage is flat: the heap of queue q's children lies where its
+children lie in ``queues.child``, the heap of a leaf's jobs from ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job
+on top of the path of heads below q asks for.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Ints, Jobs, Longs, Queues, Settings
 from kai_sched.solver.jit import kernel
-from kai_sched.solver.state import FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE
+from kai_sched.solver.state import FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE, Tree
 
 
 @kernel
-def job_before(a, b, settings, priority, stage):
-    """Job order (1.3): priority, then below-minimum before at-minimum before above-minimum, then row, which is by age and uid."""
+def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints) -> bool:
+    """Job order (1.3): priority, then below, at and above the minimum, then row, which is by age and uid."""
     if settings.priority_order == 1 and priority[a] != priority[b]:
-        return priority[a] > priority[b]
+        return bool(priority[a] > priority[b])
     if settings.elastic_order == 1 and stage[a] != stage[b]:
-        return stage[a] < stage[b]
+        return bool(stage[a] < stage[b])
     return a < b
 
 
 @kernel
-def dominant(q, with_extra, book, extra):
+def dominant(q: int, with_extra: bool, book: Floats, extra: Floats) -> float:
     """The dominant share (2.5) of what queue ``q`` holds, with what its next job asks for or without."""
     cluster = book.shape[0] - 1
     largest = 0.0
@@ -45,7 +47,7 @@ def dominant(q, with_extra, book, extra):
 
 
 @kernel
-def queue_before(a, b, book, extra):
+def queue_before(a: int, b: int, book: Floats, extra: Floats) -> bool:
     """Queue order (2.6): whether sibling ``a`` goes before ``b``, given what the next job of each asks for."""
     over_a, over_b = True, True
     starved_a, starved_b = True, True
@@ -63,7 +65,7 @@ def queue_before(a, b, book, extra):
     if starved_a != starved_b:
         return starved_a
     if book[a, QUEUE_PRIORITY] != book[b, QUEUE_PRIORITY]:
-        return book[a, QUEUE_PRIORITY] > book[b, QUEUE_PRIORITY]
+        return bool(book[a, QUEUE_PRIORITY] > book[b, QUEUE_PRIORITY])
     if violates_a != violates_b:
         return violates_b
     left, right = dominant(a, True, book, extra), dominant(b, True, book, extra)
@@ -76,8 +78,8 @@ def queue_before(a, b, book, extra):
 
 
 @kernel
-def by_share(a, b, book):
-    """The last steps of queue order (2.6, 7 and 8): the smaller allocatable share where one is smaller throughout, else the lower row."""
+def by_share(a: int, b: int, book: Floats) -> bool:
+    """Steps 7 and 8 of queue order (2.6): the allocatable share that is smaller throughout, if any; the lower row."""
     less_a, less_b = False, False
     for r in range(3):
         less_a = less_a or book[a, SHARE + r] < book[b, SHARE + r]
@@ -88,7 +90,7 @@ def by_share(a, b, book):
 
 
 @kernel
-def show_head(q, parent, child_ptr, queue_heap, extra):
+def show_head(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints, extra: Floats) -> None:
     """Carry what the job on top of ``q`` asks for up the path, as long as the path is one of heads."""
     above = parent[q]
     while above != NULL and queue_heap[child_ptr[above]] == q:
@@ -99,7 +101,7 @@ def show_head(q, parent, child_ptr, queue_heap, extra):
 
 
 @kernel
-def queues_up(base, at, heap, book, extra):
+def queues_up(base: int, at: int, heap: Ints, book: Floats, extra: Floats) -> None:
     """Sift the entry at ``at`` of the heap at ``base`` towards the top."""
     while at > 0:
         above = (at - 1) // 2
@@ -110,7 +112,7 @@ def queues_up(base, at, heap, book, extra):
 
 
 @kernel
-def queues_down(base, size, heap, book, extra):
+def queues_down(base: int, size: int, heap: Ints, book: Floats, extra: Floats) -> None:
     """Sift the top of the heap at ``base`` down to its place."""
     at = 0
     while 2 * at + 1 < size:
@@ -124,7 +126,7 @@ def queues_down(base, size, heap, book, extra):
 
 
 @kernel
-def jobs_up(base, at, heap, settings, priority, stage):
+def jobs_up(base: int, at: int, heap: Ints, settings: Settings, priority: Longs, stage: Ints) -> None:
     """Sift the job at ``at`` of the heap at ``base`` towards the top."""
     while at > 0:
         above = (at - 1) // 2
@@ -135,7 +137,7 @@ def jobs_up(base, at, heap, settings, priority, stage):
 
 
 @kernel
-def jobs_down(base, at, size, heap, settings, priority, stage):
+def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, priority: Longs, stage: Ints) -> None:
     """Sift the job at ``at`` of the heap at ``base`` down to its place."""
     while 2 * at + 1 < size:
         below = 2 * at + 1
@@ -148,7 +150,7 @@ def jobs_down(base, at, size, heap, settings, priority, stage):
 
 
 @kernel
-def push_job(j, depth, settings, queues, jobs, tree, book):
+def push_job(j: int, depth: int, settings: Settings, queues: Queues, jobs: Jobs, tree: Tree, book: Floats) -> None:
     """Put the job into its leaf; queues that become non-empty join their parents' heaps; the path is marked.
 
     A leaf holds the best ``depth`` jobs: a worse one falls out (the original drops an arbitrary one).
@@ -179,14 +181,16 @@ def push_job(j, depth, settings, queues, jobs, tree, book):
             tree.queue_heap[queues.child_ptr[row] + slot] = q
             tree.queue_size[row] = slot + 1
             queues_up(queues.child_ptr[row], slot, tree.queue_heap, book, tree.extra)
-            show_head(tree.queue_heap[queues.child_ptr[row]], queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
+            show_head(
+                tree.queue_heap[queues.child_ptr[row]], queues.parent, queues.child_ptr, tree.queue_heap, tree.extra
+            )
             newly = slot == 0
         tree.dirty[q] = 1
         q = above
 
 
 @kernel
-def show_job(q, queues, tree):
+def show_job(q: int, queues: Queues, tree: Tree) -> None:
     """Take over what the first job of leaf ``q`` asks for."""
     j = tree.job_heap[tree.job_ptr[q]]
     for r in range(3):
@@ -195,9 +199,9 @@ def show_job(q, queues, tree):
 
 
 @kernel
-def pop_job(settings, queues, priority, tree, book):
-    """Take the next job out of the tree; NULL when it is empty. Heads that were touched are put in their place on the way down."""
-    row = queues.parent.shape[0]
+def pop_job(settings: Settings, queues: Queues, priority: Longs, tree: Tree, book: Floats) -> int:
+    """Take the next job out of the tree; NULL if it is empty. Touched heads are put in their place on the way down."""
+    row: int = queues.parent.shape[0]
     if tree.queue_size[row] == 0:
         return NULL
     heap = tree.queue_heap
@@ -205,14 +209,14 @@ def pop_job(settings, queues, priority, tree, book):
     while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:
         if q != NULL:
             row = q
-        base = queues.child_ptr[row]
+        base: int = queues.child_ptr[row]
         while tree.dirty[heap[base]] == 1:
             tree.dirty[heap[base]] = 0
             queues_down(base, tree.queue_size[row], heap, book, tree.extra)
             show_head(heap[base], queues.parent, queues.child_ptr, heap, tree.extra)
         q = heap[base]
     base = tree.job_ptr[q]
-    j = tree.job_heap[base]
+    j: int = tree.job_heap[base]
     size = tree.job_size[q] - 1
     tree.job_size[q] = size
     tree.job_heap[base] = tree.job_heap[base + size]
@@ -224,8 +228,8 @@ def pop_job(settings, queues, priority, tree, book):
 
 
 @kernel
-def leave_queues(q, empty, queues, tree, book):
-    """Mark the path above a leaf that gave a job, and take emptied queues, which are heads, out of their parents' heaps."""
+def leave_queues(q: int, empty: bool, queues: Queues, tree: Tree, book: Floats) -> None:
+    """Mark the path above a leaf that gave a job; take emptied queues, which are heads, out of their parents' heaps."""
     heap = tree.queue_heap
     while q != NULL:
         above = queues.parent[q]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Status
+from kai_sched.snapshot.tables import Bond, Bonds, Floats, Ints, Longs, Status
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.undo import set_float, set_integer
 from kai_sched.solver.state import (
@@ -24,6 +24,7 @@ from kai_sched.solver.state import (
     PENDING,
     STATUS,
     WAITING,
+    Log,
 )
 
 IS_ALLOCATED = int(Status.ALLOCATED)
@@ -34,10 +35,13 @@ PORT = int(Bond.PORT)
 
 
 @kernel
-def place(t, s, n, wait, request, floats, integers, offset, log):
-    """Put pending task ``t`` of pod set ``s`` on node ``n``: bound now, or, where ``wait``, pipelined on room that is still being left.
+def place(
+    t: int, s: int, n: int, wait: bool, request: Floats, floats: Floats, integers: Longs, offset: Longs, log: Log
+) -> None:
+    """Put pending task ``t`` of pod set ``s`` on node ``n``: bound, or, with ``wait``, pipelined on room being left.
 
-    ``request`` is (R,). The queues are charged apart (``charge``), and the finder is told by the caller (``undo.touch``).
+    ``request`` is (R,). The queues are charged apart (``charge``), and the finder is told by the caller
+    (``undo.touch``).
     """
     n_resources = request.shape[0]
     base = offset[AT_RELEASING if wait else AT_IDLE] + n * n_resources
@@ -55,8 +59,8 @@ def place(t, s, n, wait, request, floats, integers, offset, log):
 
 
 @kernel
-def charge(q, price, fixed, parent, floats, offset, log):
-    """Add ``price`` (3,) to what the queue and all above it hold; ``fixed``: to what they hold for non-preemptible jobs as well."""
+def charge(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log) -> None:
+    """Add ``price`` (3,) to what the queue and all above hold; ``fixed``: also to what non-preemptible jobs hold."""
     while q != NULL:
         base = offset[AT_BOOK] + BOOK_WIDTH * q
         for r in range(3):
@@ -70,13 +74,15 @@ def charge(q, price, fixed, parent, floats, offset, log):
 
 
 @kernel
-def count_bonds(c, n, domain, bonds, n_ports, integers, offset, log):
+def count_bonds(
+    c: int, n: int, domain: Ints, bonds: Bonds, n_ports: int, integers: Longs, offset: Longs, log: Log
+) -> None:
     """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports."""
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
         if role == PORT:
             at = offset[AT_PORTS] + n * n_ports + row
             set_integer(log, integers, at, integers[at] + 1)
-        elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:
+        elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile
             at = offset[AT_DOMAINS] + 2 * domain[row, n] + (MATCHED if role == MATCH else CARRIED)
             set_integer(log, integers, at, integers[at] + weight)

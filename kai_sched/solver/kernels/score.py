@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, TermKind, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Flags, Longs, Settings, Snapshot, TermKind, Terms, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.find import BINPACK, SPREAD
 from kai_sched.solver.kernels.fit import fits_later, fits_now
-from kai_sched.solver.state import CARRIED, MATCHED
+from kai_sched.solver.state import CARRIED, MATCHED, State
 
 OK = int(Verdict.OK)
 HOST_PORT = int(Verdict.HOST_PORT)
@@ -25,8 +25,8 @@ PORT = int(Bond.PORT)
 
 
 @kernel
-def score_nodes(c, nominated, settings, snapshot, state, verdicts):
-    """The best node for a task of class ``c`` by the sum of all scores; the lower row wins a tie; NULL where none will do."""
+def score_nodes(c: int, nominated: int, settings: Settings, snapshot: Snapshot, state: State, verdicts: Flags) -> int:
+    """The best node for a task of class ``c`` by the sum of scores, the lower row on a tie; NULL where none will do."""
     nodes, classes = snapshot.nodes, snapshot.classes
     request = classes.request[c]
     cpu_only = classes.cpu_only[c] == 1
@@ -43,7 +43,12 @@ def score_nodes(c, nominated, settings, snapshot, state, verdicts):
     for n in range(state.idle.shape[0]):
         if verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
             continue
-        if judge_placed(c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports) != OK:
+        if (
+            judge_placed(
+                c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports
+            )
+            != OK
+        ):
             continue
         score = settings.nominated_points if n == nominated else 0.0
         if fits_now(request, state.idle[n]):
@@ -53,29 +58,28 @@ def score_nodes(c, nominated, settings, snapshot, state, verdicts):
         if settings.affinity_points != 0.0:
             score += settings.affinity_points * affinity_of(c, n, snapshot.terms, snapshot.bonds, state.domains)
         free = state.idle[n, resource] + state.releasing[n, resource]
-        score += placement_score(free, nodes.allocatable[n, resource], placement, least, most)
+        size = nodes.allocatable[n, resource] if cpu_only else nodes.devices[n]
+        score += placement_score(free, nodes.allocatable[n, resource], size, placement, least, most)
         if best == NULL or score > best_score:
             best, best_score = n, score
     return best
 
 
 @kernel
-def placement_score(free, allocatable, placement, least, most):
+def placement_score(free: float, allocatable: float, size: float, placement: int, least: float, most: float) -> float:
     """nodeplacement (9): binpack 0 to 9 by free room between the least and the most of all nodes, spread 0 to 1."""
-    if allocatable == 0.0:
-        return 0.0
     if placement == BINPACK:
-        if most == 0.0:
+        if allocatable == 0.0 or most == 0.0:
             return 0.0
         return 9.0 if least == most else 9.0 * (1.0 - (free - least) / (most - least))
-    if placement == SPREAD:
-        return free / allocatable
+    if placement == SPREAD and size != 0.0:
+        return free / size
     return 0.0
 
 
 @kernel
-def nobody_matches(c, terms, bonds, domains):
-    """Whether no pod anywhere matches the required terms of class ``c`` while its own pods do: then the first one may go anywhere."""
+def nobody_matches(c: int, terms: Terms, bonds: Bonds, domains: Longs) -> bool:
+    """Whether nobody matches the required terms of class ``c`` yet but its own pods do: the first may go anywhere."""
     if bonds.self_match[c] == 0:
         return False
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
@@ -88,8 +92,10 @@ def nobody_matches(c, terms, bonds, domains):
 
 
 @kernel
-def judge_placed(c, n, first_of_kind, terms, bonds, conflicts, domains, ports):
-    """The verdict that depends on the pods placed so far: inter-pod (anti-)affinity and host ports, in the order of the bonds."""
+def judge_placed(
+    c: int, n: int, first_of_kind: bool, terms: Terms, bonds: Bonds, conflicts: Flags, domains: Longs, ports: Longs
+) -> int:
+    """The verdict by the pods placed so far: inter-pod (anti-)affinity and host ports, in the order of the bonds."""
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
         if role == PORT:
@@ -110,8 +116,8 @@ def judge_placed(c, n, first_of_kind, terms, bonds, conflicts, domains, ports):
 
 
 @kernel
-def affinity_of(c, n, terms, bonds, domains):
-    """The raw inter-pod preference of class ``c`` for node ``n``: its own preferred terms, and those of placed pods that match it."""
+def affinity_of(c: int, n: int, terms: Terms, bonds: Bonds, domains: Longs) -> int:
+    """The raw preference of class ``c`` for node ``n``: its own preferred terms, and those of placed pods matching it."""
     score = 0
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]

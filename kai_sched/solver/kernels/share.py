@@ -1,12 +1,14 @@
-"""Fair share: how an amount of one resource is divided among sibling queues (semantics 2.3), and so on down the tree (2.4, 2.5).
+"""Fair share: how one resource is divided among sibling queues (semantics 2.3), and so on down the tree (2.4, 2.5).
 
-Siblings stand side by side in ``work`` f8 (10, W), oldest first, one row a column of the problem: see the row names. Unlimited = inf.
+Siblings stand side by side in ``work`` f8 (10, W), oldest first, one row a column of the problem: see the row names.
+Unlimited = inf.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from kai_sched.snapshot.tables import Floats, Queues
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.state import ASKED, FAIR, LIMIT, QUEUE_PRIORITY, QUOTA, SHARE
 
@@ -17,11 +19,11 @@ NO_REMAINDER = -1.0
 
 
 @kernel
-def divide(amount, k_value, n_queues, work):
-    """Divide ``amount`` of one resource among the first ``n_queues`` siblings of the work table; the answer is its row GIVEN.
+def divide(amount: float, k_value: float, n_queues: int, work: Floats) -> None:
+    """Divide ``amount`` of one resource among the first ``n_queues`` siblings of the work table, into its row GIVEN.
 
-    The sum of quotas is granted even where it exceeds the amount; the remainder of a division may lift a queue above what it asked for
-    (2.3, steps 1 to 3).
+    The sum of quotas is granted even where it exceeds the amount; the remainder of a division may lift a queue above
+    what it asked for (2.3, steps 1 to 3).
     """
     granted = 0.0
     for q in range(n_queues):
@@ -44,7 +46,7 @@ def divide(amount, k_value, n_queues, work):
 
 
 @kernel
-def next_bucket(bucket, n_queues, work):
+def next_bucket(bucket: float, n_queues: int, work: Floats) -> float:
     """The highest priority below ``bucket``; -inf where there is none."""
     best = -np.inf
     for q in range(n_queues):
@@ -54,14 +56,14 @@ def next_bucket(bucket, n_queues, work):
 
 
 @kernel
-def takes_part(q, bucket, work):
+def takes_part(q: int, bucket: float, work: Floats) -> bool:
     """Whether the queue is of this priority and not satisfied yet."""
     given = work[W_GIVEN, q]
-    return work[W_PRIORITY, q] == bucket and work[W_REQUEST, q] > given and work[W_LIMIT, q] > given
+    return bool(work[W_PRIORITY, q] == bucket and work[W_REQUEST, q] > given and work[W_LIMIT, q] > given)
 
 
 @kernel
-def divide_bucket(remaining, k_value, bucket, n_queues, work):
+def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int, work: Floats) -> float:
     """The over-quota rounds of one priority (2.3 step 2a). Returns what remains."""
     again = True
     while again and remaining != 0.0:
@@ -103,8 +105,8 @@ def divide_bucket(remaining, k_value, bucket, n_queues, work):
 
 
 @kernel
-def give_remainders(remaining, bucket, n_queues, work):
-    """Hand out one unit each for what rounding took away, largest remainder first, then the older queue (2.3 step 3)."""
+def give_remainders(remaining: float, bucket: float, n_queues: int, work: Floats) -> float:
+    """Hand out one unit each for what rounding took away, largest remainder first, then the older queue (2.3, 3)."""
     while remaining > 0.0:
         best = -1
         for q in range(n_queues):
@@ -121,11 +123,12 @@ def give_remainders(remaining, bucket, n_queues, work):
 
 
 @kernel
-def divide_tree(queues, k_value, book, work):
-    """Fair share and allocatable share of every queue (2.4, 2.5), written to its row of the book. ``work`` has room for all queues.
+def divide_tree(queues: Queues, k_value: float, book: Floats, work: Floats) -> None:
+    """Write the fair share and allocatable share of every queue (2.4, 2.5) to its row of the book; ``work`` is scratch.
 
-    Children divide what their parent got; the roots divide the cluster, the book's last row. Parents have lower rows, so one pass downwards
-    is enough. The allocatable share is how much a queue may hold before it counts as over its share; inf = any.
+    Children divide what their parent got; the roots divide the cluster, the book's last row. Parents have lower rows,
+    so one pass downwards is enough. The allocatable share is how much a queue may hold before it counts as over its
+    share; inf = any.
     """
     n_queues = queues.parent.shape[0]
     for step in range(n_queues + 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status, Verdict
+from kai_sched.snapshot.tables import Floats, Ints, Longs, Sets, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
@@ -13,7 +13,23 @@ from kai_sched.solver.kernels.order import jobs_down, pop_job, push_job
 from kai_sched.solver.kernels.place import charge, count_bonds, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback, touch
-from kai_sched.solver.state import ABLE, ACTIVE, COUNT, HELD, HELD_FIXED, NODE, PENDING, STATUS, WAITING
+from kai_sched.solver.state import (
+    ABLE,
+    ACTIVE,
+    COUNT,
+    HELD,
+    HELD_FIXED,
+    NODE,
+    PENDING,
+    STATUS,
+    WAITING,
+    Decisions,
+    Finder,
+    Log,
+    Scratch,
+    State,
+    Tree,
+)
 
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
@@ -23,8 +39,17 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 
 @kernel
-def allocate(settings, snapshot, state, log, finder, tree, scratch, decisions):
-    """Run the action. Placements go to ``decisions`` in order; why a job was left with pending tasks goes to its columns by job."""
+def allocate(
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    tree: Tree,
+    scratch: Scratch,
+    decisions: Decisions,
+) -> None:
+    """Run the action. ``decisions`` gets the placements in order, and by job why something of it is still pending."""
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
     enlist(settings, snapshot, state, log, tree, scratch, decisions)
     while True:
@@ -48,7 +73,18 @@ def allocate(settings, snapshot, state, log, finder, tree, scratch, decisions):
 
 
 @kernel
-def foresee(j, first, end, sets, prices, cls, state, log, tree, scratch):
+def foresee(
+    j: int,
+    first: int,
+    end: int,
+    sets: Sets,
+    prices: Floats,
+    cls: Ints,
+    state: State,
+    log: Log,
+    tree: Tree,
+    scratch: Scratch,
+) -> None:
     """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
     length = next_chunk(first, end, sets, state, log, scratch)
     log.size[:] = 0
@@ -62,8 +98,10 @@ def foresee(j, first, end, sets, prices, cls, state, log, tree, scratch):
 
 
 @kernel
-def enlist(settings, snapshot, state, log, tree, scratch, decisions):
-    """Put all jobs that can be tried into the tree, each leaf's best first; the others get their verdict at once (3.1)."""
+def enlist(
+    settings: Settings, snapshot: Snapshot, state: State, log: Log, tree: Tree, scratch: Scratch, decisions: Decisions
+) -> None:
+    """Put all jobs that can be tried into the tree, each leaf's best first; the others get their verdict now (3.1)."""
     jobs, queues, sets = snapshot.jobs, snapshot.queues, snapshot.sets
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
@@ -97,8 +135,18 @@ def enlist(settings, snapshot, state, log, tree, scratch, decisions):
 
 
 @kernel
-def attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
-    """Try to place the chunk of ``length`` tasks (3.3). On failure everything is undone and the reason is written down."""
+def attempt(
+    j: int,
+    length: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    decisions: Decisions,
+) -> bool:
+    """Try to place the chunk of ``length`` tasks (3.3). On failure all is undone and the reason is written down."""
     jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
     decisions.asked[j] = length
     for r in range(3):
@@ -107,7 +155,9 @@ def attempt(j, length, settings, snapshot, state, log, finder, scratch, decision
             scratch.need[r] += prices[tasks.cls[scratch.chunk[entry]], r]
     verdict, q, r = NO_CHUNK, NULL, NULL
     if length > 0:
-        verdict, q, r = pass_gates(jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book)
+        verdict, q, r = pass_gates(
+            jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book
+        )
     if verdict != OK:
         decisions.verdict[j] = verdict
         decisions.culprit[j] = q
@@ -131,14 +181,16 @@ def attempt(j, length, settings, snapshot, state, log, finder, scratch, decision
 
 
 @kernel
-def undo_all(state, log, finder):
+def undo_all(state: State, log: Log, finder: Finder) -> None:
     """Take back everything since the last commit."""
-    rollback(log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0)
+    rollback(
+        log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0
+    )
 
 
 @kernel
-def settle(j, t, settings, snapshot, state, log, finder):
-    """Place one task on the best node, bound where the room is idle, else pipelined; returns why it could not be (3.5)."""
+def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> int:
+    """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
     if finder.refused[c] != OK:
@@ -168,20 +220,34 @@ def settle(j, t, settings, snapshot, state, log, finder):
 
 
 @kernel
-def put(j, t, n, wait, snapshot, state, log, finder):
+def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> None:
     """Place task ``t`` on node ``n`` with all that follows from it."""
     c = snapshot.tasks.cls[t]
-    place(t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log)
+    place(
+        t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log
+    )
     jobs = snapshot.jobs
-    charge(jobs.queue[j], snapshot.classes.quota[c], jobs.preemptible[j] == 0, snapshot.queues.parent, state.floats, state.offset, log)
+    charge(
+        jobs.queue[j],
+        snapshot.classes.quota[c],
+        jobs.preemptible[j] == 0,
+        snapshot.queues.parent,
+        state.floats,
+        state.offset,
+        log,
+    )
     if finder.dynamic[c] == 1:
-        count_bonds(c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log)
+        count_bonds(
+            c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
+        )
     touch(finder.block, finder.stamp, n)
 
 
 @kernel
-def wait_together(j, length, snapshot, state, log, finder, scratch):
-    """A job with a gang that must wait for some pod of its minimum waits whole: then nothing of the chunk is bound (3.3, step 4)."""
+def wait_together(
+    j: int, length: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch
+) -> None:
+    """Where a gang must wait for some pod of its minimum, all of the chunk waits: nothing is bound (3.3, step 4)."""
     torn = False
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         waiting = state.sets[s, WAITING]
@@ -197,12 +263,12 @@ def wait_together(j, length, snapshot, state, log, finder, scratch):
 
 
 @kernel
-def commit(length, task_state, chunk, decisions):
+def commit(length: int, task_state: Longs, chunk: Ints, decisions: Decisions) -> None:
     """Write the chunk's placements down; from here on they are not undone."""
     for entry in range(length):
         t = chunk[entry]
-        row = decisions.count[0]
+        row = decisions.length[0]
         decisions.task[row] = t
         decisions.node[row] = task_state[t, NODE]
         decisions.waits[row] = 1 if task_state[t, STATUS] == IS_PIPELINED else 0
-        decisions.count[0] = row + 1
+        decisions.length[0] = row + 1

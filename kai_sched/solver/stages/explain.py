@@ -1,6 +1,7 @@
-"""Why pods are pending, in numbers: for each class of pods that found no node, what stands in the way on how many nodes.
+"""Why pods are pending, in numbers: for each class that found no node, what stands in the way on how many nodes.
 
-Measured once per class against the end of the cycle, not once per failed attempt as in the original, so that counts never exceed the nodes.
+Measured once per class against the end of the cycle, not once per failed attempt as in the original, so that counts
+never exceed the nodes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
+from kai_sched.solver.state import Decisions, Finder, State
 
 OK = int(Verdict.OK)
 NO_ROOM = int(Verdict.NO_ROOM)
@@ -44,7 +46,7 @@ def make_facts(snapshot: Snapshot) -> Facts:
 
 
 @kernel
-def explain(snapshot, state, finder, decisions, facts):
+def explain(snapshot: Snapshot, state: State, finder: Finder, decisions: Decisions, facts: Facts) -> None:
     """Fill the facts of every class with which some job's attempt ended."""
     tasks = snapshot.tasks
     for j in range(decisions.verdict.shape[0]):
@@ -56,7 +58,7 @@ def explain(snapshot, state, finder, decisions, facts):
 
 
 @kernel
-def measure(c, snapshot, state, finder, facts):
+def measure(c: int, snapshot: Snapshot, state: State, finder: Finder, facts: Facts) -> None:
     """Look at all nodes for class ``c`` as they are now."""
     request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
@@ -66,14 +68,16 @@ def measure(c, snapshot, state, finder, facts):
         if verdict == OK:
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
         if verdict == OK and finder.dynamic[c] == 1:
-            verdict = judge_placed(c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports)
+            verdict = judge_placed(
+                c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports
+            )
         if verdict == OK:
             facts.room[c] += pods_that_fit(request, state.idle[n], state.releasing[n])
         facts.nodes[c, verdict] += 1
 
 
 @kernel
-def judge_room(c, request, idle, releasing, facts):
+def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: Facts) -> int:
     """NO_POD_SLOT, NO_ROOM or OK; what is short is counted by resource."""
     verdict = OK
     for r in range(request.shape[0]):
@@ -87,7 +91,7 @@ def judge_room(c, request, idle, releasing, facts):
 
 
 @kernel
-def pods_that_fit(request, idle, releasing):
+def pods_that_fit(request: Floats, idle: Floats, releasing: Floats) -> int:
     """How many pods with this request the node takes."""
     fits = np.inf
     for r in range(request.shape[0]):

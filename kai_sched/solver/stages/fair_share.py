@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Verdict
+from kai_sched.snapshot.tables import Floats, Longs, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
 from kai_sched.solver.kernels.feasibility import judge_nodes
@@ -21,13 +21,15 @@ from kai_sched.solver.kernels.share import (
     divide_tree,
 )
 from kai_sched.solver.kernels.share import divide as divide_siblings
+from kai_sched.solver.state import Finder, Scratch, State
 
+IS_PENDING = int(Status.PENDING)
 OK = int(Verdict.OK)
 TOO_LARGE = int(Verdict.TOO_LARGE)
 
 
 @kernel
-def fair_share(settings, snapshot, state, scratch):
+def fair_share(settings: Settings, snapshot: Snapshot, state: State, scratch: Scratch) -> None:
     """Fill the books: room, counters, what queues hold, ask for and are entitled to."""
     nodes, tasks, classes = snapshot.nodes, snapshot.tasks, snapshot.classes
     open_nodes(nodes, tasks.node, tasks.status, tasks.cls, classes.request, state.idle, state.releasing)
@@ -39,11 +41,11 @@ def fair_share(settings, snapshot, state, scratch):
 
 
 @kernel
-def feasibility(snapshot, finder, scratch):
+def feasibility(snapshot: Snapshot, finder: Finder, scratch: Scratch) -> None:
     """Judge all nodes for the classes of pending pods, and all classes against the largest node (12.1)."""
     classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
     for t in range(tasks.job.shape[0]):
-        if tasks.job[t] != NULL and tasks.node[t] == NULL:
+        if tasks.job[t] != NULL and tasks.status[t] == IS_PENDING:
             scratch.wanted[classes.signature[tasks.cls[t]]] = 1
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
     n_resources = classes.request.shape[1]
@@ -66,13 +68,20 @@ def divide(
     weight: Floats,
     request: Floats,
     usage: Floats,
-    priority: np.ndarray[tuple[int], np.dtype[np.int64]],
-    rank: np.ndarray[tuple[int], np.dtype[np.int64]],
+    priority: Longs,
+    rank: Longs,
 ) -> Floats:
-    """Divide one resource among sibling queues in any order; ``rank`` (Q,) is 0 for the oldest. Unlimited is inf. Returns (Q,)."""
+    """Divide one resource among siblings in any order; returns (Q,). ``rank``: 0 for the oldest; inf: unlimited."""
     order = np.argsort(rank)
     work = np.zeros((WORK_ROWS, order.size))
-    columns = {W_QUOTA: quota, W_LIMIT: limit, W_WEIGHT: weight, W_REQUEST: request, W_USAGE: usage, W_PRIORITY: priority}
+    columns = {
+        W_QUOTA: quota,
+        W_LIMIT: limit,
+        W_WEIGHT: weight,
+        W_REQUEST: request,
+        W_USAGE: usage,
+        W_PRIORITY: priority,
+    }
     for row, column in columns.items():
         work[row] = np.asarray(column, np.float64)[order]
     divide_siblings(float(total), float(k_value), order.size, work)
