@@ -1,0 +1,113 @@
+# Every target does its own set-up: a virtual environment in .venv, packages pinned by hash, compiled kernels in the
+# user's cache folder. Needs make and Python 3.11 or later; for another interpreter: `make demo PYTHON=/path/to/python`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_NO_INPUT = 1
+
+# Stamps: what is newer than its stamp is done again. A virtual environment holds absolute paths, so one that came with
+# a copied or moved checkout is made anew.
+PLACE := $(VENV)/.made-at-$(shell printf %s "$(CURDIR)" | cksum | cut -d' ' -f1)
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+WARM := $(VENV)/.warm
+SOURCES := $(shell find kai_sched -name '*.py')
+SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
+
+FAST := --hypothesis-profile=fast -m 'not slow'
+FULL := --hypothesis-profile=full
+# What runs a second time with kernels interpreted.
+KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo install test test-fast check crds docs bench lock dist clean
+
+help:
+	@echo 'make demo       set up, then decide and print the example cluster'
+	@echo 'make test       set up, then all checks and all tests'
+	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
+	@echo 'make test-fast  the tests that take less than a minute together'
+	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
+	@echo 'make crds       write crds/ anew from kai_sched/api'
+	@echo 'make docs       write docs/data-model.md anew from kai_sched/snapshot'
+	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE'"
+	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
+	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
+	@echo 'make clean      remove all that was made in this folder'
+
+demo: $(WARM)
+	@$(BIN)/kai-sched simulate examples
+
+install: $(WARM)
+
+test: $(DEV) $(WARM) check
+	$(BIN)/python -m pytest $(FULL)
+	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES)
+
+test-fast: $(DEV) $(WARM)
+	$(BIN)/python -m pytest $(FAST)
+
+check: $(DEV)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/test_architecture.py tests/test_tidy.py
+	$(BIN)/python -m kai_sched.files.crds --check crds
+	$(BIN)/python -m kai_sched.snapshot.document | diff - docs/data-model.md || { \
+	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
+
+crds: $(DEV)
+	$(BIN)/python -m kai_sched.files.crds crds
+
+docs: $(DEV)
+	$(BIN)/python -m kai_sched.snapshot.document > docs/data-model.md
+
+bench: $(RUNTIME)
+	$(BIN)/python tests/perf/bench.py $(ARGS)
+
+lock: $(DEV)
+	PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile $(ARGS)
+
+dist: dist/kai-sched
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find kai_sched tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+dist/kai-sched: $(DEV) $(SOURCES) README.md packaging/entry.py packaging/kai-sched.spec
+	rm -rf dist
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && chmod a+r dist/*.whl
+	$(BIN)/pyinstaller --log-level WARN --noconfirm --distpath dist --workpath build packaging/kai-sched.spec
+	dist/kai-sched --version
+	dist/kai-sched simulate examples
+
+$(PLACE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo '$(PYTHON) is not Python 3.11 or later: install one, or name it with PYTHON=...' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo '$(PYTHON) cannot make virtual environments: install its venv module (Debian: apt install python3-venv)' >&2; \
+	  exit 1; }
+	@echo 'Making the virtual environment $(VENV)'
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(RUNTIME): $(PLACE) requirements/build.txt requirements/runtime.txt pyproject.toml kai_sched/__init__.py
+	@echo 'Installing kai-sched and what it needs'
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	@$(BIN)/pip install --quiet --no-deps --no-index --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements/dev.txt
+	@echo 'Installing the tools for development'
+	@$(BIN)/pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(WARM): $(RUNTIME) $(SOLVER)
+	@$(BIN)/kai-sched warmup
+	@touch $@

@@ -1,0 +1,166 @@
+"""Who may import whom, and what the core may not touch: the contracts in pyproject.toml, and what they cannot say."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOT, Module, imports, modules, parse
+
+CORE = ("api", "model", "snapshot", "lowering", "solver", "plan", "reconcile", "cycle")
+
+# Reaching outside: files, processes, network, clock, randomness, logs, threads.
+OUTSIDE = {
+    *(
+        "asyncio",
+        "glob",
+        "http",
+        "importlib",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "platform",
+        "random",
+        "secrets",
+    ),
+    *(
+        "select",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "structlog",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    ),
+    *("warnings",),
+}
+OUTSIDE_CALLS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
+OUTSIDE_ATTRIBUTES = {
+    *("date.today", "datetime.now", "datetime.today", "datetime.utcnow", "np.random", "numpy.random"),
+    *("sys.argv", "sys.exit", "sys.stderr", "sys.stdin", "sys.stdout"),
+}
+
+# What a module of the core may use all the same, each with its reason.
+ALLOWED = {
+    # finds the folder of compiled kernels, and warns where there is none
+    "kai_sched.solver.jit": {"importlib", "os", "pathlib", "platform", "tempfile", "warnings"},
+    # also a command for developers, `make docs`
+    "kai_sched.snapshot.document": {"sys.stdout"},
+}
+
+# Only these may import the package named.
+OWNERS = {
+    "kopf": "kai_sched.operator",
+    "kubernetes_asyncio": "kai_sched.cluster",
+    "llvmlite": "kai_sched.solver.jit",
+    "numba": "kai_sched.solver.jit",
+}
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def reaches_outside(module: Module) -> list[str]:
+    """What the module imports, calls or reads that the core may not."""
+    found = {name.split(".")[0] for name in imports(module)} & OUTSIDE
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found |= {node.func.id} & OUTSIDE_CALLS
+        elif isinstance(node, ast.Attribute):
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            found |= {f"{owner}.{node.attr}"} & OUTSIDE_ATTRIBUTES
+    return sorted(found - ALLOWED.get(module.name, set()))
+
+
+def foreign_imports(module: Module) -> list[str]:
+    """The packages that the module imports although another part of the project owns them."""
+    tops = {name.split(".")[0] for name in imports(module)}
+    return sorted(top for top in tops & OWNERS.keys() if not is_within(module.name, OWNERS[top]))
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run([command, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_import_contracts_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_import_contracts_can_fail(tmp_path: Path) -> None:
+    """In a copy of the package where each contract is broken once, each is reported."""
+    shutil.copytree(ROOT / "kai_sched", tmp_path / "kai_sched", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    stages = tmp_path / "kai_sched" / "solver" / "stages"
+    (tmp_path / "kai_sched" / "plan" / "wrong.py").write_text("import kai_sched.cycle.run\n")
+    (tmp_path / "kai_sched" / "snapshot" / "wrong.py").write_text("import kai_sched.model.objects\n")
+    (stages / "wrong.py").write_text("import kai_sched.solver.stages.allocate\n")
+    (tmp_path / "kai_sched" / "model" / "wrong.py").write_text("import rich\n")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1
+    assert " 0 kept, 4 broken" in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("package", CORE)
+def test_core_reaches_nothing_outside(package: str) -> None:
+    found = {m.name: reaches_outside(m) for m in modules() if is_within(m.name, f"kai_sched.{package}")}
+    assert {name: reach for name, reach in found.items() if reach} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time",
+        "def f():\n    from os import environ",
+        "import urllib.request",
+        "print('x')",
+        "open('x')",
+        "from datetime import datetime\nnow = datetime.now()",
+        "import datetime\nnow = datetime.datetime.now()",
+        "import numpy as np\nnp.random.rand()",
+        "import sys\nsys.stderr.write('x')",
+    ],
+)
+def test_reaching_outside_is_seen(text: str) -> None:
+    assert reaches_outside(parse("kai_sched.model.example", text))
+
+
+def test_exceptions_are_needed() -> None:
+    """An entry of ALLOWED that its module no longer uses is taken out."""
+    unused = {}
+    for module in modules():
+        if module.name in ALLOWED:
+            bare = Module("kai_sched.model.example", module.path, module.text, module.tree)
+            unused[module.name] = sorted(ALLOWED[module.name] - set(reaches_outside(bare)))
+    assert unused == {name: [] for name in ALLOWED}
+
+
+def test_owned_packages_stay_with_their_owner() -> None:
+    found = {m.name: foreign_imports(m) for m in modules()}
+    assert {name: packages for name, packages in found.items() if packages} == {}
+
+
+@pytest.mark.parametrize("package", OWNERS)
+def test_owned_packages_can_be_misused(package: str) -> None:
+    assert foreign_imports(parse("kai_sched.files.example", f"def f():\n    import {package}.x")) == [package]
+    assert foreign_imports(parse(OWNERS[package], f"import {package}")) == []
+
+
+def test_core_packages_are_those_of_the_tree() -> None:
+    """A package that is neither core nor known as a shell would be checked by nothing above."""
+    packages = {m.name.split(".")[1] for m in modules() if "." in m.name}
+    assert packages - set(CORE) <= {"cli", "operator", "cluster", "files", "report", "telemetry"}
