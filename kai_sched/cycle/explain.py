@@ -46,7 +46,7 @@ def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
     queue = lowered.groups[j].queue
     match verdict:
         case Verdict.OK:
-            return reasons.not_tried()
+            return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
             return reasons.no_queue(queue, _leaves(lowered, ""))
         case Verdict.QUEUE_NOT_LEAF:
@@ -68,6 +68,16 @@ def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
             return _too_large(culprit, lowered)
         case _:
             return reasons.refused(lowered.pods[culprit].key, CLASS_TEXTS[verdict].format(_blame(culprit, lowered)))
+
+
+def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
+    """Nothing was wrong: either all that waits is gated, or the action never came to the group."""
+    jobs = lowered.snapshot.jobs
+    statuses = solution.state.task[jobs.task_ptr[j] : jobs.task_ptr[j + 1], STATUS].tolist()
+    if Status.PENDING in statuses:
+        return reasons.not_tried()
+    short = _short_sets(j, lowered, solution)
+    return reasons.not_ready(short) if short else reasons.gated(statuses.count(Status.GATED))
 
 
 def _blame(t: int, lowered: Lowered) -> str:

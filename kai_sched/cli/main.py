@@ -1,0 +1,120 @@
+"""The command line. Everything a command needs is imported when it runs, so that the help costs next to nothing."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from kai_sched import __version__
+
+MOST_CYCLES = 10_000
+
+app = typer.Typer(
+    help="A scheduler for Kubernetes AI clusters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Output(enum.StrEnum):
+    """How a decided cluster is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+@app.command()
+def simulate(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|FOLDER|-...", help="Kubernetes objects or scenarios, YAML or JSON; - is standard input."
+        ),
+    ],
+    actions: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Actions to run, in this order, separated by commas.  [default: all]"),
+    ] = None,
+    cycles: Annotated[
+        int | None, typer.Option(min=1, max=MOST_CYCLES, metavar="N", help="How many cycles to run.  [default: 1]")
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: the clock]")
+    ] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TABLE,
+) -> None:
+    """Decide what the scheduler would do, from files.
+
+    All files of plain Kubernetes objects together are one cluster, as "kubectl get nodes,pods,queues,podgroups
+    -A -o json" prints it; each scenario file is a cluster of its own. What a scenario says of actions, cycles and time
+    holds unless an option says otherwise. Exit status: 0, or 2 where the input cannot be used.
+    """
+    from kai_sched.cli.simulate import Options, simulate
+
+    raise typer.Exit(simulate(Options(tuple(paths), actions, cycles, now, config, output.value)))
+
+
+@app.command()
+def warmup() -> None:
+    """Compile the solver into the cache, so that no later command has to."""
+    from kai_sched.cli.kernels import warm_up
+
+    text, kept = warm_up()
+    typer.echo(text, err=not kept)
+    raise typer.Exit(0 if kept else 1)
+
+
+def _tell_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def main() -> None:
+    """Run the command, and leave without a word when nobody reads what it prints."""
+    warnings.showwarning = _tell_warning  # type: ignore[assignment]
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        # Input that cannot be read is told elsewhere, so this is the output; it is flushed once more at the very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: the output cannot be written: {error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

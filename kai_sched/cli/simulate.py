@@ -1,0 +1,170 @@
+"""``kai-sched simulate``: read clusters from files, decide their cycles, print what came of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kai_sched.cli import kernels
+from kai_sched.cycle.world import World, advance, restart_clocks
+from kai_sched.files.load import Case, load
+from kai_sched.model.faults import FieldError
+from kai_sched.model.problems import Problem
+from kai_sched.model.read_config import parse_actions
+from kai_sched.model.times import parse_time
+from kai_sched.report import json
+from kai_sched.report.console import width_of_output, write_lines
+from kai_sched.report.json import Cycle
+from kai_sched.report.layout import Line, fold
+from kai_sched.report.tables import cycle_line, summary, tables
+from kai_sched.report.text import count, plain
+from kai_sched.telemetry.progress import Progress
+
+BAD_INPUT = 2
+DATA = ("json", "yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command's options as they were given; None where they were not."""
+
+    paths: tuple[str, ...]
+    actions: str | None
+    cycles: int | None
+    now: str | None
+    config: str | None
+    output: str
+
+
+def simulate(options: Options) -> int:
+    """Run the command; returns the exit status."""
+    # A name that the terminal's encoding cannot show must not stop the command.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    progress = Progress(sys.stderr)
+    problems: list[Problem] = []
+    actions = _read_actions(options.actions, problems)
+    now_ns = _read_now(options.now, problems)
+    loaded = load(options.paths, config=options.config, on_progress=progress.say)
+    if _tell([*problems, *loaded.problems]):
+        return BAD_INPUT
+    cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
+    kernels.choose(sum(kernels.effort_s(case.store.cluster()) * case.cycles for case in cases), progress)
+    cases = _leave_out_actions(cases, options.actions is not None)
+    for case in cases:
+        if options.output in DATA:
+            _print_data(case, options.output, loaded.problems, progress)
+        else:
+            write_lines(sys.stdout, _tables(case, options.output == "wide", len(cases) > 1, progress))
+        sys.stdout.flush()
+    return 0
+
+
+def _tell(problems: Iterable[Problem]) -> bool:
+    """Print each problem on its line of stderr; whether one of them stops the command."""
+    fatal = False
+    for problem in problems:
+        print(f"{'error' if problem.fatal else 'warning'}: {plain(str(problem))}", file=sys.stderr)
+        fatal = fatal or problem.fatal
+    return fatal
+
+
+def _read_actions(text: str | None, problems: list[Problem]) -> tuple[str, ...] | None:
+    try:
+        return None if text is None else parse_actions(text, "--actions")
+    except FieldError as error:
+        problems.append(Problem("", "", error.field, error.message, fatal=True))
+        return None
+
+
+def _read_now(text: str | None, problems: list[Problem]) -> int | None:
+    try:
+        return None if text is None else parse_time(text)
+    except ValueError as error:
+        problems.append(Problem("", "", "--now", str(error), fatal=True))
+        return None
+
+
+def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None) -> Case:
+    """The case as the options want it; what they leave open is as the files say, the time at last the clock's."""
+    if now_ns is None:
+        now_ns = time.time_ns() if case.now_ns is None else case.now_ns
+    config = case.config if actions is None else replace(case.config, actions=actions)
+    return replace(case, config=config, cycles=cycles or case.cycles, now_ns=now_ns)
+
+
+def _leave_out_actions(cases: Sequence[Case], asked: bool) -> list[Case]:
+    """The cases with the actions that this version has; says so where somebody named one that it has not."""
+    from kai_sched.cycle.run import IMPLEMENTED
+
+    missing: dict[str, int] = {}
+    kept = []
+    for case in cases:
+        for action in case.config.actions:
+            if action not in IMPLEMENTED and (asked or case.is_scenario):
+                missing[action] = missing.get(action, 0) + 1
+        actions = tuple(action for action in case.config.actions if action in IMPLEMENTED)
+        kept.append(replace(case, config=replace(case.config, actions=actions)))
+    if missing:
+        where = "" if asked else f" (asked for by {count(max(missing.values()), 'scenario')})"
+        print(f"warning: not in this version and left out: {', '.join(missing)}{where}", file=sys.stderr)
+    return kept
+
+
+def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
+    """The case's cycles in turn. After the last one the world moves on only where somebody asks what became of it."""
+    from kai_sched.cycle.run import run_cycle
+    from kai_sched.lowering.cache import Cache
+
+    step_ns = round(case.seconds_between_cycles * 1e9)
+    world = World(step_ns, case.keeps_terminating, case.is_scenario, case.is_scenario)
+    cluster, cache = case.store.cluster(), Cache()
+    now_ns = case.now_ns or 0
+    if world.restarts_clocks:
+        restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
+    work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
+    for number in range(1, case.cycles + 1):
+        cluster = case.store.cluster()
+        with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
+            result = run_cycle(cluster, case.config, now_ns, cache)
+            settle = settle_last or number < case.cycles
+            settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
+        yield Cycle(cluster, result, settled)
+        now_ns += step_ns
+
+
+def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:
+    """The case as one line of JSON, or one YAML document."""
+    documents = (json.cycle_document(cycle, not case.is_scenario) for cycle in _decide(case, True, progress))
+    told = None if case.is_scenario else problems
+    if output == "json":
+        # Encoded cycle by cycle, so that only one of them is ever there as objects.
+        cycles = [json.encoded(document) for document in documents]
+        sys.stdout.buffer.write(json.encode(json.document(case.path, case.name, cycles, told)) + b"\n")
+    else:
+        sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), told)))
+
+
+def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
+    """A line for each cycle but the last, the tables of the last, and a summary."""
+    width = width_of_output()
+    if one_of_many:
+        yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
+    for number, cycle in enumerate(_decide(case, False, progress), 1):
+        if number < case.cycles:
+            yield from _folded(f"Cycle {number}: {cycle_line(cycle.result)}.", width)
+            continue
+        if case.cycles > 1:
+            yield []
+        yield from tables(cycle.cluster, cycle.result, width, wide)
+        title = f"Cycle {number}" if case.cycles > 1 else "This cycle"
+        for text in summary(cycle.result, case.config.actions, title):
+            yield from _folded(text, width)
+    if one_of_many:
+        yield []
+
+
+def _folded(text: str, width: int) -> Iterator[Line]:
+    for line in fold(text, width):
+        yield [(line, "")]

@@ -1,0 +1,36 @@
+"""Lines with styles to a stream: in colour on a terminal, as bare text anywhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from typing import TextIO
+
+from kai_sched.report.layout import Line
+
+NARROWEST = 40
+
+
+def width_of_output() -> int:
+    """Columns to write for: those of the terminal (or of the variable COLUMNS), 80 where there is none."""
+    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def colours(stream: TextIO) -> bool:
+    """Whether to write in colour: only to a terminal, and not where the variable NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def write_lines(stream: TextIO, lines: Iterable[Line]) -> None:
+    """Write the lines; nothing in their texts is taken as markup."""
+    if not colours(stream):
+        for line in lines:
+            stream.write("".join(text for text, _ in line) + "\n")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text.assemble(*line))

@@ -1,0 +1,130 @@
+"""A decided cluster as data: one JSON object a line, or a YAML document.
+
+The first five keys of a cycle are the form that scenarios are checked in; plain clusters have some more after them.
+Amounts are in scheduler units: millicores, bytes, devices. Unlimited is -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kai_sched.cycle.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
+from kai_sched.model.objects import Phase, Pod
+from kai_sched.model.problems import Problem
+from kai_sched.model.store import Cluster
+from kai_sched.report.text import finite
+
+_encoder = msgspec.json.Encoder(order=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One cycle as it was decided, the view it was decided on, and where the pods stood once the world had moved."""
+
+    cluster: Cluster
+    result: CycleResult
+    settled: Mapping[str, PodState]
+
+
+def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
+    """The cycle as plain data; ``plain`` adds the queues and the groups with their counts."""
+    result, pods = cycle.result, cycle.cluster.pods
+    # The scheduler never sees failed pods; a reader of the output would miss them.
+    failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
+    document: dict[str, Any] = {
+        "decided": _pods(result.pods, pods, failed),
+        "settled": _pods(cycle.settled, pods, failed),
+        "evicted": list(result.evicted),
+        "nodes": {
+            name: {"idleGPUs": node.idle.get("gpu", 0.0), "releasingGPUs": node.releasing.get("gpu", 0.0)}
+            for name, node in result.nodes.items()
+        },
+        "podGroups": {
+            key: {"reason": group.reason.code, "message": group.reason.message}
+            for key, group in result.groups.items()
+            if group.reason is not None
+        },
+    }
+    if plain:
+        document["queues"] = {queue.name: _queue(queue) for queue in result.queues}
+        document["groups"] = {key: _group(group) for key, group in result.groups.items()}
+    return document
+
+
+def _pods(states: Mapping[str, PodState], pods: Mapping[str, Pod], failed: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, state in states.items():
+        entry: dict[str, Any] = {"status": state.status, "node": state.node}
+        if state.node and pods[key].gpu_groups:
+            entry["gpuGroups"] = list(pods[key].gpu_groups)
+        found[key] = entry
+    return dict(sorted((found | dict(failed)).items())) if failed else found
+
+
+def _queue(queue: QueueState) -> dict[str, Any]:
+    columns = {
+        "quota": queue.quota,
+        "limit": queue.limit,
+        "fairShare": queue.fair_share,
+        "allocated": queue.allocated,
+        "allocatedNonPreemptible": queue.allocated_non_preemptible,
+        "requested": queue.requested,
+    }
+    amounts = {
+        name: {resource: finite(value) for resource, value in zip(QUEUE_RESOURCES, triple, strict=True)}
+        for name, triple in columns.items()
+    }
+    return {"parent": queue.parent, "priority": queue.priority, **amounts}
+
+
+def _group(group: GroupState) -> dict[str, Any]:
+    return {
+        "queue": group.queue,
+        "priority": group.priority,
+        "preemptible": group.preemptible,
+        "minMember": group.min_member,
+        "counts": dict(group.counts),
+        "nodes": dict(group.nodes),
+    }
+
+
+def document(file: str, name: str, cycles: Sequence[Any], problems: Sequence[Problem] | None) -> dict[str, Any]:
+    """All of one input. ``cycles`` are documents, encoded or not; ``problems`` are told for plain clusters only."""
+    # A path may hold bytes that are no text.
+    file = file.encode("utf-8", "backslashreplace").decode("utf-8")
+    found: dict[str, Any] = {"file": file, "name": name, "cycles": list(cycles)}
+    if problems is not None:
+        found["problems"] = [
+            {"source": item.source, "subject": item.subject, "field": item.field, "message": item.message}
+            for item in problems
+        ]
+    return found
+
+
+def encode(data: Any) -> bytes:
+    """JSON on one line, without the line's end."""
+    return _encoder.encode(data)
+
+
+def encoded(data: Any) -> msgspec.Raw:
+    """JSON to be put into a larger document as it is: a few bytes a pod instead of a tree of objects."""
+    return msgspec.Raw(_encoder.encode(data))
+
+
+def to_yaml(data: Any) -> str:
+    """One YAML document, keys in the order of the JSON."""
+    import yaml
+
+    text: str = yaml.dump(
+        data,
+        Dumper=yaml.CSafeDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        explicit_start=True,
+        width=120,
+    )
+    return text

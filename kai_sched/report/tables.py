@@ -1,0 +1,174 @@
+"""A decided cluster as people read it: the queues, the pod groups with the reasons of those that wait, a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from kai_sched.cycle.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Bind
+from kai_sched.plan.reasons import some_of
+from kai_sched.report.layout import Cell, Line, fold, lay_out
+from kai_sched.report.text import amount, count, plain
+
+MOST_NODES = 8
+INDENT = "    "
+UNITS = {"cpu": "CPU cores", "memory": "GB memory", "gpu": "GPUs"}
+
+# Words for the pod statuses, in the order in which a group's pods are listed; the style says how well the pod is off.
+WORDS = {
+    "Running": ("running", "green"),
+    "Bound": ("bound", "green"),
+    "Binding": ("binding", "bold green"),
+    "Pipelined": ("pipelined", "cyan"),
+    "Releasing": ("releasing", "magenta"),
+    "StuckInReleasing": ("stuck in releasing", "magenta"),
+    "Gated": ("gated", "yellow"),
+    "Pending": ("pending", "yellow"),
+    "Succeeded": ("succeeded", "dim"),
+    "Unknown": ("unknown", "red"),
+}
+LEGEND = {
+    "Binding": "binding: gets its node in this cycle",
+    "Pipelined": "pipelined: has a place on room that others are still leaving",
+    "Gated": "gated: held back by scheduling gates",
+}
+
+
+def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    """The queues and the pod groups of one cycle, line by line.
+
+    ``width`` is that of the terminal, in columns; rows of the wide tables are as long as they need to be.
+    """
+    if result.queues:
+        yield from _queues(cluster, result, width, wide)
+        yield []
+    if result.groups:
+        yield from _groups(result, width, wide)
+        yield []
+
+
+def _queues(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    resources = ("gpu", "cpu", "memory") if wide else (_main_resource(result),)
+    yield [("Queues" if wide else f"Queues, in {UNITS[resources[0]]}", "bold")]
+    titles = ["Quota", "Fair share", "Allocated", "Requested"]
+    if wide:
+        titles = ["Priority", "", "Quota", "Limit", "Weight", "Fair share", "Allocated", "Requested"]
+    rows = [[Cell("Queue", "dim"), *(Cell(title, "dim", right=True) for title in titles)]]
+    for queue in result.queues:
+        for resource in resources:
+            first = resource == resources[0]
+            name = Cell("  " * queue.depth + plain(queue.name) if first else "")
+            rows.append([name, *_queue_cells(cluster, queue, resource, wide, first)])
+    for lines in lay_out(rows, None if wide else width):
+        yield from lines
+    if not wide and (over := _over_quota(result, resources[0])):
+        yield from ([(line, "dim")] for line in fold(f"over quota: {over}", width))
+
+
+def _over_quota(result: CycleResult, resource: str) -> str:
+    """The leaf queues that hold more than their quota, and by how much."""
+    index = QUEUE_RESOURCES.index(resource)
+    parents = {queue.parent for queue in result.queues}
+    excess = {
+        queue.name: queue.allocated[index] - queue.quota[index] for queue in result.queues if queue.name not in parents
+    }
+    return some_of([f"{plain(name)} by {amount(resource, more)}" for name, more in excess.items() if more > 0])
+
+
+def _main_resource(result: CycleResult) -> str:
+    """GPUs, unless the cluster neither has nor is asked for any."""
+    gpus = any(node.allocatable.get("gpu", 0.0) > 0 for node in result.nodes.values())
+    return "gpu" if gpus or any(queue.requested[2] > 0 for queue in result.queues) else "cpu"
+
+
+def _queue_cells(cluster: Cluster, queue: QueueState, resource: str, wide: bool, first: bool) -> list[Cell]:
+    index = QUEUE_RESOURCES.index(resource)
+    quota, limit, fair, allocated, requested = (
+        amount(resource, column[index])
+        for column in (queue.quota, queue.limit, queue.fair_share, queue.allocated, queue.requested)
+    )
+    over = "magenta" if queue.allocated[index] > queue.quota[index] else ""
+    tail = [Cell(fair, right=True), Cell(allocated, over, right=True), Cell(requested, right=True)]
+    if not wide:
+        return [Cell(quota, right=True), *tail]
+    source = cluster.queues.get(queue.name)
+    weight = f"{getattr(source, resource).weight:g}" if source else ""
+    return [
+        Cell(str(queue.priority) if first else "", right=True),
+        Cell(UNITS[resource]),
+        *(Cell(text, right=True) for text in (quota, limit, weight)),
+        *tail,
+    ]
+
+
+def _groups(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    yield [("Pod groups", "bold")]
+    titles = [
+        "Pod group",
+        "Queue",
+        *(["Priority", "Preemptible", "Min"] if wide else []),
+        "Pods",
+        "Nodes, or why it waits",
+    ]
+    rows = [[Cell(title, "dim") for title in titles], *(_group_cells(group, wide) for group in result.groups.values())]
+    laid = lay_out(rows, None if wide else width)
+    yield from next(laid)
+    for group, lines in zip(result.groups.values(), laid, strict=True):
+        yield from lines
+        if group.reason is not None:
+            for text in fold(plain(group.reason.message), max(20, width - len(INDENT))):
+                yield [(INDENT + text, "")]
+    seen = {status for group in result.groups.values() for status in group.counts}
+    for text in [LEGEND[status] for status in LEGEND if status in seen]:
+        yield [(line, "dim") for line in fold(text, width)]
+
+
+def _group_cells(group: GroupState, wide: bool) -> list[Cell]:
+    words = [f"{group.counts[status]} {word}" for status, (word, _) in WORDS.items() if status in group.counts]
+    worst = [style for status, (_, style) in WORDS.items() if status in group.counts]
+    nodes = [f"{plain(name)} ({pods})" for name, pods in group.nodes.items()]
+    if not wide and len(nodes) > MOST_NODES:
+        nodes = [*nodes[:MOST_NODES], f"and {len(nodes) - MOST_NODES} more"]
+    where = [", ".join(nodes)] if nodes else []
+    if group.reason is not None:
+        where.append(group.reason.code)
+    extra = []
+    if wide:
+        extra = [Cell(str(group.priority)), Cell("yes" if group.preemptible else "no"), Cell(str(group.min_member))]
+    return [
+        Cell(plain(group.key)),
+        Cell(plain(group.queue) or "-"),
+        *extra,
+        Cell(", ".join(words) or "no pods", worst[-1] if worst else "dim"),
+        Cell("; ".join(where)),
+    ]
+
+
+def cycle_line(result: CycleResult) -> str:
+    """What one cycle came to, in a sentence."""
+    bound = sum(isinstance(effect, Bind) for effect in result.effects)
+    done = f"{count(bound, 'pod')} bound, {len(result.effects) - bound} pipelined, {len(result.evicted)} evicted"
+    waiting = [group for group in result.groups.values() if group.reason is not None]
+    if not waiting:
+        return f"{done}; nothing pending"
+    pods = sum(group.counts.get("Pending", 0) + group.counts.get("Gated", 0) for group in waiting)
+    codes = Counter(group.reason.code for group in waiting if group.reason is not None)
+    why = ", ".join(f"{code} {number}" for code, number in sorted(codes.items()))
+    return f"{done}; {count(pods, 'pod')} pending in {count(len(waiting), 'group')} ({why})"
+
+
+def summary(result: CycleResult, actions: Sequence[str], title: str = "This cycle") -> Iterator[str]:
+    """The last lines: what the cycle did, and what room it leaves."""
+    yield f"{title} ({', '.join(actions) or 'no action'}): {cycle_line(result)}."
+    nodes = result.nodes.values()
+    resource = _main_resource(result)
+    total = sum(node.allocatable.get(resource, 0.0) for node in nodes)
+    free = sum(_room(node.idle, node.releasing, resource) for node in nodes)
+    yield f"{count(len(nodes), 'node')}; free: {amount(resource, free)} of {amount(resource, total)} {UNITS[resource]}."
+
+
+def _room(idle: Mapping[str, float], releasing: Mapping[str, float], resource: str) -> float:
+    """What is free once those who are leaving have left, and those who wait for their room have moved in."""
+    return max(0.0, idle.get(resource, 0.0) + releasing.get(resource, 0.0))

@@ -1,0 +1,37 @@
+"""Text for people: amounts as they are spoken of, and names from outside made harmless."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+from kai_sched.plan.reasons import show_amount
+
+# Controls, formats (bidirectional overrides among them), private and lone surrogates, line and paragraph separators.
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+
+
+def plain(text: str) -> str:
+    """The text on one line, with nothing that a terminal acts on: such signs appear as ``\\x1b`` or ``\\u202e``."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(sign) if unicodedata.category(sign) in _HIDDEN else sign for sign in text)
+
+
+def _escape(sign: str) -> str:
+    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def amount(resource: str, value: float) -> str:
+    """The bare number in the unit people use (cores, GB, GPUs), three decimals at most; "unlimited" for infinity."""
+    return show_amount(resource, 0.0 if abs(value) < 5e-4 else value).split(" ", 1)[0]
+
+
+def finite(value: float) -> float:
+    """The number as the API writes it: -1 for no bound."""
+    return -1.0 if math.isinf(value) else value
+
+
+def count(number: int, noun: str) -> str:
+    """The number with its noun: "1 pod", "12 pods"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,45 @@
+"""What the command is doing, told on stderr, but only where it takes so long that somebody wonders."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+PATIENCE_S = 2.0
+REPEAT_S = 10.0
+
+
+class Progress:
+    """Says what is going on once a step has taken ``patience_s`` seconds, and again every ``repeat_s``."""
+
+    def __init__(self, stream: TextIO, patience_s: float = PATIENCE_S, repeat_s: float = REPEAT_S) -> None:
+        self._stream = stream
+        self._patience_s = patience_s
+        self._repeat_s = repeat_s
+
+    def say(self, text: str) -> None:
+        """Print the line at once: for whoever keeps an eye on the time, as the reader of files does."""
+        print(f"kai-sched: {text}", file=self._stream, flush=True)
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Watch the work in the body. A thread does the talking, as the work itself may be one long call."""
+        done = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(text, done), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+    def _watch(self, text: str, done: threading.Event) -> None:
+        elapsed_s = self._patience_s
+        if done.wait(elapsed_s):
+            return
+        self.say(f"{text} ...")
+        while not done.wait(self._repeat_s):
+            elapsed_s += self._repeat_s
+            self.say(f"{text} ... ({elapsed_s:.0f} s)")

@@ -1,0 +1,268 @@
+"""``kai-sched simulate`` from the outside: what it prints, and what it says of input that it cannot use."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import COMMAND, ROOT, environment, run
+
+NOON = "2026-01-01T12:00:00Z"
+UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def pod(name: str, node: str = "", deleted: bool = False) -> list[dict[str, Any]]:
+    """A pod with one GPU in a group of its own name."""
+    meta = {"namespace": "ml", "name": name, "creationTimestamp": NOON}
+    labels = {"kai.scheduler/queue": "team-a"}
+    ends = {"deletionTimestamp": NOON} if deleted else {}
+    resources = {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "nodeName": node,
+        "containers": [{"name": "main", "resources": resources}],
+    }
+    return [
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": meta,
+            "spec": {"queue": "team-a", "minMember": 1},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**meta, **ends, "labels": labels, "annotations": {"pod-group-name": name}},
+            "spec": spec,
+            "status": {"phase": "Running" if node else "Pending"},
+        },
+    ]
+
+
+def objects() -> list[dict[str, Any]]:
+    """One GPU, which a pod is about to leave, and one pod that wants it."""
+    allocatable = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "1", "pods": "110"}
+    shares = {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": UNLIMITED}
+    return [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"allocatable": allocatable}},
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": "team-a"},
+            "spec": {"resources": shares},
+        },
+        *pod("leaves", "node-1", deleted=True),
+        *pod("wants"),
+    ]
+
+
+def plain(folder: Path, items: list[dict[str, Any]] | None = None) -> str:
+    file = folder / "cluster.json"
+    items = objects() if items is None else items
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(file)
+
+
+def scenario(folder: Path, **spec: Any) -> str:
+    file = folder / "scenario.json"
+    spec = {"actions": ["allocate"], "cycles": 1, "now": NOON, "objects": objects(), **spec}
+    header = {"apiVersion": "kai-sched.io/v1alpha1", "kind": "Scenario", "metadata": {"name": "one GPU"}}
+    file.write_text(json.dumps({**header, "spec": spec}))
+    return str(file)
+
+
+def test_the_example_tells_its_three_stories() -> None:
+    done = run("simulate", "examples")
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    assert "ml-team-a/bert-finetuning team-a 2 binding" in words
+    assert "ml-team-a/llama-pretraining team-a 3 pending PodSchedulingErrors" in words
+    assert "lack the 8 GPUs it asks for" in words
+    assert "Held by: team-b 10 GPUs" in words
+    assert "ml-team-b/resnet-sweep team-b 5 binding" in words
+    assert "over quota: team-b by 2" in words
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_the_readme_shows_the_example_as_it_is_printed() -> None:
+    assert f"```\n{run('simulate', 'examples').stdout}```\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_order_of_files_does_not_matter() -> None:
+    files = sorted(str(path) for path in (ROOT / "examples").glob("*.yaml"))
+    answers = [json.loads(run("simulate", "-o", "json", *order).stdout) for order in (files, files[::-1])]
+    assert answers[0]["cycles"] == answers[1]["cycles"]
+
+
+def test_a_scenario_is_one_line_in_the_agreed_form(tmp_path: Path) -> None:
+    file = scenario(tmp_path, cycles=2)
+    done = run("simulate", "--output", "json", file)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    answer = json.loads(done.stdout)
+    assert (answer["file"], answer["name"], list(answer)) == (file, "one GPU", ["file", "name", "cycles"])
+    first, second = answer["cycles"]
+    assert list(first) == ["decided", "settled", "evicted", "nodes", "podGroups"]
+    assert first["decided"] == {
+        "ml/leaves": {"status": "Releasing", "node": "node-1"},
+        "ml/wants": {"status": "Pipelined", "node": "node-1"},
+    }
+    assert {key: state["status"] for key, state in first["settled"].items()} == {
+        "ml/leaves": "Pending",
+        "ml/wants": "Pending",
+    }
+    # both are pending now, of the same age: the smaller uid, or else name, goes first
+    assert second["decided"]["ml/leaves"] == {"status": "Binding", "node": "node-1"}
+    assert second["settled"]["ml/leaves"] == {"status": "Running", "node": "node-1"}
+    assert second["podGroups"]["ml/wants"]["reason"] == "PodSchedulingErrors"
+    assert second["nodes"] == {"node-1": {"idleGPUs": 0.0, "releasingGPUs": 0.0}}
+
+
+def test_groups_that_keep_terminating_keep_their_node(tmp_path: Path) -> None:
+    done = run("simulate", "-o", "json", scenario(tmp_path, cycles=2, keepsTerminating=["leaves"]))
+    second = json.loads(done.stdout)["cycles"][1]
+    assert [second["decided"][key]["status"] for key in ("ml/leaves", "ml/wants")] == ["Releasing", "Pipelined"]
+
+
+def test_in_a_plain_cluster_the_pod_that_leaves_is_gone(tmp_path: Path) -> None:
+    answer = json.loads(run("simulate", "-o", "json", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout)
+    assert answer["cycles"][1]["settled"] == {"ml/wants": {"status": "Running", "node": "node-1"}}
+    assert answer["cycles"][1]["queues"]["team-a"]["allocated"]["gpu"] == 1
+    assert answer["problems"] == []
+
+
+def test_several_cycles_are_a_line_each_and_the_table_of_the_last(tmp_path: Path) -> None:
+    lines = run("simulate", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout.splitlines()
+    assert lines[0] == "Cycle 1: 0 pods bound, 1 pipelined, 0 evicted; nothing pending."
+    assert "ml/wants   team-a  1 binding  node-1 (1)" in lines
+    assert "Cycle 2 (allocate): 1 pod bound, 0 pipelined, 0 evicted; nothing pending." in lines
+
+
+def test_several_clusters_are_told_apart(tmp_path: Path) -> None:
+    done = run("simulate", scenario(tmp_path), plain(tmp_path), "--now", NOON)
+    assert f"one GPU ({tmp_path}/scenario.json)" in done.stdout
+    assert f"cluster ({tmp_path}/cluster.json)" in done.stdout
+
+
+def test_standard_input() -> None:
+    text = yaml.safe_dump_all(objects())
+    done = run("simulate", "--now", NOON, "-", stdin=text)
+    assert done.returncode == 0
+    assert "ml/wants" in done.stdout
+
+
+def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
+    file = plain(tmp_path)
+    as_yaml, as_json = (run("simulate", "--now", NOON, "-o", form, file).stdout for form in ("yaml", "json"))
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--actions", "allocate,nonsense"], "error: --actions: there is no action 'nonsense'"),
+        (["--now", "yesterday"], "error: --now: 'yesterday' is not a time"),
+        (["missing.yaml"], "error: missing.yaml: there is no such file"),
+        (["--config", "missing.yaml"], "error: missing.yaml: "),
+    ],
+)
+def test_what_cannot_be_used_is_told_on_a_line_and_nothing_is_decided(options: list[str], told: str) -> None:
+    done = run("simulate", "examples", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(told)
+
+
+def test_broken_input_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text('{"kind": ')
+    done = run("simulate", str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {tmp_path}/broken.json")
+    assert done.stderr.count("\n") == 1
+
+
+def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
+    stray = pod("stray")
+    stray[0]["spec"]["queue"] = "no\x1b[2J-such-queue"
+    done = run("simulate", "--now", NOON, plain(tmp_path, [*objects(), *stray]))
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: ")
+    assert "ml/wants" in done.stdout
+    assert "\x1b" not in done.stderr + done.stdout
+
+
+def test_actions_of_later_versions_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    done = run("simulate", "examples", "--actions", "allocate,reclaim")
+    assert (done.returncode, done.stderr) == (0, "warning: not in this version and left out: reclaim\n")
+    done = run("simulate", "-o", "json", scenario(tmp_path, actions=["allocate", "preempt"]))
+    assert done.returncode == 0
+    assert done.stderr == "warning: not in this version and left out: preempt (asked for by 1 scenario)\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [*COMMAND, "simulate", "examples", "-o", "yaml"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_output_that_cannot_be_written_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "simulate", "examples"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment(),
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(("changes", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict[str, str], coloured: bool) -> None:
+    keeper, terminal = pty.openpty()
+    command = [*COMMAND, "simulate", "examples"]
+    with subprocess.Popen(
+        command, stdout=terminal, cwd=ROOT, env=environment(TERM="xterm-256color", **changes)
+    ) as process:
+        os.close(terminal)
+        seen = b""
+        try:
+            while part := os.read(keeper, 65536):
+                seen += part
+        except OSError:  # how a terminal says that nobody writes to it any more
+            pass
+    os.close(keeper)
+    assert process.returncode == 0
+    assert b"resnet-sweep" in seen
+    assert (b"\x1b[" in seen) is coloured
+
+
+def test_no_colours_in_a_pipe_even_where_they_are_forced() -> None:
+    assert "\x1b" not in run("simulate", "examples", FORCE_COLOR="1").stdout
+
+
+def test_the_library_example_runs() -> None:
+    done = subprocess.run(
+        [COMMAND[0], "examples/library.py"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(KAI_SCHED_JIT="off"),
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["bind ml/small-0 to node-1", "bind ml/small-1 to node-1"]
+    assert lines[2].startswith("ml/large waits (PodSchedulingErrors): ")

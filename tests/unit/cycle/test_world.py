@@ -1,0 +1,125 @@
+"""The world between two cycles: every status, and the points in which scenarios and plain clusters differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from kai_sched.cycle.result import CycleResult, GroupState, PodState
+from kai_sched.cycle.world import World, advance, restart_clocks
+from kai_sched.model.objects import Phase, Pod, PodGroup, Shape
+from kai_sched.model.store import Store
+
+NOW_NS = 1_000_000_000_000
+SECOND_NS = 1_000_000_000
+PLAIN = World(revives=False, restarts_clocks=False)
+POD = Pod("ml", "train-0", Shape(), "uid-0", 5, group="train")
+
+
+def decided(
+    pods: Mapping[str, PodState], evicted: tuple[str, ...] = (), groups: Mapping[str, GroupState] | None = None
+) -> CycleResult:
+    return CycleResult((), evicted, pods, groups or {}, (), {}, 0.0)
+
+
+def move(
+    pod: Pod, state: PodState, world: World, evicted: tuple[str, ...] = ()
+) -> tuple[Pod | None, dict[str, PodState]]:
+    """The one pod of a cluster after the world has moved, and the settled states."""
+    store = Store()
+    store.put(pod)
+    settled = advance(store, store.cluster(), decided({pod.key: state}, evicted), NOW_NS, world)
+    return store.cluster().pods.get(pod.key), settled
+
+
+@pytest.mark.parametrize("world", [World(), PLAIN])
+def test_a_pod_that_is_bound_runs_on_its_node(world: World) -> None:
+    after, settled = move(POD, PodState("Binding", "node-1"), world)
+    assert after == replace(POD, node="node-1", phase=Phase.RUNNING)
+    assert settled == {"ml/train-0": PodState("Running", "node-1")}
+
+
+@pytest.mark.parametrize("world", [World(), PLAIN])
+def test_a_pipelined_pod_is_pending_again(world: World) -> None:
+    after, settled = move(POD, PodState("Pipelined", "node-1"), world)
+    assert after == POD
+    assert settled == {"ml/train-0": PodState("Pending")}
+
+
+@pytest.mark.parametrize("status", ["Pending", "Gated", "Running", "Bound", "StuckInReleasing", "Succeeded", "Unknown"])
+@pytest.mark.parametrize("world", [World(), PLAIN])
+def test_nothing_else_changes(world: World, status: str) -> None:
+    pod = replace(POD, node="node-1")
+    after, settled = move(pod, PodState(status, "node-1"), world)
+    assert after == pod
+    assert settled == {"ml/train-0": PodState(status, "node-1")}
+
+
+@pytest.mark.parametrize("world", [World(), PLAIN])
+def test_an_evicted_pod_comes_back_with_name_and_age(world: World) -> None:
+    running = replace(POD, node="node-1", phase=Phase.RUNNING, gpu_groups=("a",))
+    after, settled = move(running, PodState("Releasing", "node-1"), world, evicted=("ml/train-0",))
+    assert after == POD
+    assert settled == {"ml/train-0": PodState("Pending")}
+
+
+def test_a_pod_that_a_user_deletes_comes_back_in_scenarios_only() -> None:
+    leaving = replace(POD, node="node-1", phase=Phase.RUNNING, deleted_ns=NOW_NS)
+    after, _ = move(leaving, PodState("Releasing", "node-1"), World())
+    assert after == POD
+    after, settled = move(leaving, PodState("Releasing", "node-1"), PLAIN)
+    assert after is None
+    assert settled == {}
+
+
+def test_groups_that_keep_terminating_stay_releasing() -> None:
+    running = replace(POD, node="node-1", phase=Phase.RUNNING)
+    world = World(keeps_terminating=frozenset({"train"}))
+    after, settled = move(running, PodState("Releasing", "node-1"), world, evicted=("ml/train-0",))
+    assert after == replace(running, deleted_ns=NOW_NS)
+    assert settled == {"ml/train-0": PodState("Releasing", "node-1")}
+
+
+def test_clocks_restart_for_every_cycle_of_a_scenario() -> None:
+    store = Store()
+    group = PodGroup("ml", "train", stale_since_ns=7, last_eviction_ns=8)
+    store.put(group)
+    store.put(PodGroup("ml", "idle", last_start_ns=9))
+    store.put(POD)
+    world = World(step_ns=30 * SECOND_NS)
+    advance(store, store.cluster(), decided({"ml/train-0": PodState("Binding", "node-1")}), NOW_NS, world)
+    groups = store.cluster().pod_groups
+    assert groups["ml/train"] == replace(group, last_start_ns=NOW_NS - 30 * SECOND_NS, last_eviction_ns=0)
+    assert groups["ml/idle"].last_start_ns == 0
+
+
+def test_pods_that_are_leaving_do_not_count_as_running() -> None:
+    store = Store()
+    group = PodGroup("ml", "train")
+    leaving = replace(POD, phase=Phase.RUNNING, deleted_ns=1)
+    restart_clocks(store, {"ml/train": group}, {leaving.key: leaving}, NOW_NS)
+    assert store.cluster().pod_groups == {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "start_ns"), [({"Binding": 2}, NOW_NS), ({"Binding": 1, "Running": 1}, 3), ({"Pipelined": 2}, 3)]
+)
+def test_a_plain_cluster_keeps_the_start_of_groups_that_start_from_nothing(
+    counts: dict[str, int], start_ns: int
+) -> None:
+    store = Store()
+    store.put(PodGroup("ml", "train", last_start_ns=3))
+    state = GroupState("ml/train", "team-a", 50, True, 1, counts, {}, None)
+    advance(store, store.cluster(), decided({}, groups={"ml/train": state}), NOW_NS, PLAIN)
+    assert store.cluster().pod_groups["ml/train"].last_start_ns == start_ns
+
+
+def test_a_plain_cluster_keeps_the_time_of_evictions() -> None:
+    store = Store()
+    store.put(PodGroup("ml", "train"))
+    store.put(POD)
+    result = decided({"ml/train-0": PodState("Releasing", "node-1")}, ("ml/train-0",))
+    advance(store, store.cluster(), result, NOW_NS, PLAIN)
+    assert store.cluster().pod_groups["ml/train"].last_eviction_ns == NOW_NS

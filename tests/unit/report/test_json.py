@@ -1,0 +1,78 @@
+"""The data: the form that scenarios are checked in, and what plain clusters have on top."""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+
+from kai_sched.model.problems import Problem
+from kai_sched.report.json import Cycle, cycle_document, document, encode, encoded, to_yaml
+from tests.unit.report.sample import WHY, sample
+
+
+def cycle() -> Cycle:
+    cluster, result = sample()
+    settled = {"ml/large-0": result.pods["ml/large-0"]}
+    return Cycle(cluster, result, settled)
+
+
+def test_a_cycle_of_a_scenario() -> None:
+    failed = {"status": "Failed", "node": "node-1"}
+    pending = {"status": "Pending", "node": ""}
+    assert cycle_document(cycle(), plain=False) == {
+        "decided": {
+            "ml/broken-0": failed,
+            "ml/large-0": pending,
+            "ml/small-0": {"status": "Binding", "node": "node-1", "gpuGroups": ["g1"]},
+        },
+        "settled": {"ml/broken-0": failed, "ml/large-0": pending},
+        "evicted": [],
+        "nodes": {"node-1": {"idleGPUs": 6.0, "releasingGPUs": 0.0}},
+        "podGroups": {"ml/large": {"reason": WHY.code, "message": WHY.message}},
+    }
+
+
+def test_a_cycle_of_a_plain_cluster_has_queues_and_groups_too() -> None:
+    found = cycle_document(cycle(), plain=True)
+    assert found["queues"]["team-a"] == {
+        "parent": "dep",
+        "priority": 100,
+        "quota": {"cpu": -1.0, "memory": -1.0, "gpu": 1},
+        "limit": {"cpu": -1.0, "memory": -1.0, "gpu": -1.0},
+        "fairShare": {"cpu": 4000.0, "memory": 8e9, "gpu": 16 / 3},
+        "allocated": {"cpu": 4000.0, "memory": 8e9, "gpu": 2},
+        "allocatedNonPreemptible": {"cpu": 0.0, "memory": 0.0, "gpu": 0.0},
+        "requested": {"cpu": 6000.0, "memory": 12e9, "gpu": 10},
+    }
+    assert found["groups"]["ml/small"] == {
+        "queue": "team-a",
+        "priority": 50,
+        "preemptible": True,
+        "minMember": 1,
+        "counts": {"Binding": 1},
+        "nodes": {"node-1": 1},
+    }
+
+
+def test_one_line_with_the_cycles_in_it_as_they_were_encoded() -> None:
+    cycles = [cycle_document(cycle(), plain=False)] * 2
+    line = encode(document("a.json", "two\nlines", [encoded(item) for item in cycles], None))
+    assert b"\n" not in line
+    assert json.loads(line) == {"file": "a.json", "name": "two\nlines", "cycles": cycles}
+
+
+def test_problems_are_told_for_plain_clusters() -> None:
+    problem = Problem("a.yaml, document 2", "Pod ml/x", "spec", "wrong: mend it")
+    assert document("a.yaml", "", [], [problem])["problems"] == [
+        {"source": "a.yaml, document 2", "subject": "Pod ml/x", "field": "spec", "message": "wrong: mend it"}
+    ]
+
+
+def test_yaml_says_the_same_as_json() -> None:
+    data = document("a.yaml", "x", [cycle_document(cycle(), plain=True)], [])
+    assert yaml.safe_load(to_yaml(data)) == json.loads(encode(data))
+
+
+def test_a_path_that_is_no_text_is_still_printed() -> None:
+    assert json.loads(encode(document("bad\udc80.yaml", "x", [], None)))["file"] == "bad\\udc80.yaml"
