@@ -90,6 +90,11 @@ def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:
     )
 
 
+def gated(count: int) -> Reason:
+    """All pods that wait are held back by their own gates."""
+    return Reason(NOT_READY, f"{count} pod{' is' if count == 1 else 's are'} held back by scheduling gates")
+
+
 def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
     return Reason(
         OVER_LIMIT,
@@ -153,7 +158,7 @@ def no_fit(facts: NoFit) -> Reason:
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
         lack = f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for"
-        parts.append(f"{lack} (most free on one: {_plain(resource, most)})")
+        parts.append(f"{lack} (most free on one of them: {_plain(resource, most)})")
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")

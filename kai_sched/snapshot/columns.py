@@ -1,5 +1,5 @@
-"""The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, validate.py
-checks by it.
+"""The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, and tests
+hold snapshots against it.
 
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, c class (of
 pods that are alike for placement), r resource, k signature (of static node constraints), a inter-pod term, p host

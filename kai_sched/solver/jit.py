@@ -75,8 +75,10 @@ def warm() -> bool:
 
 def mark_warm() -> None:
     """Note that all kernels are in the cache. Called once everything has been compiled."""
+    if _interpreted:
+        return
     folder = cache_folder()
-    if folder is not None and not _interpreted:
+    if folder is not None:
         (folder / _MARK).touch()
 
 
@@ -128,6 +130,9 @@ def _cache_key() -> str:
 
 
 def _cpu_name() -> str:
+    # numba compiles for the CPU that this variable names, as images do that are built on one machine and run on another
+    if chosen := os.environ.get("NUMBA_CPU_NAME"):
+        return chosen
     import llvmlite.binding
 
     return str(llvmlite.binding.get_host_cpu_name())

@@ -84,7 +84,7 @@ class Tree(NamedTuple):
     job_ptr: Ints  # (Q + 1,)
     job_size: Ints  # (Q,)
     job_heap: Ints  # (J,)
-    enlisted: Ints  # (J,)
+    sorted_jobs: Ints  # (J,) scratch
     request: Floats  # (J, 3) what the job's next chunk asks of its queues
     stage: Ints  # (J,)
 

@@ -19,7 +19,7 @@ BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
 
 @kernel
 def survey_sets(first: int, end: int, sets: Sets, set_state: Longs, survey: Ints) -> None:
-    """Fill ``survey`` (S, 2) of sets [first, end): satisfied members or placed pods; whether it has something to ask."""
+    """Fill ``survey`` (S, 2) of sets [first, end): satisfied members or placed pods; whether it can ask for more."""
     for s in range(end - 1, first - 1, -1):
         minimum = sets.minimum[s]
         if sets.child_ptr[s] == sets.child_end[s]:

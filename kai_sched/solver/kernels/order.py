@@ -150,6 +150,52 @@ def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, pri
 
 
 @kernel
+def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree: Tree, book: Floats) -> None:
+    """Make heaps of the jobs that lie in their leaves in any order, then of the queues, lower levels first.
+
+    So the first job to come is the fairest: no queue is put among its siblings before its own best job is known.
+    """
+    n_queues = queues.parent.shape[0]
+    for q in range(n_queues):
+        keep_best(q, depth, settings, priority, tree)
+        if tree.job_size[q] > 0:
+            for r in range(3):
+                tree.extra[q, r] = tree.request[tree.job_heap[tree.job_ptr[q]], r]
+    for row in range(n_queues, -1, -1):
+        # the roots' heap comes last: its row is that of no queue
+        above = n_queues if row == 0 else row - 1
+        base = queues.child_ptr[above]
+        for child in range(base, queues.child_ptr[above + 1]):
+            q = queues.child[child]
+            if tree.job_size[q] > 0 or tree.queue_size[q] > 0:
+                slot = tree.queue_size[above]
+                tree.queue_heap[base + slot] = q
+                tree.queue_size[above] = slot + 1
+                queues_up(base, slot, tree.queue_heap, book, tree.extra)
+        if row > 0 and tree.queue_size[above] > 0:
+            for r in range(3):
+                tree.extra[above, r] = tree.extra[tree.queue_heap[base], r]
+
+
+@kernel
+def keep_best(q: int, depth: int, settings: Settings, priority: Longs, tree: Tree) -> None:
+    """Make a heap of the jobs of leaf ``q`` and leave the best ``depth`` of them in it."""
+    base, size = tree.job_ptr[q], tree.job_size[q]
+    heap = tree.job_heap
+    for at in range(size // 2 - 1, -1, -1):
+        jobs_down(base, at, size, heap, settings, priority, tree.stage)
+    if size <= depth:
+        return
+    for place in range(depth):
+        tree.sorted_jobs[base + place] = heap[base]
+        heap[base] = heap[base + size - 1 - place]
+        jobs_down(base, 0, size - 1 - place, heap, settings, priority, tree.stage)
+    for place in range(depth):
+        heap[base + place] = tree.sorted_jobs[base + place]
+    tree.job_size[q] = depth
+
+
+@kernel
 def push_job(j: int, depth: int, settings: Settings, queues: Queues, jobs: Jobs, tree: Tree, book: Floats) -> None:
     """Put the job into its leaf; queues that become non-empty join their parents' heaps; the path is marked.
 

@@ -117,7 +117,7 @@ def judge_placed(
 
 @kernel
 def affinity_of(c: int, n: int, terms: Terms, bonds: Bonds, domains: Longs) -> int:
-    """The raw preference of class ``c`` for node ``n``: its own preferred terms, and those of placed pods matching it."""
+    """The raw preference of class ``c`` for node ``n``: its preferred terms, and those of placed pods that match it."""
     score = 0
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]

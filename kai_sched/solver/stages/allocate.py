@@ -9,7 +9,7 @@ from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
-from kai_sched.solver.kernels.order import jobs_down, pop_job, push_job
+from kai_sched.solver.kernels.order import plant, pop_job, push_job
 from kai_sched.solver.kernels.place import charge, count_bonds, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback, touch
@@ -34,6 +34,7 @@ from kai_sched.solver.state import (
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
 NO_CHUNK = int(Verdict.NO_CHUNK)
+NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
 IS_PIPELINED = int(Status.PIPELINED)
 
@@ -101,7 +102,7 @@ def foresee(
 def enlist(
     settings: Settings, snapshot: Snapshot, state: State, log: Log, tree: Tree, scratch: Scratch, decisions: Decisions
 ) -> None:
-    """Put all jobs that can be tried into the tree, each leaf's best first; the others get their verdict now (3.1)."""
+    """Put all jobs that can be tried into the tree; the others get their verdict now (3.1)."""
     jobs, queues, sets = snapshot.jobs, snapshot.queues, snapshot.sets
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
@@ -119,19 +120,9 @@ def enlist(
             decisions.verdict[j] = NO_CHUNK if scratch.survey[first, COUNT] >= sets.minimum[first] else GANG_NOT_READY
             continue
         q = jobs.queue[j]
-        tree.enlisted[tree.job_ptr[q] + tree.job_size[q]] = j
+        tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
         tree.job_size[q] += 1
-    for q in range(queues.parent.shape[0]):
-        count = tree.job_size[q]
-        base = tree.job_ptr[q]
-        tree.job_size[q] = 0
-        for at in range(count // 2 - 1, -1, -1):
-            jobs_down(base, at, count, tree.enlisted, settings, jobs.priority, tree.stage)
-        for left in range(count, 0, -1):
-            j = tree.enlisted[base]
-            tree.enlisted[base] = tree.enlisted[base + left - 1]
-            jobs_down(base, 0, left - 1, tree.enlisted, settings, jobs.priority, tree.stage)
-            push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+    plant(settings.allocate_depth, settings, queues, jobs.priority, tree, state.book)
 
 
 @kernel
@@ -158,6 +149,12 @@ def attempt(
         verdict, q, r = pass_gates(
             jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book
         )
+    for entry in range(length):
+        # before any gate: what is not supported cannot be helped by a higher limit
+        if finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
+            decisions.verdict[j] = NOT_SUPPORTED
+            decisions.culprit[j] = scratch.chunk[entry]
+            return False
     if verdict != OK:
         decisions.verdict[j] = verdict
         decisions.culprit[j] = q

@@ -29,7 +29,7 @@ class Facts(NamedTuple):
     asked: Longs  # (C,)
     nodes: Longs  # (C, 40) how many nodes have the verdict
     short: Longs  # (C, R) how many otherwise fit nodes lack the resource
-    largest_free: Floats  # (C, R) most that one otherwise fit node has free or freeing, by resource
+    largest_free: Floats  # (C, R) most that one of these has free or freeing
     room: Longs  # (C,) how many such pods would still fit, looked at one node at a time
 
 
@@ -82,9 +82,9 @@ def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: 
     verdict = OK
     for r in range(request.shape[0]):
         free = idle[r] + releasing[r]
-        facts.largest_free[c, r] = max(facts.largest_free[c, r], free)
         if request[r] > free:
             facts.short[c, r] += 1
+            facts.largest_free[c, r] = max(facts.largest_free[c, r], free)
             if verdict == OK:
                 verdict = NO_POD_SLOT if r == PODS else NO_ROOM
     return verdict

@@ -12,7 +12,7 @@ from kai_sched.lowering.lower import lower
 from kai_sched.model.objects import Node, Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.document import render
 from kai_sched.snapshot.tables import Snapshot
-from kai_sched.snapshot.validate import SnapshotError, validate
+from tests.validate import SnapshotError, validate
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 REPOSITORY = Path(__file__).resolve().parents[3]
