@@ -1,0 +1,208 @@
+"""The whole allocate action (semantics 3.1 to 3.5, 9, 12) on model objects, the slow and obvious way.
+
+Twin of the scheduler for clusters without GPU sharing, MIG, DRA, topology, volumes and pod affinity: every node is
+scored for every pod by the formulas of section 9, sorted, and tried in turn. A job with nothing to ask for is not
+enlisted, and what is not supported fits nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kai_sched import Cluster, Config
+from kai_sched.model.objects import HostPort, Node, Requirement, Taint, Toleration
+from tests.oracle.chunk import next_chunk, reachable
+from tests.oracle.order import JobTree
+from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Job, Machine, Task, World, charge, put, ready, world_of
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``pods``: key to (status, node); ``order``: the keys of the pods that got a place, first decision first."""
+
+    pods: dict[str, tuple[str, str]]
+    order: tuple[str, ...]
+    world: World
+
+
+def allocate(cluster: Cluster, config: Config, now_ns: int) -> Outcome:
+    world = world_of(cluster, config, now_ns)
+    tree = JobTree(world, [job for job in world.jobs if _may_run(world, job)], config.queue_depth.get("allocate"))
+    order: list[str] = []
+    while (job := tree.pop()) is not None:
+        placed = attempt(world, config, job)
+        order += [task.pod.key for task in placed]
+        if placed and any(task.status == "Pending" for task in job.tasks):
+            tree.push(job)
+    for task in world.tasks:
+        if task.status == "Allocated":
+            task.status = "Binding"
+    return Outcome({task.pod.key: (task.status, task.node) for task in world.tasks}, tuple(order), world)
+
+
+def _may_run(world: World, job: Job) -> bool:
+    account = world.accounts.get(job.queue)
+    pending = any(task.status == "Pending" for task in job.tasks)
+    return bool(account and not account.children and pending and reachable(job.root) and next_chunk(job))
+
+
+def attempt(world: World, config: Config, job: Job) -> list[Task]:
+    """Place the next chunk as a whole, or nothing of it (3.3); the tasks that got a place."""
+    chunk = next_chunk(job)
+    if not chunk or not may_take(world, job, chunk):
+        return []
+    for number, task in enumerate(chunk):
+        if not place(world, config, job, task):
+            for done in chunk[:number]:
+                move(world, job, done, "Pending", "")
+            return []
+    waits = any(
+        any(task.status == "Pipelined" for task in pod_set.tasks)
+        and sum(task.status in ACTIVE - {"Pipelined"} for task in pod_set.tasks) < pod_set.minimum
+        for pod_set in job.pod_sets.values()
+    )
+    for task in chunk:
+        if waits and task.status == "Allocated":
+            move(world, job, task, "Pipelined", task.node)
+    for task in chunk:
+        if task.status == "Allocated":
+            task.status = "Binding"
+    return chunk
+
+
+def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
+    """Give the task another status and place, with all accounts kept."""
+    account = world.accounts[job.queue]
+    if task.status in ACTIVE:
+        put(world.machines[task.node], task, -1)
+        charge(account, task, not job.preemptible, -1)
+    task.status, task.node = status, node
+    if status in ACTIVE:
+        put(world.machines[node], task)
+        charge(account, task, not job.preemptible)
+
+
+def may_take(world: World, job: Job, tasks: list[Task]) -> bool:
+    """The capacity gates of 3.4 for these tasks together, at the job's queue and every ancestor."""
+    for account in world.accounts[job.queue].lineage():
+        for r, resource in enumerate(RESOURCES):
+            need = sum(task.asks(resource) for task in tasks)
+            share = account.share(r)
+            if need and share.limit != UNLIMITED and share.limit < account.allocated[r] + need:
+                return False
+            if need and not job.preemptible and share.quota != UNLIMITED and share.quota < account.fixed[r] + need:
+                return False
+    return True
+
+
+def place(world: World, config: Config, job: Job, task: Task) -> bool:
+    """Put the task on the best node that takes it: bound on idle room, else waiting for releasing pods (3.5)."""
+    if task.pod.shape.unsupported:
+        return False
+    scores = {name: score(world, config, task, machine) for name, machine in world.machines.items()}
+    for name in sorted(scores, key=lambda name: (-scores[name], name)):
+        machine = world.machines[name]
+        if fits(task, machine, later=True) and accepts(machine, task) and may_take(world, job, [task]):
+            move(world, job, task, "Allocated" if fits(task, machine, later=False) else "Pipelined", name)
+            return True
+    return False
+
+
+def fits(task: Task, machine: Machine, later: bool) -> bool:
+    """A negative entry of the node refuses everyone, a missing one only those that ask for it (0.3)."""
+    names = set(machine.idle) | {name for name, _ in task.pod.shape.request}
+    return all(task.asks(name) <= machine.room(name, later) for name in names)
+
+
+def accepts(machine: Machine, task: Task) -> bool:
+    """The predicates that depend on the node (12.2)."""
+    node, shape = machine.node, task.pod.shape
+    if not ready(node) or machine.room("pods", later=True) <= 0:
+        return False
+    if any(
+        clash(mine, theirs)
+        for mine in shape.host_ports
+        for other in machine.tasks
+        for theirs in other.pod.shape.host_ports
+    ):
+        return False
+    if any(
+        taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in shape.tolerations)
+        for taint in node.taints
+    ):
+        return False
+    if any(node.labels.get(key) != value for key, value in shape.node_selector):
+        return False
+    terms = shape.node_affinity
+    return terms is None or any(term and all(matches(requirement, node) for requirement in term) for term in terms)
+
+
+def clash(a: HostPort, b: HostPort) -> bool:
+    everywhere = "0.0.0.0"
+    return (a.port, a.protocol) == (b.port, b.protocol) and (
+        a.host_ip == b.host_ip or everywhere in (a.host_ip, b.host_ip)
+    )
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def matches(requirement: Requirement, node: Node) -> bool:
+    here = node.name if requirement.key == "metadata.name" else node.labels.get(requirement.key)
+    match requirement.op:
+        case "In":
+            return here in requirement.values
+        case "NotIn":
+            return here not in requirement.values
+        case "Exists":
+            return here is not None
+        case "DoesNotExist":
+            return here is None
+    try:
+        number, bound = int(here or ""), int(requirement.values[0])
+    except ValueError:
+        return False
+    return number > bound if requirement.op == "Gt" else number < bound
+
+
+def score(world: World, config: Config, task: Task, machine: Machine) -> float:
+    """Section 9, the plugins that matter without GPU sharing and topology."""
+    resource = "gpu" if task.asks("gpu") > 0 else "cpu"
+    total = 0.0
+    if "nominatednode" in config.plugins and task.pod.nominated_node == machine.node.name:
+        total += 10_000_000
+    if "nodeavailability" in config.plugins and fits(task, machine, later=False):
+        total += 1000
+    if "resourcetype" in config.plugins and resource == "cpu" and machine.node.allocatable.get("gpu", 0.0) <= 0:
+        total += 10
+    if "nodeplacement" in config.plugins:
+        strategy = config.plugins["nodeplacement"].get(resource, "binpack")
+        total += spread(machine, resource) if strategy == "spread" else binpack(world, machine, resource)
+    return total
+
+
+def binpack(world: World, machine: Machine, resource: str) -> float:
+    """0 for the roomiest node to 9 for the fullest."""
+    if not machine.node.allocatable.get(resource, 0.0):
+        return 0.0
+    rooms = [m.room(resource, later=True) for m in world.machines.values() if m.node.allocatable.get(resource, 0.0)]
+    low, high = min(rooms), max(rooms)
+    if high == 0:
+        return 0.0
+    return 9.0 if low == high else 9 * (1 - (machine.room(resource, later=True) - low) / (high - low))
+
+
+def spread(machine: Machine, resource: str) -> float:
+    """The free part of the node: 0 for a full node, 1 for an empty one."""
+    node = machine.node
+    whole = node.allocatable.get(resource, 0.0)
+    if resource == "gpu":
+        whole = float(node.labels.get("nvidia.com/gpu.count", int(whole)))
+    return machine.room(resource, later=True) / whole if whole else 0.0

@@ -1,0 +1,200 @@
+"""The order of queues (semantics 2.6) and the lazily sorted tree of heaps that hands out jobs (3.1).
+
+What the specification leaves open is fixed here as semantics 13 allows: each leaf gets its jobs best first, then
+siblings are pushed onto their parent in the order of (creation time, UID), the deepest queues first, so that the first
+decision compares fresh heads only. A node that is emptied is popped from its parent at once; one that gets a job again
+is pushed anew, leaf first, and flagged with all its ancestors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.oracle.chunk import job_key, next_chunk
+from tests.oracle.fair_share import UNLIMITED, allocatable_share
+from tests.oracle.world import RESOURCES, Account, Job, World
+
+
+@dataclass
+class Branch:
+    """A queue while it has work: a heap of jobs (leaf) or of branches. The root of all has no account."""
+
+    account: Account | None
+    parent: Branch | None
+    items: list[Branch | Job] = field(default_factory=list)
+    dirty: bool = True
+
+    def best(self) -> Job:
+        head = self.items[0]
+        return head if isinstance(head, Job) else head.best()
+
+
+class JobTree:
+    """All jobs that may be tried, handed out one by one."""
+
+    def __init__(self, world: World, jobs: list[Job], depth: int | None = None) -> None:
+        self.total = world.total
+        self.depth = depth
+        self.leaves: dict[str, Branch] = {}
+        roots = sorted((a for a in world.accounts.values() if a.parent is None), key=lambda a: a.age)
+        self.root = Branch(None, None)
+        for account in roots:
+            self._grow(account, self.root, jobs)
+
+    def _grow(self, account: Account, parent: Branch, jobs: list[Job]) -> None:
+        branch = Branch(account, parent)
+        if account.children:
+            for child in sorted(account.children, key=lambda a: a.age):
+                self._grow(child, branch, jobs)
+        else:
+            self.leaves[account.queue.name] = branch
+            for job in sorted((j for j in jobs if j.queue == account.queue.name), key=job_key):
+                self._push_job(branch, job)
+        if branch.items:
+            heap_push(parent.items, branch, self._before)
+
+    def _push_job(self, leaf: Branch, job: Job) -> None:
+        heap_push(leaf.items, job, self._before)
+        if self.depth is not None and len(leaf.items) > self.depth:
+            leaf.items.pop()
+
+    def pop(self) -> Job | None:
+        """The next job, or None when there is none."""
+        if not self.root.items:
+            return None
+        branch = self.root
+        while True:
+            head = branch.items[0]
+            if isinstance(head, Job):
+                break
+            if head.dirty:
+                head.dirty = False
+                heap_down(branch.items, 0, len(branch.items), self._before)
+            else:
+                branch = head
+        job = heap_pop(branch.items, self._before)
+        assert isinstance(job, Job)
+        self._flag(branch)
+        while branch.parent and not branch.items:
+            heap_pop(branch.parent.items, self._before)
+            branch = branch.parent
+        return job
+
+    def push(self, job: Job) -> None:
+        """Give a job back that has more to place."""
+        branch = self.leaves[job.queue]
+        empty = not branch.items
+        self._push_job(branch, job)
+        self._flag(branch)
+        while branch.parent and empty:
+            empty = not branch.parent.items
+            heap_push(branch.parent.items, branch, self._before)
+            branch = branch.parent
+
+    def _flag(self, branch: Branch | None) -> None:
+        while branch:
+            branch.dirty = True
+            branch = branch.parent
+
+    def _before(self, left: Branch | Job, right: Branch | Job) -> bool:
+        if isinstance(left, Job) and isinstance(right, Job):
+            return job_key(left) < job_key(right)
+        assert isinstance(left, Branch)
+        assert isinstance(right, Branch)
+        return queue_before(left, right, self.total)
+
+
+def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
+    """Whether the left queue goes first: the eight steps of 2.6 in turn."""
+    a, b = left.account, right.account
+    assert a is not None
+    assert b is not None
+    request_a, request_b = request_of(left.best()), request_of(right.best())
+    steps: list[tuple[object, object]] = [
+        (over_used(a), over_used(b)),
+        (not starved(a, request_a), not starved(b, request_b)),
+        (-a.queue.priority, -b.queue.priority),
+        (violates(a, request_a), violates(b, request_b)),
+        (dominant(a, request_a, total), dominant(b, request_b, total)),
+        (dominant(a, [0.0] * 3, total), dominant(b, [0.0] * 3, total)),
+    ]
+    for mine, theirs in steps:
+        if mine != theirs:
+            return mine < theirs  # type: ignore[operator]
+    mine_all, theirs_all = shares(a), shares(b)
+    if mine_all != theirs_all:
+        if all(x <= y for x, y in zip(mine_all, theirs_all, strict=True)):
+            return True
+        if all(x >= y for x, y in zip(mine_all, theirs_all, strict=True)):
+            return False
+    return a.age < b.age
+
+
+def request_of(job: Job) -> list[float]:
+    chunk = next_chunk(job)
+    return [sum(task.asks(resource) for task in chunk) for resource in RESOURCES]
+
+
+def over_used(a: Account) -> bool:
+    return all(a.fair[r] < a.allocated[r] for r in range(3))
+
+
+def starved(a: Account, request: list[float]) -> bool:
+    return all(a.share(r).quota == UNLIMITED or a.allocated[r] + request[r] <= a.share(r).quota for r in range(3))
+
+
+def violates(a: Account, request: list[float]) -> bool:
+    return any(share_of(a, r) == 0 and a.allocated[r] + request[r] > 0 for r in range(3))
+
+
+def share_of(a: Account, r: int) -> float:
+    return allocatable_share(a.share(r).quota, a.share(r).limit, a.fair[r])
+
+
+def shares(a: Account) -> list[float]:
+    """Allocatable shares with infinity for unlimited, for comparisons."""
+    return [math.inf if share_of(a, r) == UNLIMITED else share_of(a, r) for r in range(3)]
+
+
+def dominant(a: Account, request: list[float], total: list[float]) -> float:
+    """The largest part that the queue would hold of what it can count on, or of the cluster where that is unlimited."""
+    parts = []
+    for r in range(3):
+        held, share = a.allocated[r] + request[r], share_of(a, r)
+        if share == UNLIMITED:
+            parts.append(held / total[r] if total[r] > 0 else math.inf if held > 0 else 0.0)
+        else:
+            parts.append(held / share if share else held * 1000)
+    return max(parts)
+
+
+Before = Callable[["Branch | Job", "Branch | Job"], bool]
+
+
+def heap_push(items: list[Branch | Job], item: Branch | Job, before: Before) -> None:
+    items.append(item)
+    child = len(items) - 1
+    while child > 0 and before(items[child], items[(child - 1) // 2]):
+        parent = (child - 1) // 2
+        items[child], items[parent] = items[parent], items[child]
+        child = parent
+
+
+def heap_pop(items: list[Branch | Job], before: Before) -> Branch | Job:
+    last = len(items) - 1
+    items[0], items[last] = items[last], items[0]
+    heap_down(items, 0, last, before)
+    return items.pop()
+
+
+def heap_down(items: list[Branch | Job], parent: int, size: int, before: Before) -> None:
+    while 2 * parent + 1 < size:
+        child = 2 * parent + 1
+        if child + 1 < size and before(items[child + 1], items[child]):
+            child += 1
+        if not before(items[child], items[parent]):
+            return
+        items[parent], items[child] = items[child], items[parent]
+        parent = child

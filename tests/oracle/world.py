@@ -1,0 +1,308 @@
+"""The cluster in plain mutable records, as semantics 0.1 to 0.4, 1.4, 2.1 and 2.2 have it before the first decision.
+
+Only for clusters without GPU sharing, MIG, DRA and topology. Nothing here is fast, nothing shared with the scheduler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kai_sched import Cluster, Config
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Share, SubGroup
+from tests.oracle.fair_share import UNLIMITED, Claim, divide
+
+RESOURCES = ("cpu", "memory", "gpu")
+ALLOCATED = {"Allocated", "Binding", "Bound", "Running"}
+ACTIVE = ALLOCATED | {"Pipelined"}
+USED = ACTIVE | {"Releasing", "StuckInReleasing"}
+
+
+@dataclass
+class Task:
+    pod: Pod
+    status: str
+    node: str
+    job: Job | None = None
+
+    def asks(self, resource: str) -> float:
+        return dict(self.pod.shape.request).get(resource, 0.0)
+
+    @property
+    def age(self) -> tuple[int, str]:
+        return self.pod.created_ns, self.pod.uid
+
+
+@dataclass
+class PodSet:
+    name: str
+    minimum: int
+    tasks: list[Task] = field(default_factory=list)
+
+    @property
+    def active(self) -> int:
+        return sum(task.status in ACTIVE for task in self.tasks)
+
+    @property
+    def pending(self) -> list[Task]:
+        return [task for task in self.tasks if task.status == "Pending"]
+
+
+@dataclass
+class GroupSet:
+    """A sub-group set: satisfied with ``minimum`` satisfied members."""
+
+    name: str
+    wanted: int | None = None
+    members: list[GroupSet | PodSet] = field(default_factory=list)
+
+    @property
+    def minimum(self) -> int:
+        return len(self.members) if self.wanted is None else self.wanted
+
+
+@dataclass
+class Job:
+    name: str
+    queue: str
+    priority: int
+    preemptible: bool
+    age: tuple[int, str]
+    root: GroupSet
+    pod_sets: dict[str, PodSet]
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [task for pod_set in self.pod_sets.values() for task in pod_set.tasks]
+
+
+@dataclass
+class Machine:
+    node: Node
+    idle: dict[str, float]
+    releasing: dict[str, float]
+    tasks: list[Task] = field(default_factory=list)
+
+    def room(self, resource: str, later: bool) -> float:
+        """Idle, or with ``later`` what will be idle once the releasing pods have left."""
+        idle = self.idle.get(resource, 0.0)
+        return idle + self.releasing.get(resource, 0.0) if later else idle
+
+
+@dataclass
+class Account:
+    """A queue and what it holds; vectors in the order of RESOURCES."""
+
+    queue: Queue
+    children: list[Account] = field(default_factory=list)
+    parent: Account | None = None
+    request: list[float] = field(default_factory=lambda: [0.0] * 3)
+    allocated: list[float] = field(default_factory=lambda: [0.0] * 3)
+    fixed: list[float] = field(default_factory=lambda: [0.0] * 3)
+    fair: list[float] = field(default_factory=lambda: [0.0] * 3)
+
+    def share(self, r: int) -> Share:
+        return (self.queue.cpu, self.queue.memory, self.queue.gpu)[r]
+
+    @property
+    def age(self) -> tuple[int, str]:
+        return self.queue.created_ns, self.queue.uid
+
+    def lineage(self) -> list[Account]:
+        """This queue and its ancestors, leaf first."""
+        return [self] + (self.parent.lineage() if self.parent else [])
+
+
+@dataclass
+class World:
+    machines: dict[str, Machine]
+    tasks: list[Task]
+    jobs: list[Job]
+    accounts: dict[str, Account]
+    total: list[float]
+
+
+def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
+    """Everything as it stands at the start of a cycle, fair shares included."""
+    machines = {
+        name: Machine(node, {r: a for r, a in node.allocatable.items() if a}, {})
+        for name, node in sorted(cluster.nodes.items())
+    }
+    pods = sorted((pod for pod in cluster.pods.values() if pod.phase != Phase.FAILED), key=lambda pod: pod.uid)
+    tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
+    for task in tasks:
+        if task.status in USED and task.node in machines:
+            put(machines[task.node], task)
+    jobs = _jobs(cluster, config, tasks)
+    accounts = _accounts(cluster)
+    total = _capacity(machines, config)
+    for job in jobs:
+        if job.queue in accounts:
+            _book(job, accounts[job.queue])
+    _divide([account for account in accounts.values() if account.parent is None], total)
+    return World(machines, tasks, jobs, accounts, total)
+
+
+def status_of(pod: Pod, config: Config, now_ns: int) -> str:
+    """Semantics 0.1; there are no bind requests in a model cluster."""
+    if pod.phase == Phase.RUNNING:
+        if not pod.deleted_ns:
+            return "Running"
+        return "StuckInReleasing" if now_ns - pod.deleted_ns > config.stuck_in_releasing_s * 1e9 else "Releasing"
+    if pod.phase == Phase.PENDING:
+        if pod.deleted_ns:
+            return "Releasing"
+        return "Bound" if pod.node else "Gated" if pod.gates else "Pending"
+    return "Succeeded" if pod.phase == Phase.SUCCEEDED else "Unknown"
+
+
+def put(machine: Machine, task: Task, sign: int = 1) -> None:
+    """Account for the task on its node (0.3); ``sign`` -1 undoes it. What the node does not have is not tracked."""
+    for resource, amount in task.pod.shape.request:
+        if resource not in machine.idle:
+            continue
+        if task.status == "Releasing":
+            machine.releasing[resource] = machine.releasing.get(resource, 0.0) + sign * amount
+        if task.status == "Pipelined":
+            machine.releasing[resource] = machine.releasing.get(resource, 0.0) - sign * amount
+        else:
+            machine.idle[resource] -= sign * amount
+    if sign > 0:
+        machine.tasks.append(task)
+    else:
+        machine.tasks.remove(task)
+
+
+def charge(account: Account, task: Task, fixed: bool, sign: int = 1) -> None:
+    """Add what the task asks for to its queue and every ancestor; ``fixed``: the job cannot be preempted."""
+    for level in account.lineage():
+        for r, resource in enumerate(RESOURCES):
+            level.allocated[r] += sign * task.asks(resource)
+            if fixed:
+                level.fixed[r] += sign * task.asks(resource)
+
+
+def _book(job: Job, account: Account) -> None:
+    for task in job.tasks:
+        if task.status in ALLOCATED:
+            charge(account, task, not job.preemptible)
+        if task.status in ALLOCATED or task.status == "Pending":
+            for level in account.lineage():
+                for r, resource in enumerate(RESOURCES):
+                    level.request[r] += task.asks(resource)
+
+
+def _capacity(machines: dict[str, Machine], config: Config) -> list[float]:
+    total = [0.0] * 3
+    for machine in machines.values():
+        if ready(machine.node):
+            foreign = [task for task in machine.tasks if task.pod.scheduler != config.scheduler_name]
+            for r, resource in enumerate(RESOURCES):
+                total[r] += machine.node.allocatable.get(resource, 0.0) - sum(task.asks(resource) for task in foreign)
+    return total
+
+
+def ready(node: Node) -> bool:
+    return not node.unschedulable and not node.bad_conditions
+
+
+def _accounts(cluster: Cluster) -> dict[str, Account]:
+    """The queue tree; a queue with an unknown parent is left out with all below it."""
+    kept: dict[str, Account] = {}
+    ordered = sorted(cluster.queues.values(), key=lambda queue: (queue.created_ns, queue.uid))
+    found = True
+    while found:
+        found = False
+        for queue in ordered:
+            if queue.name not in kept and (not queue.parent or queue.parent in kept):
+                kept[queue.name] = Account(queue, parent=kept.get(queue.parent))
+                found = True
+    for queue in ordered:
+        account = kept.get(queue.name)
+        if account and account.parent:
+            account.parent.children.append(account)
+    return kept
+
+
+def _divide(siblings: list[Account], amounts: list[float]) -> None:
+    for r in range(len(RESOURCES)):
+        claims = [
+            Claim(a.share(r).quota, a.share(r).limit, a.share(r).weight, a.request[r], a.queue.priority, a.age)
+            for a in siblings
+        ]
+        for account, fair in zip(siblings, divide(amounts[r], claims), strict=True):
+            account.fair[r] = fair
+    for account in siblings:
+        if account.children:
+            _divide(account.children, account.fair)
+
+
+def _jobs(cluster: Cluster, config: Config, tasks: list[Task]) -> list[Job]:
+    jobs = {group.key: _job(cluster, group) for group in cluster.pod_groups.values()}
+    for task in tasks:
+        pod = task.pod
+        if f"{pod.namespace}/{pod.group}" in jobs:
+            job = jobs[f"{pod.namespace}/{pod.group}"]
+        elif not pod.group and pod.scheduler == config.scheduler_name:
+            job = jobs[f"pod {pod.key}"] = _job(cluster, _lone(pod))
+        else:
+            continue
+        pod_set = job.pod_sets.get(pod.sub_group or "default")
+        if pod_set:
+            task.job = job
+            pod_set.tasks.append(task)
+    return sorted(jobs.values(), key=lambda job: job.age)
+
+
+def _lone(pod: Pod) -> PodGroup:
+    """The group of a pod that has none."""
+    queue = pod.queue or "default-queue"
+    return PodGroup(pod.namespace, pod.name, pod.uid, pod.created_ns, queue, pod.priority_class, min_member=1)
+
+
+def _job(cluster: Cluster, group: PodGroup) -> Job:
+    priority = _priority(cluster, group.priority_class)
+    preemptible = priority < 100 if group.preemptible is None else group.preemptible
+    root, pod_sets = _tree(group)
+    return Job(group.name, group.queue, priority, preemptible, (group.created_ns, group.uid), root, pod_sets)
+
+
+def _priority(cluster: Cluster, name: str) -> int:
+    if name in cluster.priority_classes:
+        return cluster.priority_classes[name].value
+    return next((c.value for c in cluster.priority_classes.values() if c.global_default), 50)
+
+
+def _tree(group: PodGroup) -> tuple[GroupSet, dict[str, PodSet]]:
+    """Sub-groups as a tree (0.4). Duplicate names or unknown parents: one pod set "default" with minimum 1."""
+    names = [sub.name for sub in group.sub_groups]
+    parents = {sub.parent for sub in group.sub_groups if sub.parent}
+    if not names or len(set(names)) < len(names) or not parents <= set(names):
+        minimum = 1 if names or group.min_member is None else group.min_member
+        default = PodSet("default", minimum)
+        return GroupSet("", None, [default]), {"default": default}
+    root = GroupSet("", group.min_sub_group)
+    pod_sets = {sub.name: PodSet(sub.name, sub.min_member or 0) for sub in group.sub_groups if sub.name not in parents}
+    sets = {sub.name: GroupSet(sub.name, sub.min_sub_group) for sub in group.sub_groups if sub.name in parents}
+    for sub in group.sub_groups:
+        _home(sub, sets, root).members.append(pod_sets[sub.name] if sub.name in pod_sets else sets[sub.name])
+    return root, pod_sets
+
+
+def _home(sub: SubGroup, sets: dict[str, GroupSet], root: GroupSet) -> GroupSet:
+    return sets[sub.parent] if sub.parent else root
+
+
+__all__ = [
+    "ACTIVE",
+    "ALLOCATED",
+    "RESOURCES",
+    "UNLIMITED",
+    "USED",
+    "Account",
+    "GroupSet",
+    "Job",
+    "Machine",
+    "PodSet",
+    "Task",
+    "World",
+]

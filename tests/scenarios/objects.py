@@ -1,0 +1,208 @@
+"""One line of a scenario as one model object: ``MAKERS`` maps the line's first word to what reads its other words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from kai_sched.model import objects as o
+
+MINUTE_NS = 60 * 10**9
+NOW_NS = 1_800_000_000 * 10**9
+G = 1e9
+UNITS = {"cpu": 1000.0, "mem": G, "gpu": 1.0, "pods": 1.0}
+NODE_DEFAULTS = {"cpu": 2e7, "mem": 1000 * G, "pods": 110.0}
+POD_DEFAULTS = {"cpu": 1000.0, "mem": G, "pods": 1.0}
+PHASES = {"Pending": 0, "Bound": 0, "Gated": 0, "Leaving": 0, "Succeeded": 2, "Unknown": 4}
+Words = Mapping[str, str]
+
+
+def age(words: Words, place: int) -> int:
+    """Later lines are newer, a minute each, unless ``age`` gives the minutes before now."""
+    return NOW_NS - int(words.get("age", 1000 - place)) * MINUTE_NS
+
+
+def listed(words: Words, key: str, separator: str = ",") -> list[str]:
+    return [part.strip() for part in words.get(key, "").split(separator) if part.strip()]
+
+
+def mapped(words: Words, key: str) -> dict[str, str]:
+    """ "a:1,b:2" as a mapping; the last colon of each part separates, so that names may hold others."""
+    return {name: value for name, _, value in (part.rpartition(":") for part in listed(words, key))}
+
+
+def amounts(words: Words, defaults: Mapping[str, float]) -> dict[str, float]:
+    """Amounts in scheduler units, from cores, GB and counts; ``res`` holds anything else as name:amount."""
+    given = {
+        name: float(words[name]) * unit if name in words else defaults.get(name, 0.0) for name, unit in UNITS.items()
+    }
+    given["memory"] = given.pop("mem")
+    return given | {name: float(value) for name, value in mapped(words, "res").items()}
+
+
+def requirements(text: str) -> o.Term:
+    """ "key Op a,b & key2 Op" as requirements."""
+    parts = [part.split() for part in text.split("&") if part.strip()]
+    return tuple(o.Requirement(part[0], part[1], tuple(part[2].split(",")) if part[2:] else ()) for part in parts)
+
+
+def node_selector(words: Words, key: str) -> o.NodeSelector | None:
+    """Terms separated by "|"; nothing between two of them is a term without requirements."""
+    return tuple(requirements(term) for term in words[key].split("|")) if key in words else None
+
+
+def pod_term(text: str) -> o.PodTerm:
+    """ "requirements @ topology key [@ namespaces]".
+
+    "any" selects every pod, "none" no pod; namespaces are names, "*", or requirements on their labels.
+    """
+    chosen, key, *spaces = (part.strip() for part in text.split("@"))
+    selector = None if chosen == "none" else () if chosen == "any" else requirements(chosen)
+    where = spaces[0] if spaces else "ns"
+    if where == "*":
+        return o.PodTerm(key, selector, (), ())
+    if " " in where:
+        return o.PodTerm(key, selector, (), requirements(where))
+    return o.PodTerm(key, selector, tuple(where.split(",")))
+
+
+def node(words: Words, _place: int) -> o.Node:
+    taints = tuple(o.Taint(*taint.split(":")) for taint in listed(words, "taints"))
+    conditions = tuple(listed(words, "bad"))
+    capacity = amounts(words, NODE_DEFAULTS)
+    return o.Node(
+        words["name"], words["name"], mapped(words, "labels"), capacity, taints, "cordoned" in words, conditions
+    )
+
+
+def share(words: Words, name: str) -> o.Share:
+    """quota/limit/weight; left out: unlimited, unlimited and 1. With ``zero`` there are no resources at all."""
+    if "zero" in words:
+        return o.Share()
+    given = [float(value) for value in words.get(name, "").split("/") if value]
+    quota, limit, weight = [*given, *(-1.0, -1.0, 1.0)[len(given) :]]
+    unit = UNITS[name]
+    return o.Share(quota * unit if quota >= 0 else quota, limit * unit if limit >= 0 else limit, weight)
+
+
+def queue(words: Words, place: int) -> o.Queue:
+    return o.Queue(
+        name=words["name"],
+        uid=words.get("uid", words["name"]),
+        created_ns=age(words, place),
+        parent=words.get("parent", ""),
+        priority=int(words.get("prio", 100)),
+        cpu=share(words, "cpu"),
+        memory=share(words, "mem"),
+        gpu=share(words, "gpu"),
+        labels=mapped(words, "labels"),
+    )
+
+
+def optional(words: Words, key: str) -> int | None:
+    return int(words[key]) if key in words else None
+
+
+def sub_group(text: str) -> o.SubGroup:
+    """ "name[:parent][*minMember | ^minSubGroup]"."""
+    match = re.fullmatch(r"([^:*^]+):?([^*^]*)([*^]?)(\d*)", text)
+    if not match:
+        raise ValueError(
+            f"cannot read sub-group {text!r}: write it as name:parent*minMember or name:parent^minSubGroup"
+        )
+    name, parent, mark, count = match.groups()
+    return o.SubGroup(name, parent, int(count) if mark == "*" else None, int(count) if mark == "^" else None)
+
+
+def group(words: Words, place: int) -> o.PodGroup:
+    return o.PodGroup(
+        namespace=words.get("ns", "ns"),
+        name=words["name"],
+        uid=words.get("uid", words["name"]),
+        created_ns=age(words, place),
+        queue=words.get("queue", "q"),
+        priority_class=f"p{words['prio']}" if "prio" in words else words.get("class", ""),
+        preemptible={"yes": True, "no": False}.get(words.get("preemptible", "")),
+        min_member=optional(words, "min"),
+        min_sub_group=optional(words, "sets"),
+        sub_groups=tuple(sub_group(text) for text in words.get("tree", "").split()),
+        labels=mapped(words, "labels"),
+    )
+
+
+def shape(words: Words) -> o.Shape:
+    weighted = [text.split(maxsplit=1) for text in listed(words, "prefers", "|")]
+    ports = [text.split("/") for text in listed(words, "ports")]
+    return o.Shape(
+        request=tuple(sorted((name, amount) for name, amount in amounts(words, POD_DEFAULTS).items() if amount)),
+        node_selector=tuple(sorted(mapped(words, "selector").items())),
+        node_affinity=node_selector(words, "affinity"),
+        tolerations=tuple(o.Toleration(*text.split(":")) for text in listed(words, "tolerates")),
+        host_ports=tuple(o.HostPort(int(number), *rest) for number, *rest in ports),
+        affinity=tuple(map(pod_term, listed(words, "near", "|"))),
+        anti_affinity=tuple(map(pod_term, listed(words, "apart", "|"))),
+        preferred_affinity=tuple(o.WeightedPodTerm(int(weight), pod_term(term)) for weight, term in weighted),
+        claims=tuple(f"ns/{name}" for name in listed(words, "claims")),
+        config_maps=tuple(f"ns/{name}" for name in listed(words, "configmaps")),
+        unsupported=(words["unsupported"],) if "unsupported" in words else (),
+    )
+
+
+def pod(words: Words, place: int) -> o.Pod:
+    """``on`` makes it run there; ``status`` says what else it does. "Leaving": bound, and deleted before it ran."""
+    status = words.get("status", "Running" if "on" in words else "Pending")
+    deleted_ns = {"Releasing": NOW_NS - 10**9, "Leaving": NOW_NS - 10**9, "StuckInReleasing": NOW_NS - 10 * MINUTE_NS}
+    return o.Pod(
+        namespace=words.get("ns", "ns"),
+        name=words["name"],
+        shape=shape(words),
+        uid=words.get("uid", words["name"]),
+        created_ns=age(words, place),
+        labels=mapped(words, "labels"),
+        group=words["group"],
+        sub_group=words.get("sub", ""),
+        queue=words.get("queue", ""),
+        scheduler=words.get("foreign", "kai-scheduler"),
+        priority_class=words.get("class", ""),
+        node=words.get("on", ""),
+        nominated_node=words.get("nominated", ""),
+        phase=o.Phase(PHASES.get(status, 1)),
+        deleted_ns=deleted_ns.get(status, 0),
+        gates=("held",) if status == "Gated" else (),
+    )
+
+
+def claim(words: Words, _place: int) -> o.VolumeClaim:
+    phase = words.get("phase", "Bound" if "volume" in words else "Pending")
+    size = float(words.get("size", 1)) * G
+    modes = tuple(listed(words, "modes")) or ("ReadWriteOnce",)
+    return o.VolumeClaim(
+        "ns", words["name"], phase, words.get("volume", ""), words.get("class", ""), "deleted" in words, modes, size
+    )
+
+
+def volume(words: Words, _place: int) -> o.Volume:
+    holder = f"ns/{words['claim']}" if "claim" in words else ""
+    phase = words.get("phase", "Bound" if holder else "Available")
+    size = float(words.get("size", 1)) * G
+    modes = tuple(listed(words, "modes")) or ("ReadWriteOnce",)
+    return o.Volume(words["name"], node_selector(words, "affinity"), words.get("class", ""), holder, phase, modes, size)
+
+
+def storage_class(words: Words, _place: int) -> o.StorageClass:
+    provisioner = words.get("by", "csi.example.com")
+    return o.StorageClass(words["name"], "waits" in words, provisioner, node_selector(words, "topologies"))
+
+
+MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
+    "node": node,
+    "queue": queue,
+    "group": group,
+    "pod": pod,
+    "pvc": claim,
+    "pv": volume,
+    "storageclass": storage_class,
+    "configmap": lambda words, _place: o.ConfigMap("ns", words["name"]),
+    "namespace": lambda words, _place: o.Namespace(words["name"], mapped(words, "labels")),
+    "priorityclass": lambda words, _place: o.PriorityClass(words["name"], int(words["value"]), "default" in words),
+}

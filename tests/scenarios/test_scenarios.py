@@ -1,0 +1,68 @@
+"""Every block of the scenario files as one test: a cycle on its cluster decides what was worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kai_sched import Cluster, run_cycle
+from kai_sched.model.objects import Node, Queue
+from tests.oracle.allocate import allocate
+from tests.oracle.world import RESOURCES
+from tests.scenarios.objects import NOW_NS
+from tests.scenarios.table import Scenario, blocks, expand, in_words, outcome
+
+SCENARIOS = list(blocks(Path(__file__).parent))
+
+
+def by_name(found: list[tuple[str, Scenario]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("scenario", [scenario for _, scenario in found], ids=[name for name, _ in found])
+
+
+@by_name(SCENARIOS)
+def test_decision(scenario: Scenario) -> None:
+    """What the cycle decides, said in the words of the block, equals the block."""
+    result = run_cycle(Cluster.of(scenario.objects), scenario.config(), NOW_NS)
+    got = [outcome(expected, result) for expected in scenario.expected]
+    assert got == scenario.expected, f"{scenario.name} (semantics {scenario.rule})"
+
+
+def test_names_and_rules() -> None:
+    """Each block has a name of its own, the rule it pins, and something to expect."""
+    names = [name for name, _ in SCENARIOS]
+    assert len(set(names)) == len(names)
+    assert all(scenario.rule and scenario.expected for _, scenario in SCENARIOS)
+
+
+def in_scope(scenario: Scenario) -> bool:
+    """Whether the oracle knows everything that the block uses."""
+    shapes = [item.shape for item in scenario.objects if hasattr(item, "shape")]
+    beyond = any(s.affinity or s.anti_affinity or s.preferred_affinity or s.claims or s.config_maps for s in shapes)
+    labels = [label for item in scenario.objects if isinstance(item, Node | Queue) for label in item.labels]
+    special = any("mig" in label or "node-pool" in label for label in labels)
+    return not beyond and not special and not {"restrict", "pool", "flat"} & scenario.options.keys()
+
+
+@by_name([(name, scenario) for name, scenario in SCENARIOS if in_scope(scenario)])
+def test_oracle(scenario: Scenario) -> None:
+    """The oracle, too, decides as the block says, so that neither can be wrong in a way of its own."""
+    found = allocate(Cluster.of(scenario.objects), scenario.config(), NOW_NS)
+    accounts, machines = found.world.accounts, found.world.machines
+    for expected in scenario.expected:
+        match expected:
+            case ["order", *pods]:
+                assert [key.partition("/")[2] for key in found.order] == pods
+            case ["queue", name, kind, *amounts]:
+                account = accounts[name]
+                vectors = {"fair_share": account.fair, "requested": account.request, "allocated": account.allocated}
+                vector = vectors.get(kind, account.fixed)
+                assert amounts == in_words(amounts, dict(zip(RESOURCES, vector, strict=True)))
+            case ["node", name, kind, *amounts]:
+                machine = machines[name]
+                assert amounts == in_words(amounts, machine.idle if kind == "idle" else machine.releasing)
+            case [names, status, *nodes] if names != "group":
+                states = [found.pods[name if "/" in name else f"ns/{name}"] for name in expand(names)]
+                assert {each for each, _ in states} == {status}
+                places = [node for _, node in states if node]
+                assert places == (nodes if len(nodes) > 1 else nodes * len(states))
