@@ -1,0 +1,302 @@
+"""The Kubernetes objects, cut down to the fields that are read, decoded straight from JSON bytes.
+
+Every field may be null as well as absent: people leave keys without a value, and so do some writers. Parts that many
+objects have in common stay raw bytes, so that the reader looks at each distinct one only once.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+# The raw value of a part that is not there; one that is null reads b"null".
+ABSENT = Raw(b"")
+
+Quantity = str | int | float
+Labels = dict[str, str] | None
+
+
+class Wire(Struct, rename="camel", gc=False):
+    """A part without references back to its owner, so that the garbage collector need not follow it."""
+
+
+class Meta(Wire):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Labels = None
+    annotations: Labels = None
+
+
+class Header(Wire):
+    """What any document is asked first. ``items`` tells a list; they are left undecoded."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: Raw = ABSENT
+    items: list[Raw] | UnsetType | None = UNSET
+
+
+class Resources(Wire):
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class Port(Wire):
+    container_port: int | None = None
+    host_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = field(default=None, name="hostIP")
+
+
+class Reference(Wire):
+    """A named object that may be optional."""
+
+    name: str | None = None
+    optional: bool | None = None
+
+
+class EnvSource(Wire):
+    config_map_key_ref: Reference | None = None
+
+
+class Env(Wire):
+    value_from: EnvSource | None = None
+
+
+class EnvFrom(Wire):
+    config_map_ref: Reference | None = None
+
+
+class Mount(Wire):
+    name: str | None = None
+
+
+class Container(Wire):
+    name: str | None = None
+    resources: Raw = ABSENT
+    ports: list[Port] | None = None
+    env: list[Env] | None = None
+    env_from: list[EnvFrom] | None = None
+    volume_mounts: list[Mount] | None = None
+    restart_policy: str | None = None
+
+
+class ClaimSource(Wire):
+    claim_name: str | None = None
+
+
+class ProjectedSource(Wire):
+    config_map: Reference | None = None
+
+
+class Projected(Wire):
+    sources: list[ProjectedSource] | None = None
+
+
+class EphemeralSource(Wire):
+    """A volume that Kubernetes makes a claim for; only that it is there matters."""
+
+
+class PodVolume(Wire):
+    name: str | None = None
+    persistent_volume_claim: ClaimSource | None = None
+    config_map: Reference | None = None
+    projected: Projected | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class Named(Wire):
+    name: str | None = None
+
+
+class PodSpec(Wire):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+    priority_class_name: str | None = None
+    host_network: bool | None = None
+    node_selector: Raw = ABSENT
+    affinity: Raw = ABSENT
+    tolerations: Raw = ABSENT
+    overhead: Raw = ABSENT
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    ephemeral_containers: list[Container] | None = None
+    volumes: list[PodVolume] | None = None
+    scheduling_gates: list[Named] | None = None
+    resource_claims: list[Named] | None = None
+
+
+class PodStatus(Wire):
+    phase: str | None = None
+    nominated_node_name: str | None = None
+
+
+class Pod(Wire):
+    metadata: Meta | None = None
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class Taint(Wire):
+    key: str
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSpec(Wire):
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class Condition(Wire):
+    type: str
+    status: str | None = None
+
+
+class NodeStatus(Wire):
+    allocatable: dict[str, Quantity] | None = None
+    capacity: dict[str, Quantity] | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(Wire):
+    metadata: Meta | None = None
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class Requirement(Wire):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class SelectorTerm(Wire):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class Selector(Wire):
+    """A node selector: the OR of its terms."""
+
+    node_selector_terms: list[SelectorTerm] | None = None
+
+
+class LabelSelector(Wire):
+    match_labels: Labels = None
+    match_expressions: list[Requirement] | None = None
+
+
+class NodeAffinity(Wire):
+    required_during_scheduling_ignored_during_execution: Selector | None = None
+
+
+class PodTerm(Wire):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodTerm(Wire):
+    weight: int
+    pod_affinity_term: PodTerm
+
+
+class PodAffinity(Wire):
+    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodTerm] | None = None
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Wire):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class ClaimSpec(Wire):
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    resources: Resources | None = None
+
+
+class Phase(Wire):
+    phase: str | None = None
+
+
+class PersistentVolumeClaim(Wire):
+    metadata: Meta | None = None
+    spec: ClaimSpec | None = None
+    status: Phase | None = None
+
+
+class VolumeAffinity(Wire):
+    required: Selector | None = None
+
+
+class ClaimReference(Wire):
+    namespace: str | None = None
+    name: str | None = None
+
+
+class VolumeSpec(Wire):
+    node_affinity: VolumeAffinity | None = None
+    storage_class_name: str | None = None
+    claim_ref: ClaimReference | None = None
+    access_modes: list[str] | None = None
+    capacity: dict[str, Quantity] | None = None
+
+
+class PersistentVolume(Wire):
+    metadata: Meta | None = None
+    spec: VolumeSpec | None = None
+    status: Phase | None = None
+
+
+class TopologyExpression(Wire):
+    key: str
+    values: list[str] | None = None
+
+
+class TopologyTerm(Wire):
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+class StorageClass(Wire):
+    metadata: Meta | None = None
+    provisioner: str | None = None
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class ConfigMap(Wire):
+    metadata: Meta | None = None
+
+
+class Namespace(Wire):
+    metadata: Meta | None = None
+
+
+class PriorityClass(Wire):
+    metadata: Meta | None = None
+    value: int | None = None
+    global_default: bool | None = None
+
+
+class CustomObject(Wire):
+    """A custom resource before its own model looks at it."""
+
+    metadata: Meta | None = None
+    spec: Raw = ABSENT

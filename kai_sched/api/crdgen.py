@@ -1,0 +1,202 @@
+"""CustomResourceDefinitions made from the models, in the structural form that the API server accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from kai_sched.api import bindrequest, config, names, podgroup, queue, shard, topology
+from kai_sched.api.custom import QUANTITY_PATTERN, Model
+
+Schema = dict[str, Any]
+Column = tuple[str, str, str]  # name, type, path
+
+# Words of a JSON schema that a structural schema knows. Titles, defaults and references are not among them.
+_KEPT = (
+    "type",
+    "format",
+    "description",
+    "enum",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "nullable",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    model: type[Model]
+    api_version: str
+    plural: str
+    namespaced: bool = False
+    has_status: bool = True
+    short_names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.plural}.{self.api_version.split('/')[0]}"
+
+
+_AGE: Column = ("Age", "date", ".metadata.creationTimestamp")
+# The original's columns come first, in its order; what follows is ours.
+DEFINITIONS = (
+    Definition(
+        queue.Queue,
+        names.QUEUE_VERSION,
+        "queues",
+        columns=(
+            ("Priority", "string", ".spec.priority"),
+            ("Parent", "string", ".spec.parentQueue"),
+            ("Children", "string", ".status.childQueues"),
+            ("DisplayName", "string", ".spec.displayName"),
+            ("GPU-Quota", "number", ".spec.resources.gpu.quota"),
+            ("GPU-Fair-Share", "string", ".status.fairShare.nvidia\\.com/gpu"),
+            ("GPU-Allocated", "string", ".status.allocated.nvidia\\.com/gpu"),
+        ),
+    ),
+    Definition(
+        podgroup.PodGroup,
+        names.POD_GROUP_VERSION,
+        "podgroups",
+        namespaced=True,
+        short_names=("pg",),
+        columns=(
+            _AGE,
+            ("Queue", "string", ".spec.queue"),
+            ("Min-Member", "integer", ".spec.minMember"),
+            ("Priority-Class", "string", ".spec.priorityClassName"),
+        ),
+    ),
+    Definition(bindrequest.BindRequest, names.BIND_REQUEST_VERSION, "bindrequests", namespaced=True),
+    Definition(topology.Topology, names.TOPOLOGY_VERSION, "topologies", has_status=False),
+    Definition(config.Config, names.CONFIG_VERSION, "configs"),
+    Definition(shard.SchedulingShard, names.CONFIG_VERSION, "schedulingshards"),
+)
+
+
+def custom_resource_definitions() -> dict[str, Schema]:
+    """Every definition by the name of its file."""
+    return {f"{definition.name}.yaml": _manifest(definition) for definition in DEFINITIONS}
+
+
+def _manifest(definition: Definition) -> Schema:
+    kind = definition.model.__name__
+    group, version = definition.api_version.split("/")
+    served: Schema = {"name": version, "served": True, "storage": True}
+    if definition.columns:
+        columns = [{"name": name, "type": kind_of, "jsonPath": path} for name, kind_of, path in definition.columns]
+        served["additionalPrinterColumns"] = columns
+    served["schema"] = {"openAPIV3Schema": _root(definition.model)}
+    if definition.has_status:
+        served["subresources"] = {"status": {}}
+    kinds: Schema = {"kind": kind, "listKind": f"{kind}List", "plural": definition.plural, "singular": kind.lower()}
+    if definition.short_names:
+        kinds["shortNames"] = list(definition.short_names)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": definition.name},
+        "spec": {
+            "group": group,
+            "names": kinds,
+            "scope": "Namespaced" if definition.namespaced else "Cluster",
+            "versions": [served],
+        },
+    }
+
+
+def _root(model: type[Model]) -> Schema:
+    found = structural(model)
+    found["properties"] = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        **found["properties"],
+    }
+    return found
+
+
+def structural(model: type[BaseModel]) -> Schema:
+    """The model's schema with references put in place and only the words that the API server takes."""
+    whole = model.model_json_schema(by_alias=True)
+    models = {each.__name__: each for each in _models(model)}
+    return _node(whole, whole.get("$defs", {}), models, model)
+
+
+def _models(model: type[BaseModel]) -> list[type[Model]]:
+    """All models below this one; their names are unique within one resource."""
+    found: list[type[Model]] = []
+    todo: list[Any] = [model]
+    seen: set[int] = set()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, type) and issubclass(each, Model):
+            found.append(each)
+            todo.extend(field.annotation for field in each.model_fields.values())
+        todo.extend(getattr(each, "__args__", ()))
+    return found
+
+
+def _node(
+    node: Schema, references: dict[str, Schema], models: dict[str, type[Model]], model: type[BaseModel] | None
+) -> Schema:
+    merged = dict(node)
+    while "$ref" in merged:
+        name = merged.pop("$ref").rsplit("/", 1)[1]
+        model = models[name]
+        merged = {**references[name], **merged}
+    if "x-quantity" in merged or "x-int-or-string" in merged:
+        return _int_or_string(merged)
+    if "anyOf" in merged:
+        choices = [choice for choice in merged.pop("anyOf") if choice.get("type") != "null"]
+        if len(choices) != 1:
+            raise TypeError(f"a structural schema cannot say {choices}: give the field one type")
+        return _node({**choices[0], **merged}, references, models, model)
+    if "const" in merged:
+        merged["enum"] = [merged.pop("const")]
+    found = {word: merged[word] for word in _KEPT if word in merged}
+    if "items" in merged:
+        found["items"] = _node(merged["items"], references, models, None)
+    if "properties" in merged:
+        found["properties"] = {
+            name: _node(entry, references, models, None) for name, entry in sorted(merged["properties"].items())
+        }
+        _add_rules(found, model)
+    elif isinstance(merged.get("additionalProperties"), dict):
+        found["additionalProperties"] = _node(merged["additionalProperties"], references, models, None)
+    if "type" not in found:
+        raise TypeError(f"no type in {node}: a structural schema needs one everywhere")
+    return found
+
+
+def _int_or_string(node: Schema) -> Schema:
+    found: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+    if "x-quantity" in node:
+        found["pattern"] = QUANTITY_PATTERN
+    if "description" in node:
+        found["description"] = node["description"]
+    return found
+
+
+def _add_rules(found: Schema, model: type[BaseModel] | None) -> None:
+    if model is None or not issubclass(model, Model):
+        return
+    if model.required_fields:
+        found["required"] = list(model.required_fields)
+    if model.rules:
+        found["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in model.rules]

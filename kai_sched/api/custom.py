@@ -1,0 +1,73 @@
+"""What the models of our custom resources share.
+
+Types are strict, names on the wire are in camel case, and unknown fields are kept so that they can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+INT32_MAX = 2**31 - 1
+
+
+class Model(BaseModel):
+    """A part of a custom resource.
+
+    ``rules`` are CEL rules (rule, message) that the API server checks and that a schema alone cannot say;
+    ``required_fields`` are those that the schema insists on although readers do without.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=False,
+        validate_by_alias=True,
+        extra="allow",
+        strict=True,
+        defer_build=True,
+    )
+    rules: ClassVar[tuple[tuple[str, str], ...]] = ()
+    required_fields: ClassVar[tuple[str, ...]] = ()
+
+    def unknown_fields(self, path: str) -> Iterator[tuple[str, list[str]]]:
+        """The path of every field that the model does not have, with the names of those that it has there."""
+        known = sorted(field.alias or name for name, field in type(self).model_fields.items())
+        for name in sorted(self.__pydantic_extra__ or {}):
+            yield f"{path}.{name}", known
+        for name, field in type(self).model_fields.items():
+            yield from _unknown_in(getattr(self, name), f"{path}.{field.alias or name}")
+
+
+def _unknown_in(value: object, path: str) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(value, Model):
+        yield from value.unknown_fields(path)
+    elif isinstance(value, list):
+        for i, entry in enumerate(value):
+            yield from _unknown_in(entry, f"{path}[{i}]")
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _unknown_in(entry, f"{path}.{key}")
+
+
+def schema(**extra: Any) -> Any:
+    """Words that only the generated schema has: the readers are more lenient than the API server."""
+    return Field(json_schema_extra=extra)
+
+
+# The API server takes any object here; what is in it belongs to Kubernetes, not to us.
+AnyObject = Annotated[dict[str, Any], schema(**{"x-kubernetes-preserve-unknown-fields": True})]
+Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX), schema(format="int32")]
+Count32 = Annotated[int, Field(ge=0, le=INT32_MAX), schema(format="int32")]
+QUANTITY_PATTERN = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+Quantity = Annotated[str | int | float, schema(**{"x-quantity": True})]
+Amounts = dict[str, Quantity]
+Texts = dict[str, str]
+DNS_LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+LABEL_KEY_PATTERN = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+)

@@ -1,0 +1,64 @@
+"""Every label, annotation, reason and event name that is read or written, and the API groups, in one place."""
+
+from __future__ import annotations
+
+# API groups and versions
+CORE_GROUP = ""
+QUEUE_GROUP = "scheduling.run.ai"
+KAI_GROUP = "kai.scheduler"
+SCENARIO_VERSION = "kai-sched.io/v1alpha1"
+QUEUE_VERSION = f"{QUEUE_GROUP}/v2"
+POD_GROUP_VERSION = f"{QUEUE_GROUP}/v2alpha2"
+BIND_REQUEST_VERSION = f"{QUEUE_GROUP}/v1alpha2"
+TOPOLOGY_VERSION = f"{KAI_GROUP}/v1alpha1"
+CONFIG_VERSION = f"{KAI_GROUP}/v1"
+CONFIG_NAME = "kai-config"
+DEFAULT_SHARD = "default"
+DEFAULT_QUEUE = "default-queue"
+
+# Labels
+QUEUE_LABEL = "kai.scheduler/queue"
+NODE_POOL_LABEL = "kai.scheduler/node-pool"
+SUB_GROUP_LABEL = "kai.scheduler/subgroup-name"
+PRIORITY_CLASS_LABEL = "priorityClassName"
+PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
+PROJECT_LABEL = "project"
+TASK_PRIORITY_LABEL = "kai.scheduler/task-priority"
+GPU_GROUP_LABEL = "runai-gpu-group"
+GPU_GROUPS_PREFIX = "runai-gpu-group/"
+APP_LABEL = "app"
+JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
+RAY_NODE_TYPE_LABEL = "ray.io/node-type"
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
+GPU_COUNT_LABEL = "nvidia.com/gpu.count"
+MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
+MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
+GPU_WORKER_LABEL = "node-role.kubernetes.io/gpu-worker"
+CPU_WORKER_LABEL = "node-role.kubernetes.io/cpu-worker"
+
+# Annotations
+POD_GROUP_ANNOTATION = "pod-group-name"
+GPU_FRACTION_ANNOTATION = "gpu-fraction"
+GPU_MEMORY_ANNOTATION = "gpu-memory"
+GPU_DEVICES_ANNOTATION = "gpu-fraction-num-devices"
+MIG_PREFIX = "nvidia.com/mig-"
+SHARED_GPU_CONFIG_MAP_ANNOTATION = "runai/shared-gpu-configmap"
+STALE_ANNOTATION = "kai.scheduler/stale-podgroup-timestamp"
+LAST_START_ANNOTATION = "kai.scheduler/last-start-timestamp"
+LAST_EVICTION_ANNOTATION = "kai.scheduler/last-eviction-timestamp"
+STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
+# The ConfigMap that Kubernetes itself keeps in every namespace.
+ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
+
+# Events and condition reasons (API contract 6.3, 6.4)
+EVENT_SCHEDULED = "Scheduled"
+EVENT_PIPELINED = "Pipelined"
+EVENT_UNSCHEDULABLE = "Unschedulable"
+EVENT_NOT_READY = "NotReady"
+EVENT_STALE = "StaleJob"
+EVENT_EVICT = "Evict"
+EVENT_BOUND = "Bound"
+EVENT_BINDING_ERROR = "BindingError"
+CONDITION_UNSCHEDULABLE = "UnschedulableOnNodePool"

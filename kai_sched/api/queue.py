@@ -1,0 +1,75 @@
+"""Queue, scheduling.run.ai/v2 (API contract 1.2)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kai_sched.api.custom import Amounts, Model, schema
+
+_BOUND = "self >= 0.0 || self == -1.0"
+
+
+def _bound(text: str) -> dict[str, object]:
+    return {"x-kubernetes-validations": [{"rule": _BOUND, "message": f"{text} must be 0 or more, or -1"}]}
+
+
+class QueueShare(Model):
+    """One resource of a queue. CPU in millicores, memory in MB (10^6 bytes), GPUs in devices."""
+
+    quota: Annotated[float | None, schema(**_bound("a quota"))] = Field(
+        None, description="Guaranteed share; -1 is unlimited, absent is 0."
+    )
+    limit: Annotated[float | None, schema(**_bound("a limit"))] = Field(
+        None, description="Most that may be allocated; -1 is no limit, absent is 0, which is nothing."
+    )
+    over_quota_weight: Annotated[float | None, schema(**_bound("a weight"))] = Field(
+        None, description="Relative weight in the division of what is over quota; absent is 0."
+    )
+
+
+class QueueResources(Model):
+    cpu: QueueShare | None = Field(None, description="Millicores.")
+    memory: QueueShare | None = Field(None, description="Megabytes (10^6 bytes).")
+    gpu: QueueShare | None = Field(None, description="GPU devices.")
+
+
+class QueueSpec(Model):
+    display_name: str | None = Field(None, description="Name for people, used in messages and metrics.")
+    parent_queue: str | None = Field(None, description="Name of the parent; empty for a root queue.")
+    priority: Annotated[int | None, schema(nullable=True)] = Field(
+        None, description="Higher is served first over quota and reclaimed last; absent is 100."
+    )
+    preempt_min_runtime: str | None = Field(None, description="Runtime protected from preemption, a Go duration.")
+    reclaim_min_runtime: str | None = Field(None, description="Runtime protected from reclaim, a Go duration.")
+    resources: QueueResources | None = Field(
+        None, description="Shares by resource; absent is zero for all, the limits too."
+    )
+
+
+class QueueCondition(Model):
+    required_fields = ("type", "status")
+
+    type: str | None = None
+    status: str | None = None
+    last_probe_time: Annotated[str | None, schema(format="date-time")] = None
+    last_transition_time: Annotated[str | None, schema(format="date-time")] = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class QueueStatus(Model):
+    conditions: list[QueueCondition] | None = None
+    child_queues: list[str] | None = Field(None, description="Names of the queues whose parent this one is.")
+    allocated: Amounts | None = None
+    allocated_non_preemptible: Amounts | None = None
+    requested: Amounts | None = None
+    fair_share: Amounts | None = Field(None, description="What the queue's share of the cluster is at present.")
+
+
+class Queue(Model):
+    """A share of the cluster, and where it stands in the tree of shares."""
+
+    spec: QueueSpec | None = None
+    status: QueueStatus | None = None

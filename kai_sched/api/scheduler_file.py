@@ -1,0 +1,42 @@
+"""The scheduler's config file (end of API contract 1.7)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from kai_sched.api.custom import Int32, Model
+
+
+class FilePlugin(Model):
+    name: str
+    arguments: dict[str, str | int | float | bool] | None = None
+
+    def disabled(self) -> list[str]:
+        """The switches that turn off a part of the plugin and are set."""
+        extra = self.__pydantic_extra__ or {}
+        return sorted(key for key, value in extra.items() if _is_switch(key) and value is True)
+
+    def unknown_fields(self, path: str) -> Any:
+        return (
+            (field, known) for field, known in super().unknown_fields(path) if not _is_switch(field.rsplit(".", 1)[1])
+        )
+
+
+def _is_switch(key: str) -> bool:
+    return key.startswith("disable") or key.endswith("Disabled")
+
+
+class Tier(Model):
+    plugins: list[FilePlugin] | None = None
+
+
+class SchedulerFile(Model):
+    """Absent parts keep what is set otherwise."""
+
+    actions: str | None = None
+    tiers: list[Tier] | None = None
+    queue_depth_per_action: dict[str, Int32] | None = None
+    usage_db_config: Annotated[Any, Field(alias="usageDBConfig")] = None
+    scenario_search_budgets: Any = None

@@ -1,0 +1,62 @@
+"""Writes the CustomResourceDefinitions: ``python -m kai_sched.files.crds crds/``.
+
+With ``--check`` it only tells whether they are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kai_sched.api.crdgen import custom_resource_definitions
+
+NOTE = "# Generated from kai_sched/api by `make crds`; changes made here are lost.\n"
+
+
+class _Dumper(yaml.CSafeDumper):
+    """No anchors: every part is written where it stands."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def render() -> dict[str, str]:
+    """The text of each file by its name."""
+    return {
+        name: NOTE + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+        for name, manifest in custom_resource_definitions().items()
+    }
+
+
+def outdated(folder: Path) -> list[str]:
+    """Names of the files that are missing, differ, or should not be there."""
+    wanted = render()
+    there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    there.pop("kustomization.yaml", None)
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+
+
+def main(arguments: list[str]) -> int:
+    """Write all files, or compare them; 1 where some are out of date, 2 for a wrong call."""
+    check = "--check" in arguments
+    folders = [argument for argument in arguments if argument != "--check"]
+    if len(folders) != 1:
+        sys.stderr.write("usage: python -m kai_sched.files.crds [--check] FOLDER\n")
+        return 2
+    folder = Path(folders[0])
+    if check:
+        stale = outdated(folder)
+        for name in stale:
+            sys.stderr.write(f"{folder / name}: out of date: run `make crds`\n")
+        return 1 if stale else 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in render().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""From files to single objects, not yet read: lists are taken apart, and each object knows where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.files.faults import BrokenInput
+from kai_sched.files.progress import Progress
+from kai_sched.files.sources import Source, documents, expand, read_bytes
+from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.problems import Problem
+from kai_sched.model.read import Kind
+
+_header = msgspec.json.Decoder(core.Header)
+_LIST = "List"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One object as it stands in a file."""
+
+    source: Source
+    kind: Kind
+    raw: bytes
+
+    @property
+    def subject(self) -> str:
+        """Such as "Pod ml/train-0", as far as the object says it. Slow: for messages."""
+        try:
+            found: Any = msgspec.json.decode(_header.decode(self.raw).metadata)
+        except (msgspec.DecodeError, RecursionError):
+            found = None
+        meta = found if isinstance(found, dict) else {}
+        names = [meta[key] for key in ("namespace", "name") if isinstance(meta.get(key), str)]
+        return f"{self.kind[1]} {'/'.join(names)}".strip()
+
+
+def problem_in(item: Item, field: str, message: str, fatal: bool = False) -> Problem:
+    """A finding about a field of the item."""
+    return Problem(str(item.source), item.subject, field, message, fatal)
+
+
+def warner(item: Item, problems: list[Problem]) -> Warn:
+    """Notes what readers find in the item and pass over."""
+
+    def warn(field: str, message: str) -> None:
+        problems.append(problem_in(item, field, message))
+
+    return warn
+
+
+def read_items(paths: Sequence[str], stdin: BinaryIO, progress: Progress, problems: list[Problem]) -> Iterator[Item]:
+    """All objects of the files and folders in their order."""
+    seen: set[str] = set()
+    for path in expand(paths, problems):
+        if path in seen:
+            problems.append(Problem(str(Source(path)), "", "", "named twice: name it once", fatal=True))
+            continue
+        seen.add(path)
+        count = 0
+        try:
+            for count, document in enumerate(documents(path, read_bytes(path, stdin), progress), 1):
+                yield from unfold(Source(path, count), document, problems)
+        except BrokenInput as error:
+            problems.append(Problem(str(Source(path)), "", "", str(error), fatal=True))
+            continue
+        if not count:
+            problems.append(Problem(str(Source(path)), "", "", "empty: leave it out, or write it again", fatal=True))
+
+
+def unfold(source: Source, document: bytes | memoryview, problems: list[Problem]) -> Iterator[Item]:
+    """The document's object, or all objects of a list, lists in lists included."""
+    todo: list[tuple[Source, bytes | memoryview, Kind]] = [(source, document, ("", ""))]
+    while todo:
+        place, raw, inherited = todo.pop()
+        try:
+            header = decode_part(_header, raw, "")
+        except FieldError as fault:
+            message = (
+                fault.message if fault.field else "not a Kubernetes object: take it out, or give it apiVersion and kind"
+            )
+            problems.append(Problem(str(place), "", fault.field, message, fatal=True))
+            continue
+        kind = (header.api_version or inherited[0], header.kind or inherited[1])
+        if not all(kind):
+            missing = "apiVersion" if kind[1] else "kind"
+            problems.append(
+                Problem(str(place), "", missing, "missing: without it this is no Kubernetes object", fatal=True)
+            )
+        elif kind[1].endswith(_LIST) and header.items is not msgspec.UNSET:
+            # Lists of one kind may leave it out of their items.
+            inner = ("", "") if kind[1] == _LIST else (kind[0], kind[1].removesuffix(_LIST))
+            items = header.items or []
+            todo.extend(
+                (Source(place.path, place.document, place.item or number), items[number - 1], inner)
+                for number in range(len(items), 0, -1)
+            )
+        else:
+            # Items of lists stay views of the whole text: copying all of them would take as long as reading them.
+            yield Item(place, kind, bytes(raw) if isinstance(raw, memoryview) else raw)

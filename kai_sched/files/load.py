@@ -1,0 +1,211 @@
+"""Clusters from files: all plain objects together are one cluster, every scenario is one of its own."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from kai_sched.files.faults import BrokenInput
+from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
+from kai_sched.files.progress import Progress
+from kai_sched.files.scenario import SCENARIO, read_scenario
+from kai_sched.files.settings import Overlay, cluster_config, read_overlay
+from kai_sched.files.sources import Source, read_bytes
+from kai_sched.model.checks import limited, problems_of
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError
+from kai_sched.model.problems import Problem
+from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
+from kai_sched.model.store import Store
+
+CLUSTER_NAME = "cluster"
+ITEMS_BETWEEN_REPORTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster to decide.
+
+    ``path`` is the file as it was named, the first one where several make up a cluster. ``now_ns`` is None where the
+    files do not say the time. ``keeps_terminating`` are names of pod groups. ``sources`` says where each object came
+    from, by subject ("Pod ml/train-0").
+    """
+
+    path: str
+    name: str
+    is_scenario: bool
+    store: Store
+    config: Config
+    cycles: int = 1
+    now_ns: int | None = None
+    seconds_between_cycles: float = 1.0
+    keeps_terminating: frozenset[str] = frozenset()
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions to run, in their order."""
+        return self.config.actions
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be decided."""
+
+    cases: tuple[Case, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def fatal(self) -> bool:
+        """Whether some problem stops the command."""
+        return any(problem.fatal for problem in self.problems)
+
+
+def load(
+    paths: Sequence[str],
+    *,
+    stdin: BinaryIO | None = None,
+    config: str | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> Loaded:
+    """Read all clusters and check them (``model.checks``). Nothing is raised for bad input: it is in ``problems``.
+
+    ``paths`` are files, folders, and "-" for ``stdin`` (the process's own by default). ``config`` is the path of a
+    scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves. ``on_progress`` is
+    called once the work takes seconds.
+    """
+    # Next to nothing here makes reference cycles, and the collector would walk all objects again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _load(paths, stdin or sys.stdin.buffer, config, Progress(on_progress))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, progress: Progress) -> Loaded:
+    problems: list[Problem] = []
+    unread: Counter[Kind] = Counter()
+    overlay = _overlay(config, stdin, problems)
+    plain: list[Item] = []
+    places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
+    for item in read_items(paths, stdin, progress, problems):
+        if item.kind == SCENARIO:
+            places.append(item)
+            continue
+        if not plain:
+            places.append(None)
+        plain.append(item)
+    if not places and not any(problem.fatal for problem in problems):
+        source = str(Source(paths[0])) if len(paths) == 1 else ""
+        message = "no objects in the input: name files that hold Kubernetes objects"
+        problems.append(Problem(source, "", "", message, fatal=True))
+    cases = []
+    for place in places:
+        case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
+        sources = _read(items, case, progress, problems, unread)
+        cases.append(replace(case, sources=sources))
+    problems.extend(_unread(unread))
+    return Loaded(tuple(cases), tuple(limited(problems)))
+
+
+def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Overlay:
+    """The config file as a change of configurations; where it cannot be applied that is noted."""
+    if config is None:
+        return lambda base: base
+    source = str(Source(config))
+    try:
+        change = read_overlay(config, read_bytes(config, stdin), problems)
+    except BrokenInput as error:
+        problems.append(Problem(source, "", "", str(error), fatal=True))
+        return lambda base: base
+
+    def apply(base: Config) -> Config:
+        try:
+            return change(base)
+        except FieldError as error:
+            problems.append(Problem(source, "", error.field, error.message, fatal=True))
+            return base
+
+    apply(Config())
+    return apply
+
+
+def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+    config = overlay(cluster_config(items, problems))
+    return Case(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
+
+
+def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+    place = item.source
+    case = Case(place.path, "", True, Store(), Config())
+    try:
+        scenario = read_scenario(item.raw, warner(item, problems))
+    except FieldError as error:
+        problems.append(problem_in(item, error.field, error.message, fatal=True))
+        return case, []
+    items = [
+        inner
+        for number, raw in enumerate(scenario.objects, 1)
+        for inner in unfold(Source(place.path, place.document, number), raw, problems)
+    ]
+    case = replace(
+        case,
+        name=scenario.name,
+        config=overlay(scenario.config),
+        cycles=scenario.cycles,
+        now_ns=scenario.now_ns,
+        seconds_between_cycles=scenario.seconds_between_cycles,
+        keeps_terminating=scenario.keeps_terminating,
+    )
+    return case, items
+
+
+def _read(
+    items: Sequence[Item], case: Case, progress: Progress, problems: list[Problem], unread: Counter[Kind]
+) -> dict[str, Source]:
+    """Fill the store of the case; returns where each object came from. What is wrong, singly and together, is noted."""
+    reader = Reader(case.config)
+    sources: dict[str, Source] = {}
+    for number, item in enumerate(items):
+        if number % ITEMS_BETWEEN_REPORTS == 0:
+            progress.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
+        if item.kind not in KINDS:
+            if item.kind not in (SHARD, OPERATOR_CONFIG):
+                unread[item.kind] += 1
+                check_unread(item.kind, item.raw, warner(item, problems))
+            continue
+        try:
+            found = reader.read(item.kind, item.raw, warner(item, problems))
+        except FieldError as error:
+            problems.append(problem_in(item, error.field, error.message, fatal=True))
+            continue
+        subject = f"{item.kind[1]} {found.key}"
+        first = sources.setdefault(subject, item.source)
+        if first is not item.source:
+            message = f"there already, in {first}: leave one of them out"
+            problems.append(Problem(str(item.source), subject, "", message, fatal=True))
+            continue
+        case.store.put(found)
+    if items and not sources and not any(problem.fatal for problem in problems):
+        message = "no object in it that the scheduler works with: name files with nodes, queues, pod groups and pods"
+        problems.append(Problem(case.path, "", "", message, fatal=True))
+    for problem in problems_of(case.store.cluster(), case.config):
+        source = sources.get(problem.subject)
+        problems.append(replace(problem, source=str(source)) if source else problem)
+    return sources
+
+
+def _unread(counts: Mapping[Kind, int]) -> list[Problem]:
+    found = []
+    for (version, kind), count in sorted(counts.items()):
+        text = f"{count} object{'' if count == 1 else 's'} left out: this version does not use the kind"
+        if kind in VERSIONS:
+            text = f"{count} object{'' if count == 1 else 's'} left out: this version reads {VERSIONS[kind]}"
+        found.append(Problem("", f"{kind} ({version})", "", text))
+    return found

@@ -1,0 +1,28 @@
+"""Signs of life for work that takes longer than people wait without wondering."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+QUIET_S = 2.0
+
+
+class Progress:
+    """Passes texts on once ``QUIET_S`` seconds have gone by, and then at most every ``QUIET_S`` seconds."""
+
+    def __init__(self, say: Callable[[str], None] | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+
+    def say(self, text: str) -> None:
+        """Pass the text on now."""
+        if self._say is not None:
+            self._say(text)
+            self._last = self._clock()
+
+    def tick(self, text: str) -> None:
+        """Pass the text on if it is time."""
+        if self._say is not None and self._clock() - self._last >= QUIET_S:
+            self.say(text)

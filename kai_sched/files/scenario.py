@@ -1,0 +1,93 @@
+"""Scenario files: a cluster with its clock, its actions and its cycles (format: kai-sched.io/v1alpha1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.model.config import BUILT_IN_PLUGINS, Config
+from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.read_config import check_actions, config_from_file
+from kai_sched.model.read_meta import time_ns
+
+SCENARIO = (names.SCENARIO_VERSION, "Scenario")
+CYCLES_MAX = 10_000
+SPAN_MAX_S = 10 * 365 * 86_400.0
+
+# What every scenario is decided with, unless its schedulerConfig says otherwise.
+SCENARIO_CONFIG = Config(
+    plugins=BUILT_IN_PLUGINS,
+    max_consolidation_preemptees=-1,
+    allow_consolidating_reclaim=True,
+    use_scheduling_signatures=False,
+    staleness_grace_s=0.0,
+)
+
+
+class Spec(core.Wire):
+    actions: list[str] | None = None
+    cycles: int | None = None
+    now: str | None = None
+    seconds_between_cycles: float | None = None
+    keeps_terminating: list[str] | None = None
+    scheduler_config: dict[str, object] | None = None
+    objects: list[msgspec.Raw] | None = None
+
+
+class Document(core.Wire):
+    metadata: core.Meta | None = None
+    spec: Spec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    config: Config
+    cycles: int
+    now_ns: int | None
+    seconds_between_cycles: float
+    keeps_terminating: frozenset[str]  # names of pod groups
+    objects: tuple[bytes, ...]
+
+
+_document = msgspec.json.Decoder(Document)
+
+
+def read_scenario(raw: bytes, warn: Warn) -> Scenario:
+    """Raises FieldError. ``expected`` is for whoever compares, and never looked at."""
+    document = decode_part(_document, raw, "")
+    spec = document.spec
+    if spec is None:
+        raise FieldError("spec", "missing: give the scenario its objects")
+    cycles = 1 if spec.cycles is None else spec.cycles
+    if not 1 <= cycles <= CYCLES_MAX:
+        raise FieldError("spec.cycles", f"{cycles} is not a number of cycles: give 1 to {CYCLES_MAX:,}")
+    seconds = spec.seconds_between_cycles or 0.0
+    if seconds < 0:
+        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} is below 0: the clock runs forwards")
+    if seconds * cycles > SPAN_MAX_S:
+        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} makes the scenario last too long: give less")
+    config = SCENARIO_CONFIG
+    if spec.scheduler_config is not None:
+
+        def warn_inside(field: str, message: str) -> None:
+            warn(f"spec.schedulerConfig.{field}", message)
+
+        try:
+            config = config_from_file(spec.scheduler_config, config, warn_inside)
+        except FieldError as error:
+            raise FieldError(f"spec.schedulerConfig.{error.field}", error.message) from None
+    if spec.actions is not None:
+        check_actions(tuple(spec.actions), "spec.actions")
+        config = replace(config, actions=tuple(spec.actions))
+    return Scenario(
+        name=(document.metadata.name if document.metadata else None) or "",
+        config=config,
+        cycles=cycles,
+        now_ns=time_ns(spec.now, "spec.now") if spec.now else None,
+        seconds_between_cycles=seconds,
+        keeps_terminating=frozenset(spec.keeps_terminating or ()),
+        objects=tuple(bytes(each) for each in spec.objects or ()),
+    )

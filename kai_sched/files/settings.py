@@ -1,0 +1,80 @@
+"""The configuration of a cluster: what its own objects say, and a config file put on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from kai_sched.api import names
+from kai_sched.files.faults import BrokenInput
+from kai_sched.files.items import Item, problem_in, unfold, warner
+from kai_sched.files.progress import Progress
+from kai_sched.files.sources import Source, documents
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError
+from kai_sched.model.problems import Problem
+from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
+from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
+
+# Puts a config file on top of a configuration. Raises FieldError.
+Overlay = Callable[[Config], Config]
+
+
+def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
+    """The operator's defaults, changed by the object kai-config and by the shard: ``default``, or the only one."""
+    config = Config()
+    shards: dict[str, tuple[Item, bytes]] = {}
+    for item in items:
+        if item.kind not in (SHARD, OPERATOR_CONFIG):
+            continue
+        try:
+            name, spec = split_custom(item.raw, warner(item, problems))
+            if item.kind == SHARD:
+                shards[name] = (item, spec)
+            elif name == names.CONFIG_NAME:
+                config = config_from_operator(spec, config, warner(item, problems))
+        except FieldError as error:
+            problems.append(problem_in(item, error.field, error.message, fatal=True))
+    chosen = shards.get(names.DEFAULT_SHARD)
+    if chosen is None and len(shards) == 1:
+        chosen = next(iter(shards.values()))
+    if chosen is None and shards:
+        text = (
+            f"{len(shards)} of them and none is named {names.DEFAULT_SHARD}, so all are ignored: choose with --config"
+        )
+        problems.append(Problem("", "SchedulingShard", "", text))
+    if chosen is None:
+        return config
+    item, spec = chosen
+    try:
+        return config_from_shard(spec, config, warner(item, problems))
+    except FieldError as error:
+        problems.append(problem_in(item, error.field, error.message, fatal=True))
+        return config
+
+
+def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:
+    """The config file, or a SchedulingShard in its place. Raises BrokenInput."""
+    found = list(documents(path, data, Progress(None)))
+    if len(found) != 1:
+        raise BrokenInput(f"{len(found)} documents: a config file has one")
+    raw = bytes(found[0])
+    source = Source(path)
+
+    def warn(field: str, message: str) -> None:
+        problem = Problem(str(source), "", field, message)
+        if problem not in problems:
+            problems.append(problem)
+
+    try:
+        content = msgspec.json.decode(raw, type=dict[str, object])
+    except msgspec.ValidationError:
+        raise BrokenInput("not a mapping: a config file has actions, tiers and the like") from None
+    if "kind" in content:
+        item = next(unfold(source, raw, problems), None)
+        if item is None or item.kind != SHARD:
+            raise BrokenInput("neither a scheduler config file nor a SchedulingShard: give one of them")
+        spec = split_custom(item.raw, warn)[1]
+        return lambda config: config_from_shard(spec, config, warn)
+    return lambda config: config_from_file(content, config, warn)

@@ -1,0 +1,295 @@
+"""What is wrong with a cluster as a whole, once every object by itself is fine."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
+from kai_sched.model.problems import Problem
+from kai_sched.model.store import Cluster
+
+DEFAULT_QUEUE = "default-queue"
+DEFAULT_SET = "default"
+NAMES_SHOWN_MAX = 10
+# Of findings that differ in nothing but the object, this many are told one by one.
+ALIKE_MAX = 20
+_LIVE = frozenset({Phase.PENDING, Phase.RUNNING, Phase.UNKNOWN})
+
+
+def problems_of(cluster: Cluster, config: Config) -> list[Problem]:
+    """All findings, fatal ones first, then by object. ``source`` is left empty, as the model knows no files."""
+    cycles = list(_queue_cycles(cluster.queues))
+    if cycles:
+        return sorted(cycles)
+    found = [*_lost_queues(cluster.queues), *_group_problems(cluster), *_pod_problems(cluster, config)]
+    found += _missing_kinds(cluster, config)
+    return sorted(found, key=lambda each: (not each.fatal, each))
+
+
+def _queue_cycles(queues: Mapping[str, Queue]) -> Iterator[Problem]:
+    """Every cycle of parents once, beginning with its smallest name."""
+    done: set[str] = set()
+    for start in sorted(queues):
+        path: list[str] = []
+        on_path: dict[str, int] = {}
+        name = start
+        while name in queues and name not in done and name not in on_path:
+            on_path[name] = len(path)
+            path.append(name)
+            name = queues[name].parent
+        if name in on_path:
+            cycle = path[on_path[name] :]
+            first = cycle.index(min(cycle))
+            cycle = cycle[first:] + cycle[:first]
+            text = " -> ".join((*cycle, cycle[0]))
+            message = f"the queue is its own ancestor ({text}): give one of them another parent"
+            yield Problem("", f"Queue {cycle[0]}", "spec.parentQueue", message, fatal=True)
+        done.update(path)
+
+
+def present_queues(queues: Mapping[str, Queue]) -> set[str]:
+    """The queues whose ancestors are all there. There must be no cycle."""
+    known: dict[str, bool] = {"": True}
+    for start in queues:
+        path = []
+        name = start
+        while name not in known and name in queues:
+            path.append(name)
+            name = queues[name].parent
+        there = known.get(name, False)
+        known.update((each, there) for each in path)
+    return {name for name in queues if known[name]}
+
+
+def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
+    present = present_queues(queues)
+    children: dict[str, list[str]] = defaultdict(list)
+    for queue in queues.values():
+        children[queue.parent].append(queue.name)
+    for name in sorted(queues):
+        parent = queues[name].parent
+        if name in present or parent in queues:
+            continue
+        below = []
+        todo = sorted(children[name])
+        while todo:
+            each = todo.pop(0)
+            below.append(each)
+            todo.extend(sorted(children[each]))
+        text = f", as are the queues below it: {some_of(below)}" if below else ""
+        message = f"there is no queue {parent!r}, so this one is left out{text}; create the parent, or correct the name"
+        yield Problem("", f"Queue {name}", "spec.parentQueue", message)
+
+
+def leaf_queues(cluster: Cluster, config: Config) -> list[str]:
+    """Names of the queues that run work, sorted."""
+    present = present_queues(cluster.queues)
+    parents = {cluster.queues[name].parent for name in present}
+    roots_count = config.full_hierarchy_fairness
+    return sorted(name for name in present - parents if roots_count or cluster.queues[name].parent)
+
+
+def some_of(names: list[str]) -> str:
+    """The names, the first ten of them where there are more."""
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+class _QueueNames:
+    """What a group can name as its queue, and what it is told where it names something else."""
+
+    def __init__(self, cluster: Cluster, config: Config) -> None:
+        leaves = leaf_queues(cluster, config)
+        self._leaves = frozenset(leaves)
+        self._all = cluster.queues
+        self._present = present_queues(cluster.queues)
+        self._there = (
+            f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+        )
+
+    def problem(self, subject: str, field: str, name: str) -> Problem | None:
+        if name in self._leaves:
+            return None
+        if not name:
+            fault = "names no queue"
+        elif name not in self._all:
+            fault = f"there is no queue {name!r}"
+        elif name not in self._present:
+            fault = f"queue {name!r} is left out for want of its parents"
+        else:
+            fault = f"queue {name!r} runs no work itself"
+        return Problem("", subject, field, f"{fault}, so the group stays pending: {self._there}")
+
+
+def _group_problems(cluster: Cluster) -> Iterator[Problem]:
+    members: dict[str, Counter[str]] = defaultdict(Counter)
+    finished: set[str] = set()
+    for pod in cluster.pods.values():
+        key = f"{pod.namespace}/{pod.group}"
+        if pod.group and pod.phase in _LIVE:
+            members[key][pod.sub_group or DEFAULT_SET] += 1
+        elif pod.phase == Phase.SUCCEEDED:
+            finished.add(key)
+    for key, group in sorted(cluster.pod_groups.items()):
+        subject = f"PodGroup {key}"
+        if group.priority_class and group.priority_class not in cluster.priority_classes:
+            yield _unknown_class(subject, "spec.priorityClassName", group.priority_class)
+        fault = _tree_fault(group)
+        if fault is not None:
+            yield Problem(
+                "", subject, fault[0], f"{fault[1]}; until then the sub-groups are ignored and the minimum is 1 pod"
+            )
+        # A group that has begun to finish needs its minimum no more.
+        elif key not in finished:
+            short = _short_of(group, members[key])
+            if short:
+                yield Problem("", subject, short[0], f"{short[1]}: the group waits until it has enough")
+
+
+def _unknown_class(subject: str, field: str, name: str) -> Problem:
+    message = (
+        f"there is no priority class {name!r}, so the default priority holds: create the class, or correct the name"
+    )
+    return Problem("", subject, field, message)
+
+
+def _tree_fault(group: PodGroup) -> tuple[str, str] | None:
+    """Field and text of what makes the sub-groups no tree."""
+    parents = {each.name: each.parent for each in group.sub_groups}
+    names = Counter(each.name for each in group.sub_groups)
+    for i, each in enumerate(group.sub_groups):
+        field = f"spec.subGroups[{i}]"
+        if names[each.name] > 1:
+            return f"{field}.name", f"{each.name!r} is there {names[each.name]} times: give each sub-group its own name"
+        if each.parent and each.parent not in parents:
+            return f"{field}.parent", f"there is no sub-group {each.parent!r}: add it, or correct the name"
+        seen = {each.name}
+        above = each.parent
+        while above:
+            if above in seen:
+                return (
+                    f"{field}.parent",
+                    f"sub-group {each.name!r} is in a circle of parents: give one of them another parent",
+                )
+            seen.add(above)
+            above = parents[above]
+    return None
+
+
+def _short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | None:
+    """Field and text where the group cannot reach its minimum with the pods there are."""
+    if not group.sub_groups:
+        need = 1 if group.min_member is None else group.min_member
+        have = members.get(DEFAULT_SET, 0)
+        return ("spec.minMember", f"{have} of the {need} pods needed at the least exist") if have < need else None
+    children: dict[str, list[str]] = defaultdict(list)
+    minimum: dict[str, int | None] = {"": group.min_sub_group}
+    for each in group.sub_groups:
+        children[each.parent].append(each.name)
+    texts = {}
+    for each in group.sub_groups:
+        minimum[each.name] = each.min_sub_group if children[each.name] else each.min_member or 0
+    order = [""]
+    for name in order:
+        order.extend(children[name])
+    ready: dict[str, bool] = {}
+    for name in reversed(order):
+        if name and not children[name]:
+            need, have = minimum[name] or 0, members.get(name, 0)
+            ready[name] = have >= need
+            texts[name] = f"sub-group {name} has {have} of {need} pods"
+            continue
+        wanted = minimum[name]
+        ready[name] = sum(ready[each] for each in children[name]) >= (len(children[name]) if wanted is None else wanted)
+    if ready[""]:
+        return None
+    missing = [texts[name] for name in sorted(texts) if not ready[name]]
+    return "spec.subGroups", "; ".join(missing) or "minSubGroup is more than the sub-groups there are"
+
+
+def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
+    queues = _QueueNames(cluster, config)
+    for key, group in sorted(cluster.pod_groups.items()):
+        problem = queues.problem(f"PodGroup {key}", "spec.queue", group.queue)
+        if problem:
+            yield problem
+    sets = {
+        key: ({each.name for each in group.sub_groups} - {each.parent for each in group.sub_groups}) or {DEFAULT_SET}
+        for key, group in cluster.pod_groups.items()
+        if _tree_fault(group) is None
+    }
+    for key, pod in sorted(cluster.pods.items()):
+        if pod.phase not in _LIVE:
+            continue
+        subject = f"Pod {key}"
+        if pod.node and pod.node not in cluster.nodes:
+            message = (
+                f"there is no node {pod.node!r} in the input, so what the pod holds there is not counted: add the node"
+            )
+            yield Problem("", subject, "spec.nodeName", message)
+        if pod.group:
+            yield from _membership(subject, pod, sets, cluster)
+        elif pod.scheduler == config.scheduler_name:
+            field = f"metadata.labels[{config.queue_label}]"
+            problem = queues.problem(subject, field, pod.queue or DEFAULT_QUEUE)
+            if problem:
+                yield problem
+            if pod.priority_class and pod.priority_class not in cluster.priority_classes:
+                yield _unknown_class(subject, "spec.priorityClassName", pod.priority_class)
+
+
+def _membership(subject: str, pod: Pod, sets: Mapping[str, set[str]], cluster: Cluster) -> Iterator[Problem]:
+    key = f"{pod.namespace}/{pod.group}"
+    if key not in cluster.pod_groups:
+        message = f"there is no PodGroup {key!r}, so the pod is never scheduled: add the group, or correct the name"
+        yield Problem("", subject, "metadata.annotations[pod-group-name]", message)
+        return
+    name = pod.sub_group or DEFAULT_SET
+    if key in sets and name not in sets[key]:
+        there = some_of(sorted(sets[key]))
+        message = f"there is no sub-group {name!r} in PodGroup {key}, so the pod is never scheduled: use one of {there}"
+        yield Problem("", subject, "metadata.labels[kai.scheduler/subgroup-name]", message)
+
+
+def _missing_kinds(cluster: Cluster, config: Config) -> Iterator[Problem]:
+    """Inputs often leave out kinds that their pods need; it then looks as if the cluster lacked the objects."""
+    waiting = [
+        pod
+        for pod in cluster.pods.values()
+        if not pod.node and pod.phase == Phase.PENDING and (pod.group or pod.scheduler == config.scheduler_name)
+    ]
+    if not cluster.config_maps and (count := sum(bool(pod.shape.config_maps) for pod in waiting)):
+        yield _missing_kind(count, "ConfigMap", "configmaps")
+    if not cluster.volume_claims and (count := sum(bool(pod.shape.claims) for pod in waiting)):
+        yield _missing_kind(count, "PersistentVolumeClaim", "persistentvolumeclaims,persistentvolumes,storageclasses")
+
+
+def _missing_kind(count: int, kind: str, resources: str) -> Problem:
+    pods = "1 pending pod needs one" if count == 1 else f"{count} pending pods need one"
+    return Problem("", kind, "", f"{pods} and the input has none, so they stay pending: add {resources} to it")
+
+
+_INDEX = re.compile(r"\[[^\]]*\]|'[^']*'|\d+")
+
+
+def limited(problems: Iterable[Problem]) -> list[Problem]:
+    """The findings without repetitions; of those that are alike but for the object the first twenty, then a count."""
+    kept: list[Problem] = []
+    counts: Counter[tuple[bool, str, str, str]] = Counter()
+    for problem in dict.fromkeys(problems):
+        alike = (
+            problem.fatal,
+            problem.subject.split(" ")[0],
+            _INDEX.sub("", problem.field),
+            _INDEX.sub("", problem.message)[:40],
+        )
+        counts[alike] += 1
+        if counts[alike] <= ALIKE_MAX:
+            kept.append(problem)
+    for (fatal, kind, field, _), count in counts.items():
+        if count > ALIKE_MAX:
+            kept.append(Problem("", kind, field, f"{count - ALIKE_MAX} more like this", fatal))
+    return kept

@@ -1,0 +1,95 @@
+"""Wire to domain: the JSON of any object that the scheduler knows becomes the object that it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import bindrequest, core, names, topology
+from kai_sched.api.custom import Model
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.objects import Object
+from kai_sched.model.read_custom import parse_part, read_pod_group, read_queue, warn_top_fields
+from kai_sched.model.read_meta import identity
+from kai_sched.model.read_objects import (
+    read_config_map,
+    read_namespace,
+    read_node,
+    read_priority_class,
+    read_storage_class,
+    read_volume,
+    read_volume_claim,
+)
+from kai_sched.model.read_pod import PodReader
+
+# (apiVersion, kind), as every object carries them.
+Kind = tuple[str, str]
+
+POD: Kind = ("v1", "Pod")
+QUEUE: Kind = (names.QUEUE_VERSION, "Queue")
+POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
+SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
+OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
+
+_PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
+    ("v1", "Node"): (msgspec.json.Decoder(core.Node), read_node),
+    ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
+    ("v1", "PersistentVolume"): (msgspec.json.Decoder(core.PersistentVolume), read_volume),
+    ("v1", "ConfigMap"): (msgspec.json.Decoder(core.ConfigMap), read_config_map),
+    ("v1", "Namespace"): (msgspec.json.Decoder(core.Namespace), read_namespace),
+    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.StorageClass), read_storage_class),
+    ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.PriorityClass), read_priority_class),
+}
+_CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {QUEUE: read_queue, POD_GROUP: read_pod_group}
+# Ours, but without effect in this version: only their fields are looked at.
+_UNREAD: Mapping[Kind, type[Model]] = {
+    (names.TOPOLOGY_VERSION, "Topology"): topology.TopologySpec,
+    (names.BIND_REQUEST_VERSION, "BindRequest"): bindrequest.BindRequestSpec,
+}
+KINDS = frozenset({POD, *_PLAIN, *_CUSTOM})
+VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
+
+_pod = msgspec.json.Decoder(core.Pod)
+_custom = msgspec.json.Decoder(core.CustomObject)
+
+
+class Reader:
+    """Reads the objects of one cluster. What many of them share is read once, so one reader should read them all."""
+
+    def __init__(self, config: Config) -> None:
+        self._pods = PodReader(config.queue_label, config.node_pool_label)
+
+    def read(self, kind: Kind, raw: bytes, warn: Warn) -> Object:
+        """The object; ``kind`` must be one of KINDS.
+
+        Raises FieldError for what makes it unusable; what can be passed over goes to ``warn``.
+        """
+        if kind == POD:
+            return self._pods.read(decode_part(_pod, raw, ""), warn)
+        if kind in _CUSTOM:
+            wire = decode_part(_custom, raw, "")
+            warn_top_fields(raw, warn)
+            return _CUSTOM[kind](wire, warn)
+        decoder, read = _PLAIN[kind]
+        return read(decode_part(decoder, raw, ""))
+
+
+def check_unread(kind: Kind, raw: bytes, warn: Warn) -> None:
+    """Tell what is wrong with the fields of an object of ours that this version does not use."""
+    model = _UNREAD.get(kind)
+    if model is None:
+        return
+    try:
+        parse_part(model, split_custom(raw, warn)[1], "spec", warn)
+    except FieldError as error:
+        warn(error.field, error.message)
+
+
+def split_custom(raw: bytes, warn: Warn) -> tuple[str, bytes]:
+    """Name and undecoded spec of one of our custom resources. Raises FieldError."""
+    wire = decode_part(_custom, raw, "")
+    warn_top_fields(raw, warn)
+    return identity(wire.metadata or core.Meta()), bytes(wire.spec)

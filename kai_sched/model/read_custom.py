@@ -1,0 +1,185 @@
+"""Queues and pod groups: our own custom resources, checked by their models, in scheduler units."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TypeVar
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from kai_sched.api import core, names, podgroup, queue
+from kai_sched.api.custom import Model
+from kai_sched.model.faults import FieldError, TypeFault, Warn
+from kai_sched.model.objects import NO_LABELS, UNLIMITED, PodGroup, Queue, Share, SubGroup, TopologyConstraint
+from kai_sched.model.read_meta import duration_s, identity, namespace_of, time_ns
+from kai_sched.model.times import parse_time
+
+AnyModel = TypeVar("AnyModel", bound=Model)
+
+DEFAULT_QUEUE_PRIORITY = 100
+MEGABYTE = 1_000_000.0
+PRIORITY_MAX = 2**31 - 1
+SHARE_MAX = 1e15
+_TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def parse_part(model: type[AnyModel], raw: bytes, path: str, warn: Warn) -> AnyModel:
+    """The part of an object at ``path``; unknown fields go to ``warn``. Raises FieldError for one that does not fit."""
+    try:
+        found = model.model_validate_json(raw if raw and raw != b"null" else b"{}")
+    except ValidationError as error:
+        raise _fault(error.errors(include_url=False)[0], path) from None
+    if found.__pydantic_extra__ is not None:
+        warn_unknown(found, path, warn)
+    return found
+
+
+def warn_unknown(found: Model, path: str, warn: Warn) -> None:
+    """Tell every field that the model does not have."""
+    for place, known in found.unknown_fields(path):
+        field = place.lstrip(".")
+        name = field.rsplit(".", 1)[-1]
+        near = difflib.get_close_matches(name, known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"the fields here are {', '.join(known)}"
+        warn(field, f"unknown field, ignored: {remedy}")
+
+
+def _fault(error: ErrorDetails, path: str) -> FieldError:
+    field = path
+    for part in error["loc"]:
+        field += f"[{part}]" if isinstance(part, int) else f".{part}"
+    field = field.lstrip(".")
+    expected = _EXPECTED.get(error["type"])
+    if expected:
+        return TypeFault(
+            field, f"expected {expected}, got {msgspec.json.encode(error['input']).decode()[:80]}: correct the value"
+        )
+    if error["type"] == "missing":
+        return FieldError(field, "missing: give it a value")
+    return FieldError(field, f"{error['msg'][:1].lower()}{error['msg'][1:]}: correct the value")
+
+
+def warn_top_fields(raw: bytes, warn: Warn) -> None:
+    """Tell fields beside ``spec`` that no object has."""
+    for name in sorted(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys() - _TOP_FIELDS):
+        warn(name, "unknown field, ignored: fields of ours belong below spec")
+
+
+def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
+    """Raises FieldError for what makes the queue unusable."""
+    meta = wire.metadata or core.Meta()
+    name = identity(meta)
+    spec = parse_part(queue.QueueSpec, bytes(wire.spec), "spec", warn)
+    priority = DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority
+    if abs(priority) > PRIORITY_MAX:
+        raise FieldError("spec.priority", f"{priority} is too large: give a number of 32 bits")
+    resources = spec.resources
+    if resources is None:
+        warn(
+            "spec.resources",
+            "missing, so every limit is 0 and nothing can run: give quotas and limits, -1 for unlimited",
+        )
+        resources = queue.QueueResources.model_construct()
+    return Queue(
+        name,
+        uid=meta.uid or "",
+        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+        parent=spec.parent_queue or "",
+        display_name=spec.display_name or "",
+        priority=priority,
+        cpu=_share(resources.cpu, 1.0, "cpu"),
+        memory=_share(resources.memory, MEGABYTE, "memory"),
+        gpu=_share(resources.gpu, 1.0, "gpu"),
+        preempt_min_runtime_s=duration_s(spec.preempt_min_runtime, "spec.preemptMinRuntime"),
+        reclaim_min_runtime_s=duration_s(spec.reclaim_min_runtime, "spec.reclaimMinRuntime"),
+        labels=meta.labels or NO_LABELS,
+    )
+
+
+def _share(wire: queue.QueueShare | None, unit: float, resource: str) -> Share:
+    wire = wire or queue.QueueShare.model_construct()
+    field = f"spec.resources.{resource}"
+    return Share(
+        quota=_bound(wire.quota, unit, f"{field}.quota"),
+        limit=_bound(wire.limit, unit, f"{field}.limit"),
+        weight=_bound(wire.over_quota_weight, 1.0, f"{field}.overQuotaWeight"),
+    )
+
+
+def _bound(value: float | None, unit: float, field: str) -> float:
+    value = value or 0.0
+    if value < 0 and value != UNLIMITED:
+        raise FieldError(field, f"{value:g} is below 0: give 0 or more, or -1 for unlimited")
+    if value > SHARE_MAX:
+        raise FieldError(field, f"{value:g} is more than any cluster has: give less, or -1 for unlimited")
+    return UNLIMITED if value < 0 else value * unit
+
+
+def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
+    """Raises FieldError for what makes the group unusable."""
+    meta = wire.metadata or core.Meta()
+    name = identity(meta)
+    spec = parse_part(podgroup.PodGroupSpec, bytes(wire.spec), "spec", warn)
+    annotations = meta.annotations or NO_LABELS
+
+    def time_of(annotation: str) -> int:
+        text = annotations.get(annotation)
+        try:
+            return parse_time(text) if text else 0
+        except ValueError as error:
+            warn(f"metadata.annotations[{annotation}]", f"{error}; the annotation is ignored")
+            return 0
+
+    if spec.min_member is not None and spec.min_sub_group is not None:
+        warn("spec.minMember", "ignored, as minSubGroup is there: leave one of them out")
+    return PodGroup(
+        namespace_of(meta),
+        name,
+        uid=meta.uid or "",
+        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+        queue=spec.queue or "",
+        priority_class=spec.priority_class_name or "",
+        preemptible=None if spec.preemptibility is None else spec.preemptibility == "preemptible",
+        min_member=spec.min_member,
+        min_sub_group=spec.min_sub_group,
+        sub_groups=tuple(_sub_group(each, i, warn) for i, each in enumerate(spec.sub_groups or ())),
+        topology=_topology(spec.topology_constraint),
+        preemption_delay_s=max(0.0, duration_s(spec.preemption_delay, "spec.preemptionDelay") or 0.0),
+        staleness_grace_s=duration_s(spec.staleness_grace_period, "spec.stalenessGracePeriod"),
+        mark_unschedulable=spec.mark_unschedulable is not False,
+        scheduling_backoff=-1 if spec.scheduling_backoff is None else spec.scheduling_backoff,
+        stale_since_ns=time_of(names.STALE_ANNOTATION),
+        last_start_ns=time_of(names.LAST_START_ANNOTATION),
+        last_eviction_ns=time_of(names.LAST_EVICTION_ANNOTATION),
+        labels=meta.labels or NO_LABELS,
+    )
+
+
+def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
+    if wire.min_member is not None and wire.min_sub_group is not None:
+        warn(f"spec.subGroups[{index}]", "minMember and minSubGroup exclude each other: leave one of them out")
+    return SubGroup(
+        wire.name,
+        parent=(wire.parent or "").lower(),
+        min_member=wire.min_member,
+        min_sub_group=wire.min_sub_group,
+        topology=_topology(wire.topology_constraint),
+    )
+
+
+def _topology(wire: podgroup.TopologyConstraint | None) -> TopologyConstraint | None:
+    if wire is None or not wire.topology:
+        return None
+    return TopologyConstraint(wire.topology, wire.required_topology_level or "", wire.preferred_topology_level or "")

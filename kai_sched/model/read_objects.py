@@ -1,0 +1,157 @@
+"""Kubernetes' own objects, pods apart, in scheduler units.
+
+Every function raises FieldError for what makes its object unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kai_sched.api import core, names
+from kai_sched.model.faults import FieldError
+from kai_sched.model.objects import (
+    NO_LABELS,
+    ConfigMap,
+    Namespace,
+    Node,
+    NodeSelector,
+    PriorityClass,
+    Requirement,
+    StorageClass,
+    Taint,
+    Volume,
+    VolumeClaim,
+)
+from kai_sched.model.read_constraints import read_node_selector
+from kai_sched.model.read_meta import identity, namespace_of
+from kai_sched.model.read_requests import read_amounts
+from kai_sched.model.resources import QuantityError, amount
+
+# The conditions that count, in the order in which they are told, and the status that each must have (semantics 0.3).
+_CONDITIONS = {
+    "Ready": "True",
+    "MemoryPressure": "False",
+    "DiskPressure": "False",
+    "PIDPressure": "False",
+    "NetworkUnavailable": "False",
+}
+_STORAGE = "storage"
+PRIORITY_MAX = 2**31 - 1
+_TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+
+
+def read_node(wire: core.Node) -> Node:
+    meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
+    name = identity(meta)
+    # As the API server does, a node that does not say what it offers offers all that it has.
+    part = "allocatable" if status.allocatable is not None else "capacity"
+    quantities = status.capacity if status.allocatable is None else status.allocatable
+    amounts, findings = read_amounts(quantities, f"status.{part}")
+    for field, message in findings:
+        raise FieldError(field, message)
+    reported = {condition.type: condition.status for condition in status.conditions or ()}
+    bad = tuple(
+        "NotReady" if condition == "Ready" else condition
+        for condition, good in _CONDITIONS.items()
+        if condition in reported and reported[condition] != good
+    )
+    return Node(
+        name,
+        uid=meta.uid or "",
+        labels=meta.labels or NO_LABELS,
+        allocatable=dict(sorted(amounts.items())),
+        taints=_taints(spec),
+        unschedulable=bool(spec.unschedulable),
+        bad_conditions=bad,
+    )
+
+
+def _taints(spec: core.NodeSpec) -> tuple[Taint, ...]:
+    found = set()
+    for i, taint in enumerate(spec.taints or ()):
+        if taint.effect not in _TAINT_EFFECTS:
+            message = f"{taint.effect!r} is not an effect: use NoSchedule, PreferNoSchedule or NoExecute"
+            raise FieldError(f"spec.taints[{i}].effect", message)
+        found.add(Taint(taint.key, taint.value or "", taint.effect))
+    return tuple(sorted(found, key=lambda each: (each.key, each.value, each.effect)))
+
+
+def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
+    meta, spec = wire.metadata or core.Meta(), wire.spec or core.ClaimSpec()
+    asked = spec.resources.requests if spec.resources else None
+    older_class = (meta.annotations or NO_LABELS).get(names.STORAGE_CLASS_ANNOTATION, "")
+    return VolumeClaim(
+        namespace_of(meta),
+        identity(meta),
+        phase=(wire.status.phase if wire.status else None) or "",
+        volume=spec.volume_name or "",
+        storage_class=spec.storage_class_name or older_class,
+        deleted=bool(meta.deletion_timestamp),
+        access_modes=tuple(sorted(set(spec.access_modes or ()))),
+        size_bytes=_size_bytes(asked, "spec.resources.requests"),
+    )
+
+
+def read_volume(wire: core.PersistentVolume) -> Volume:
+    meta, spec = wire.metadata or core.Meta(), wire.spec or core.VolumeSpec()
+    required = spec.node_affinity.required if spec.node_affinity else None
+    claim = spec.claim_ref
+    return Volume(
+        identity(meta),
+        node_affinity=read_node_selector(required, "spec.nodeAffinity.required") if required else None,
+        storage_class=spec.storage_class_name or "",
+        claim=f"{claim.namespace or ''}/{claim.name or ''}" if claim else "",
+        phase=(wire.status.phase if wire.status else None) or "",
+        access_modes=tuple(sorted(set(spec.access_modes or ()))),
+        size_bytes=_size_bytes(spec.capacity, "spec.capacity"),
+    )
+
+
+def _size_bytes(quantities: Mapping[str, core.Quantity] | None, field: str) -> float:
+    quantity = (quantities or {}).get(_STORAGE)
+    if quantity is None:
+        return 0.0
+    try:
+        return amount(_STORAGE, quantity)
+    except QuantityError as error:
+        raise FieldError(f"{field}.{_STORAGE}", str(error)) from None
+
+
+def read_storage_class(wire: core.StorageClass) -> StorageClass:
+    topologies: NodeSelector | None = None
+    if wire.allowed_topologies:
+        terms = [
+            tuple(
+                Requirement(each.key, "In", tuple(sorted(each.values or ())))
+                for each in term.match_label_expressions or ()
+            )
+            for term in wire.allowed_topologies
+        ]
+        topologies = tuple(term for term in terms if term)
+    return StorageClass(
+        identity(wire.metadata or core.Meta()),
+        wait_for_first_consumer=wire.volume_binding_mode == "WaitForFirstConsumer",
+        provisioner=wire.provisioner or "",
+        allowed_topologies=topologies,
+    )
+
+
+def read_config_map(wire: core.ConfigMap) -> ConfigMap:
+    meta = wire.metadata or core.Meta()
+    return ConfigMap(namespace_of(meta), identity(meta))
+
+
+def read_namespace(wire: core.Namespace) -> Namespace:
+    meta = wire.metadata or core.Meta()
+    name = identity(meta)
+    # The API server keeps this label on every namespace; files may lack it.
+    return Namespace(name, {**(meta.labels or NO_LABELS), names.NAMESPACE_NAME_LABEL: name})
+
+
+def read_priority_class(wire: core.PriorityClass) -> PriorityClass:
+    name = identity(wire.metadata or core.Meta())
+    if wire.value is None:
+        raise FieldError("value", "missing: give the class its priority, a whole number")
+    if abs(wire.value) > PRIORITY_MAX:
+        raise FieldError("value", f"{wire.value} is too large: give a number of 32 bits")
+    return PriorityClass(name, wire.value, bool(wire.global_default))

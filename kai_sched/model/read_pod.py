@@ -1,0 +1,153 @@
+"""Pods: the hot kind. What many pods share is read once and remembered by its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kai_sched.api import core, names
+from kai_sched.model.faults import FieldError, TypeFault, Warn
+from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
+from kai_sched.model.read_constraints import (
+    NO_AFFINITY,
+    Affinity,
+    ConstraintReader,
+    read_claims,
+    read_config_maps,
+    read_ports,
+)
+from kai_sched.model.read_meta import identity, namespace_of, time_ns
+from kai_sched.model.read_requests import RequestReader
+from kai_sched.model.read_sharing import MIG, NONE, read_sharing
+from kai_sched.model.resources import GPU, MIG_PREFIX
+
+PHASES = {
+    "": Phase.PENDING,
+    "Pending": Phase.PENDING,
+    "Running": Phase.RUNNING,
+    "Succeeded": Phase.SUCCEEDED,
+    "Failed": Phase.FAILED,
+}
+_SHARING_KEYS = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
+
+
+class PodReader:
+    """Reads pods of one cluster; equal shapes become one object.
+
+    ``queue_label`` and ``node_pool_label`` are the keys of ``Config``.
+    """
+
+    def __init__(self, queue_label: str = names.QUEUE_LABEL, node_pool_label: str = names.NODE_POOL_LABEL) -> None:
+        self._queue_label = queue_label
+        self._node_pool_label = node_pool_label
+        self._requests = RequestReader()
+        self._constraints = ConstraintReader()
+        self._shapes: dict[object, Shape] = {}
+
+    def read(self, wire: core.Pod, warn: Warn) -> Pod:
+        """The pod. Raises FieldError for what makes it unusable; the rest goes to ``warn``."""
+        meta = wire.metadata or core.Meta()
+        spec = wire.spec or core.PodSpec()
+        status = wire.status or core.PodStatus()
+        name, namespace = identity(meta), namespace_of(meta)
+        labels = meta.labels or NO_LABELS
+        annotations = meta.annotations or NO_LABELS
+        return Pod(
+            namespace,
+            name,
+            self._shape(spec, namespace, name, labels, annotations, warn),
+            uid=meta.uid or "",
+            created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+            labels=labels,
+            group=annotations.get(names.POD_GROUP_ANNOTATION, ""),
+            sub_group=labels.get(names.SUB_GROUP_LABEL, ""),
+            queue=self._queue(labels),
+            scheduler=spec.scheduler_name or "",
+            priority_class=labels.get(names.PRIORITY_CLASS_LABEL) or spec.priority_class_name or "",
+            node=spec.node_name or "",
+            nominated_node=status.nominated_node_name or "",
+            phase=PHASES.get(status.phase or "", Phase.UNKNOWN),
+            deleted_ns=time_ns(meta.deletion_timestamp, "metadata.deletionTimestamp"),
+            gates=tuple(sorted(gate.name or "" for gate in spec.scheduling_gates)) if spec.scheduling_gates else (),
+            gpu_groups=_gpu_groups(labels),
+        )
+
+    def _queue(self, labels: Mapping[str, str]) -> str:
+        """The queue label; else the label ``project`` of older set-ups, with the node pool where there is one."""
+        queue = labels.get(self._queue_label, "")
+        if not queue and (project := labels.get(names.PROJECT_LABEL)):
+            pool = labels.get(self._node_pool_label)
+            return f"{project}-{pool}" if pool else project
+        return queue
+
+    def _shape(
+        self,
+        spec: core.PodSpec,
+        namespace: str,
+        name: str,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        warn: Warn,
+    ) -> Shape:
+        unsupported: list[str] = []
+        request, findings = self._requests.read(spec)
+        for field, message in findings:
+            warn(field, f"{message}; until then the pod is not scheduled")
+            unsupported.append(f"{field}, which is not a valid quantity")
+        sharing = NONE
+        if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
+            sharing = read_sharing(annotations, warn)
+            unsupported += sharing.unsupported
+            if sharing.replaces_gpus:
+                request.pop(GPU, None)
+                request.update(sharing.mig)
+        listed = {key for key, _ in sharing.mig}
+        for resource in request:
+            if resource.startswith(MIG_PREFIX) and request[resource] and resource not in listed:
+                unsupported.append(f"resource {resource} {MIG}")
+        if spec.resource_claims:
+            unsupported.append("spec.resourceClaims (dynamic resource allocation)")
+        affinity = self._affinity(spec, namespace, labels, unsupported, warn)
+        parts = (
+            tuple(sorted(entry for entry in request.items() if entry[1])),
+            self._constraints.node_selector(bytes(spec.node_selector)) if spec.node_selector else (),
+            affinity[0],
+            self._constraints.tolerations(bytes(spec.tolerations)) if spec.tolerations else (),
+            read_ports(spec),
+            *affinity[1:],
+            read_claims(spec, namespace, name) if spec.volumes else (),
+            read_config_maps(spec, namespace, annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, "")),
+            tuple(sorted(unsupported)),
+            sharing.devices,
+            sharing.quota,
+        )
+        shape = self._shapes.get(parts)
+        if shape is None:
+            shape = self._shapes[parts] = Shape(*parts)
+        return shape
+
+    def _affinity(
+        self, spec: core.PodSpec, namespace: str, labels: Mapping[str, str], unsupported: list[str], warn: Warn
+    ) -> Affinity:
+        """A term that makes no sense keeps its pod pending: without the term it could be placed wrongly."""
+        if not spec.affinity:
+            return NO_AFFINITY
+        try:
+            return self._constraints.affinity(bytes(spec.affinity), namespace, labels)
+        except TypeFault:
+            raise
+        except FieldError as error:
+            warn(error.field, f"{error.message}; until then the pod is not scheduled")
+            unsupported.append(f"{error.field}, which is not valid")
+            return NO_AFFINITY
+
+
+def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Devices that the pod shares, from either form of the label."""
+    if names.GPU_GROUP_LABEL not in labels and not any(key.startswith(names.GPU_GROUPS_PREFIX) for key in labels):
+        return ()
+    found = {
+        value
+        for key, value in labels.items()
+        if key == names.GPU_GROUP_LABEL or key.startswith(names.GPU_GROUPS_PREFIX)
+    }
+    return tuple(sorted(found - {""}))

@@ -1,0 +1,96 @@
+"""What a pod asks for in all: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.model.faults import decode_part
+from kai_sched.model.resources import PODS, QuantityError, amount, canonical
+
+Request = dict[str, float]
+# (field, message): an amount that could not be read and is left out.
+Finding = tuple[str, str]
+
+SIDECAR_POLICY = "Always"
+
+_resources = msgspec.json.Decoder(core.Resources | None)
+_amounts = msgspec.json.Decoder(dict[str, core.Quantity] | None)
+
+
+def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> tuple[Request, list[Finding]]:
+    """Quantities to amounts in scheduler units, all GPU names added up; unreadable ones are told and left out."""
+    amounts: Request = {}
+    findings: list[Finding] = []
+    for name, quantity in (quantities or {}).items():
+        try:
+            value = amount(name, quantity)
+        except QuantityError as error:
+            findings.append((f"{field}.{name}", str(error)))
+            continue
+        if value < 0:
+            findings.append((f"{field}.{name}", f"{quantity!r} is below 0: give 0 or more"))
+            continue
+        key = canonical(name)
+        amounts[key] = amounts.get(key, 0.0) + value
+    return amounts, findings
+
+
+class RequestReader:
+    """Remembers the resources texts that it has seen: most pods of a cluster share a few."""
+
+    def __init__(self) -> None:
+        self._containers: dict[bytes, tuple[Request, tuple[Finding, ...]]] = {}
+
+    def read(self, spec: core.PodSpec) -> tuple[Request, list[Finding]]:
+        """The request of the pod, ``pods`` 1 included, and what of it could not be read. Raises FieldError."""
+        total: Request = {}
+        peak: Request = {}
+        findings: list[Finding] = []
+        for i, container in enumerate(spec.init_containers or ()):
+            request = self._container(container, f"spec.initContainers[{i}]", findings)
+            if container.restart_policy == SIDECAR_POLICY:
+                _add(total, request)
+                continue
+            for name, value in request.items():
+                peak[name] = max(peak.get(name, 0.0), value + total.get(name, 0.0))
+        for i, container in enumerate(spec.containers or ()):
+            _add(total, self._container(container, f"spec.containers[{i}]", findings))
+        for name, value in peak.items():
+            total[name] = max(total.get(name, 0.0), value)
+        raw = bytes(spec.overhead)
+        if raw:
+            overhead, bad = read_amounts(decode_part(_amounts, raw, "spec.overhead"), "spec.overhead")
+            _add(total, overhead)
+            findings.extend(bad)
+        total[PODS] = 1.0
+        return total, findings
+
+    def _container(self, container: core.Container, field: str, findings: list[Finding]) -> Request:
+        raw = bytes(container.resources)
+        if not raw:
+            return {}
+        known = self._containers.get(raw)
+        if known is None:
+            known = self._containers[raw] = _container_request(raw, f"{field}.resources")
+        request, bad = known
+        findings.extend((f"{field}.resources.{path}", message) for path, message in bad)
+        return request
+
+
+def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, ...]]:
+    """A container's requests; one that is missing is its limit, as the API server fills it in."""
+    resources = decode_part(_resources, raw, field) or core.Resources()
+    asked = resources.requests or {}
+    request, bad = read_amounts(asked, "requests")
+    limits = {name: value for name, value in (resources.limits or {}).items() if name not in asked}
+    implied, bad_limits = read_amounts(limits, "limits")
+    _add(request, implied)
+    return request, tuple(bad + bad_limits)
+
+
+def _add(total: Request, more: Mapping[str, float]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value

@@ -1,0 +1,88 @@
+"""Requests for parts of a GPU, written as annotations (semantics 0.2). This version reads them and schedules none."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kai_sched.api import names
+from kai_sched.model.faults import Warn
+
+_DECIMAL = re.compile(r"\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)
+_WHOLE = re.compile(r"\+?\d{1,9}", re.ASCII)
+DEVICES_MAX = 1024
+
+SHARING = "(GPU sharing)"
+MIG = "(MIG)"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the annotations ask for. With ``replaces_gpus`` they stand in place of the containers' whole GPUs."""
+
+    unsupported: tuple[str, ...] = ()
+    devices: int = 0
+    quota: float = 0.0
+    mig: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def replaces_gpus(self) -> bool:
+        return bool(self.unsupported)
+
+
+NONE = Sharing()
+
+
+def read_sharing(annotations: Mapping[str, str], warn: Warn) -> Sharing:
+    """A malformed annotation is told and has no effect, as in the original."""
+    unsupported = []
+    fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, _fraction, "a number above 0 and up to 1", warn)
+    memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, _positive, "a whole number of MiB above 0", warn)
+    asked = _read(annotations, names.GPU_DEVICES_ANNOTATION, _devices, f"a whole number from 1 to {DEVICES_MAX}", warn)
+    devices, quota = 0, 0.0
+    if fraction:
+        unsupported.append(f"annotation {names.GPU_FRACTION_ANNOTATION} {SHARING}")
+    elif memory:
+        unsupported.append(f"annotation {names.GPU_MEMORY_ANNOTATION} {SHARING}")
+    if unsupported:
+        devices = int(asked or 1)
+        quota = math.floor(fraction * 100 + 0.5) * devices / 100
+    mig = []
+    for key in sorted(annotations):
+        if key.startswith(names.MIG_PREFIX):
+            count = _read(annotations, key, _positive, "a whole number above 0", warn)
+            if count:
+                mig.append((key, count))
+                unsupported.append(f"annotation {key} {MIG}")
+    if mig:
+        devices, quota = 0, 0.0
+    return Sharing(tuple(unsupported), devices, quota, tuple(mig)) if unsupported else NONE
+
+
+def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float], wanted: str, warn: Warn) -> float:
+    text = annotations.get(key)
+    if text is None:
+        return 0.0
+    value = parse(text)
+    if not value:
+        warn(f"metadata.annotations[{key}]", f"{text!r} is not {wanted}; the annotation is ignored: correct it")
+    return value
+
+
+def _fraction(text: str) -> float:
+    """0 for what is no fraction."""
+    value = float(text) if _DECIMAL.fullmatch(text) else 0.0
+    return value if value <= 1 else 0.0
+
+
+def _devices(text: str) -> float:
+    """0 for what is no number of devices that a node can have."""
+    value = _positive(text)
+    return value if value <= DEVICES_MAX else 0.0
+
+
+def _positive(text: str) -> float:
+    """0 for what is no whole number above 0."""
+    return float(text) if _WHOLE.fullmatch(text) else 0.0

@@ -1,0 +1,100 @@
+"""Kubernetes quantities, exactly, and the units that the scheduler counts in.
+
+Units by resource (semantics 0.2): CPU millicores; memory, ephemeral-storage and storage bytes; GPUs, pods and MIG
+profiles whole; hugepages, attachable volumes, extended and other prefixed resources thousandths. As in Kubernetes,
+what is smaller than a unit is rounded up to it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+CPU = "cpu"
+MEMORY = "memory"
+GPU = "gpu"
+PODS = "pods"
+
+# The same resource under two vendors' names. Any other resource that merely ends in "gpu" is a resource of its own.
+GPU_NAMES = frozenset({"nvidia.com/gpu", "amd.com/gpu"})
+MIG_PREFIX = "nvidia.com/mig-"
+
+_WHOLE = frozenset({MEMORY, PODS, GPU, "ephemeral-storage", "storage"}) | GPU_NAMES
+_NUMBER = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
+_SUFFIXES = {
+    **{
+        suffix: Fraction(10) ** (3 * power)
+        for power, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)
+    },
+    **{f"{suffix}i": Fraction(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
+_NANO = Fraction(1, 10**9)
+_MAX = Fraction(2**63 - 1)
+# Powers of ten beyond these only ever meet the bounds above, so nothing larger needs to be worked out.
+_EXPONENT_MAX = 40
+_DIGITS_MAX = 100
+
+
+class QuantityError(ValueError):
+    """A text that is no Kubernetes quantity; the message quotes it."""
+
+
+def parse_quantity(text: str | float) -> Fraction:
+    """The exact value of a quantity such as "250m", "1.5Gi", "2e3", 4 or 0.5.
+
+    As in the API server, what is finer than one nano is rounded away from zero, and what is beyond 2^63 - 1 becomes
+    that.
+    Raises QuantityError.
+    """
+    if isinstance(text, str):
+        return _parse(text)
+    if isinstance(text, bool) or not isinstance(text, int | float):
+        raise QuantityError(
+            f"{text!r} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
+        )
+    return _parse(repr(text))
+
+
+@lru_cache(maxsize=65536)
+def _parse(text: str) -> Fraction:
+    found = _NUMBER.fullmatch(text)
+    if found is None or len(text) > _DIGITS_MAX:
+        shown = text if len(text) <= _DIGITS_MAX else text[:_DIGITS_MAX] + "..."
+        raise QuantityError(
+            f"{shown!r} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
+        )
+    sign, digits, suffix = found.groups()
+    value = Fraction(digits.rstrip(".")) * _scale(suffix or "")
+    if value:
+        value = min(Fraction(math.ceil(value / _NANO)) * _NANO, _MAX)
+    return -value if sign == "-" else value
+
+
+def _scale(suffix: str) -> Fraction:
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    exponent = int(suffix[1:])
+    # The digits in front span at most _DIGITS_MAX places, so a clamp this far out changes no value within the bounds.
+    bound = _EXPONENT_MAX + _DIGITS_MAX
+    return Fraction(10) ** max(-bound, min(bound, exponent))
+
+
+def canonical(resource: str) -> str:
+    """The name under which the scheduler counts a resource: every GPU name is "gpu"."""
+    return GPU if resource in GPU_NAMES else resource
+
+
+@lru_cache(maxsize=65536)
+def _amount(resource: str, text: str) -> float:
+    value = _parse(text)
+    whole = resource in _WHOLE or resource.startswith(MIG_PREFIX)
+    return float(math.ceil(value if whole else value * 1000))
+
+
+def amount(resource: str, quantity: str | float) -> float:
+    """The quantity in the scheduler's unit of this resource, rounded up to a whole unit. Raises QuantityError."""
+    if isinstance(quantity, str):
+        return _amount(resource, quantity)
+    return _amount(resource, str(parse_quantity(quantity)) if isinstance(quantity, bool) else repr(quantity))

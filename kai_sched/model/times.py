@@ -1,0 +1,77 @@
+"""Times and durations as Kubernetes writes them: RFC 3339 texts to nanoseconds, Go durations to seconds."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,18}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+_DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_SECOND_NS = 10**9
+# Nanoseconds since the epoch fill 64 bits in 2262.
+_FIRST_YEAR, _LAST_YEAR = 1900, 2200
+
+_DURATION = re.compile(r"([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h|d|w))+|0)", re.ASCII)
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
+_UNITS_S = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+    "w": Fraction(604800),
+}
+_LONG_UNITS = frozenset("dw")
+_DURATION_MAX_S = Fraction(2**63 - 1, 10**9)
+
+
+@lru_cache(maxsize=65536)
+def parse_time(text: str) -> int:
+    """Nanoseconds since the epoch of an RFC 3339 text such as "2026-01-01T12:00:00Z". Raises ValueError."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a time; write it as 2026-01-31T12:00:00Z")
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    fraction, sign, offset_hours, offset_minutes = found.groups()[6:]
+    if not _FIRST_YEAR <= year <= _LAST_YEAR:
+        raise ValueError(f"{text!r} is too far away; years from {_FIRST_YEAR} to {_LAST_YEAR} are understood")
+    if not (1 <= month <= 12 and 1 <= day <= _days(year, month) and hour < 24 and minute < 60 and second < 60):
+        raise ValueError(f"{text!r} is not a time that there is; write it as 2026-01-31T12:00:00Z")
+    seconds = calendar.timegm((year, month, day, hour, minute, second))
+    if sign:
+        offset_s = int(offset_hours) * 3600 + int(offset_minutes) * 60
+        seconds += offset_s if sign == "-" else -offset_s
+    nanoseconds = int((fraction or "0").ljust(9, "0")[:9])
+    return seconds * _SECOND_NS + nanoseconds
+
+
+def _days(year: int, month: int) -> int:
+    return 28 if month == 2 and not calendar.isleap(year) else _DAYS_IN_MONTH[month - 1]
+
+
+@lru_cache(maxsize=4096)
+def parse_duration(text: str, long_units: bool = False) -> float:
+    """Seconds of a Go duration such as "20s", "1h30m", "1.5h" or "-1s"; ``long_units`` allows days and weeks too.
+
+    Raises ValueError, also for what Go cannot hold (about 292 years).
+    """
+    found = _DURATION.fullmatch(text)
+    total = Fraction(0)
+    if found is not None:
+        for number, unit in _PART.findall(found[2]):
+            if unit in _LONG_UNITS and not long_units:
+                found = None
+                break
+            total += Fraction(number.rstrip(".")) * _UNITS_S[unit]
+    if found is None or total > _DURATION_MAX_S:
+        raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m or 1h30m")
+    return float(-total if found[1] == "-" else total)
