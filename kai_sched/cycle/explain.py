@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
@@ -14,19 +17,19 @@ QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 NODE_TEXTS = {
     Verdict.NOT_READY: "not ready",
     Verdict.UNSCHEDULABLE: "cordoned (unschedulable)",
-    Verdict.MEMORY_PRESSURE: "under memory pressure",
-    Verdict.DISK_PRESSURE: "under disk pressure",
-    Verdict.PID_PRESSURE: "under PID pressure",
+    Verdict.MEMORY_PRESSURE: "memory pressure",
+    Verdict.DISK_PRESSURE: "disk pressure",
+    Verdict.PID_PRESSURE: "PID pressure",
     Verdict.NETWORK_UNAVAILABLE: "network unavailable",
-    Verdict.MIG_ONLY: "offers MIG devices only",
-    Verdict.TAINT: "has a taint that the pod does not tolerate",
-    Verdict.NODE_AFFINITY: "does not match the pod's node selector or node affinity",
-    Verdict.VOLUME_AFFINITY: "cannot reach a volume of the pod",
-    Verdict.WORKER_LABEL: "lacks the worker label for such pods",
-    Verdict.HOST_PORT: "a host port of the pod is taken",
-    Verdict.POD_AFFINITY: "no pod there meets the pod's affinity",
-    Verdict.POD_ANTI_AFFINITY: "a pod there meets the pod's anti-affinity",
-    Verdict.EXISTING_ANTI_AFFINITY: "a pod there has anti-affinity to this one",
+    Verdict.MIG_ONLY: "MIG devices only",
+    Verdict.TAINT: "taint not tolerated",
+    Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
+    Verdict.VOLUME_AFFINITY: "a volume of the pod out of reach",
+    Verdict.WORKER_LABEL: "no worker label for such pods",
+    Verdict.HOST_PORT: "host port taken",
+    Verdict.POD_AFFINITY: "pod affinity not met by a pod there",
+    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity to a pod there",
+    Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there to this one",
 }
 CLASS_TEXTS = {
     Verdict.CLAIM_MISSING: "PersistentVolumeClaim {} does not exist",
@@ -38,8 +41,8 @@ CLASS_TEXTS = {
 }
 
 
-def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
-    """Why something of group ``j`` is pending."""
+def explain_group(j: int, lowered: Lowered, solution: Solution, known: dict[int, NoFit]) -> Reason:
+    """Why something of group ``j`` is pending. ``known`` keeps the facts of a class, which many groups may share."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
     culprit = int(decisions.culprit[j])
@@ -58,7 +61,11 @@ def explain_group(j: int, lowered: Lowered, solution: Solution) -> Reason:
         case Verdict.OVER_LIMIT | Verdict.OVER_QUOTA:
             return _gate(j, verdict, lowered, solution)
         case Verdict.NO_FIT:
-            return reasons.no_fit(_facts(j, culprit, lowered, solution))
+            c = int(lowered.snapshot.tasks.cls[culprit])
+            if c not in known:
+                known[c] = _facts(c, culprit, lowered, solution)
+            placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
+            return reasons.no_fit(replace(known[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked))
         case Verdict.NOT_SUPPORTED:
             what = (
                 "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
@@ -133,9 +140,9 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
-def _facts(j: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
-    tasks, facts, state = lowered.snapshot.tasks, solution.facts, solution.state
-    c = int(tasks.cls[t])
+def _facts(c: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
+    """What stands in the way of class ``c``, of which ``t`` is one; the pod's and the gang's own part is left open."""
+    facts, state = solution.facts, solution.state
     request = lowered.snapshot.classes.request[c]
     short = {
         resource: (int(facts.short[c, r]), float(request[r]), float(facts.largest_free[c, r]))
@@ -143,26 +150,29 @@ def _facts(j: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
         if facts.short[c, r] and request[r] > 0
     }
     verdicts = {text: int(facts.nodes[c, verdict]) for verdict, text in NODE_TEXTS.items() if facts.nodes[c, verdict]}
+    if plain := verdicts.pop(NODE_TEXTS[Verdict.TAINT], 0):
+        taints = {
+            taint for node in lowered.nodes for taint in untolerated(lowered.pods[t].shape.tolerations, node.taints)
+        }
+        names = reasons.some_of(sorted(f"{taint.key}={taint.value}" if taint.value else taint.key for taint in taints))
+        verdicts[f"{NODE_TEXTS[Verdict.TAINT]} ({names})"] = plain
     scarce = _scarce(request, facts.short[c])
     free = {}
     if scarce != NULL:
         left = state.idle[:, scarce] + state.releasing[:, scarce]
-        free[lowered.resources[scarce]] = (
-            float(left.clip(min=0).sum()),
-            float(lowered.snapshot.nodes.allocatable[:, scarce].sum()),
-        )
-    decisions = solution.decisions
+        total = lowered.snapshot.nodes.allocatable[:, scarce].sum()
+        free[lowered.resources[scarce]] = (float(left.clip(min=0).sum()), float(total))
     return NoFit(
-        lowered.pods[t].key,
-        int(decisions.placed[j]),
-        int(decisions.asked[j]),
-        int(facts.room[c]),
-        len(lowered.nodes),
-        short,
-        verdicts,
-        free,
-        _holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
-        lowered.resources[scarce] if scarce != NULL else "",
+        pod="",
+        placed=0,
+        asked=0,
+        room=int(facts.room[c]),
+        n_nodes=len(lowered.nodes),
+        short=short,
+        verdicts=verdicts,
+        free=free,
+        holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
+        holders_of=lowered.resources[scarce] if scarce != NULL else "",
     )
 
 

@@ -15,6 +15,7 @@ from kai_sched.cycle.explain import explain_group
 from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Pipeline
+from kai_sched.plan.reasons import NoFit
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.pipeline import Solution
@@ -109,6 +110,7 @@ def group_keys(lowered: Lowered) -> list[str]:
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
+    known: dict[int, NoFit] = {}
     for j, key in enumerate(group_keys(lowered)):
         first, end = int(jobs.task_ptr[j]), int(jobs.task_ptr[j + 1])
         counts: dict[str, int] = {}
@@ -129,7 +131,7 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
             _needed(lowered, j),
             dict(sorted(counts.items())),
             dict(sorted(nodes.items())),
-            explain_group(j, lowered, solution) if pending else None,
+            explain_group(j, lowered, solution, known) if pending else None,
         )
     return dict(sorted(found.items()))
 

@@ -120,7 +120,7 @@ def lower_signatures(
     truth = [truth_of(requirement, cache, nodes) for requirement in requirements]
     return Signatures(
         np.array([tolerations[signature.tolerations] for signature in book.rows], np.int32),
-        np.array([[_tolerates(each, taints) for taints in taint_sets] for each in tolerations], np.uint8).reshape(
+        np.array([[not untolerated(each, taints) for taints in taint_sets] for each in tolerations], np.uint8).reshape(
             len(tolerations), len(taint_sets)
         ),
         np.array(selector_ptr, np.int32),
@@ -157,12 +157,13 @@ def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray
     return codes, list(cache.columns["values", key])
 
 
-def _tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> bool:
-    return all(
-        any(_matches(toleration, taint) for toleration in tolerations)
+def untolerated(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> list[Taint]:
+    """The taints that keep a pod with these tolerations away."""
+    return [
+        taint
         for taint in taints
-        if taint.effect in _HARD_EFFECTS
-    )
+        if taint.effect in _HARD_EFFECTS and not any(_matches(toleration, taint) for toleration in tolerations)
+    ]
 
 
 def _matches(toleration: Toleration, taint: Taint) -> bool:
