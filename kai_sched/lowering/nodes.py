@@ -48,7 +48,8 @@ def lower_nodes(
 
     allocatable = np.zeros((len(nodes), len(resources)))
     for r, resource in enumerate(resources):
-        allocatable[:, r] = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
+        amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
+        allocatable[:, r] = amounts
     taint_sets: dict[tuple[Taint, ...], int] = {}
     taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))

@@ -61,17 +61,20 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def no_queue(name: str, leaves: Sequence[str]) -> Reason:
+    """The queue is unknown, or left out because a queue above it is."""
     there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
     return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct kai.scheduler/queue")
 
 
 def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
+    """The queue has children."""
     return Reason(
         QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}"
     )
 
 
 def not_supported(what: str) -> Reason:
+    """``what`` the group asks for comes with a later version."""
     return Reason(NOT_SUPPORTED, f"this version cannot schedule {what}: the group is left pending")
 
 
@@ -96,6 +99,7 @@ def gated(count: int) -> Reason:
 
 
 def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
+    """A limit of the queue or of one above it is in the way."""
     return Reason(
         OVER_LIMIT,
         f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the "
@@ -104,6 +108,7 @@ def over_limit(queue: str, resource: str, limit: float, allocated: float, need: 
 
 
 def over_quota(queue: str, resource: str, quota: float, allocated: float, need: float) -> Reason:
+    """Non-preemptible work would go beyond a quota."""
     return Reason(
         OVER_QUOTA,
         f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
@@ -113,19 +118,23 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
 
 
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
+    """No node could take the pod even if it were empty."""
     asks, has = show_amount(resource, asked), show_amount(resource, largest)
     return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}")
 
 
 def refused(pod: str, why: str) -> Reason:
+    """Something that the pod refers to is missing or unusable."""
     return Reason(NO_FIT, f"pod {pod} can run on no node: {why}")
 
 
 def nothing_to_add() -> Reason:
+    """There are pods, but too few for one more sub-group."""
     return Reason(NOT_READY, "the pending pods do not complete any further sub-group")
 
 
 def not_tried() -> Reason:
+    """No action came to the group."""
     return Reason(NOT_TRIED, "not looked at in this cycle")
 
 

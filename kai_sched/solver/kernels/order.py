@@ -164,11 +164,11 @@ def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree:
     for row in range(n_queues, -1, -1):
         # the roots' heap comes last: its row is that of no queue
         above = n_queues if row == 0 else row - 1
-        base = queues.child_ptr[above]
+        base = int(queues.child_ptr[above])
         for child in range(base, queues.child_ptr[above + 1]):
             q = queues.child[child]
             if tree.job_size[q] > 0 or tree.queue_size[q] > 0:
-                slot = tree.queue_size[above]
+                slot = int(tree.queue_size[above])
                 tree.queue_heap[base + slot] = q
                 tree.queue_size[above] = slot + 1
                 queues_up(base, slot, tree.queue_heap, book, tree.extra)
