@@ -170,6 +170,9 @@ def _node(
     if "const" in merged:
         merged["enum"] = [merged.pop("const")]
     found = {word: merged[word] for word in _KEPT if word in merged}
+    if "exclusiveMinimum" in merged:
+        # The API server writes open bounds as JSON schema did before its draft 6.
+        found.update(minimum=merged["exclusiveMinimum"], exclusiveMinimum=True)
     if "items" in merged:
         found["items"] = _node(merged["items"], references, models, None)
     if "properties" in merged:

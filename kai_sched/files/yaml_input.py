@@ -35,6 +35,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
 # JSON numbers beyond this have no exact integer form everywhere.
 _INT_BITS_MAX = 63
 _TAG_PREFIX = "tag:yaml.org,2002:"
+_COLLECTION_TAGS = frozenset({None, "!", f"{_TAG_PREFIX}map", f"{_TAG_PREFIX}seq"})
 
 
 @dataclass(slots=True)
@@ -109,6 +110,8 @@ class _Builder:
     def _open(self, event: Any, value: Any) -> None:
         if len(self._stack) >= DEPTH_MAX:
             raise _broken(event, f"nested more than {DEPTH_MAX} deep: no Kubernetes object is")
+        if event.tag not in _COLLECTION_TAGS:
+            raise _broken(event, f"tag {event.tag} is not known here: leave it out")
         if self._stack and self._waits_for_key():
             raise _broken(event, "a mapping's key must be a text: put it in quotes")
         if event.anchor:
@@ -181,7 +184,9 @@ class _Builder:
 
 def _scalar(event: Any) -> Any:
     tag = event.tag
-    if tag is None or tag == "!":
+    if tag == "!":
+        return event.value
+    if tag is None:
         return _plain(event.value, event) if event.implicit[0] else event.value
     name = tag.removeprefix(_TAG_PREFIX)
     match name:

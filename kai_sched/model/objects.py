@@ -2,7 +2,8 @@
 
 Units everywhere in the domain: CPU in millicores, memory in bytes, GPUs in devices, pods in slots, any other
 resource as ``model.resources`` says. Times are nanoseconds since the epoch, 0 where the object has none.
-Durations are seconds. ``UNLIMITED`` (-1) stands for "no bound" in queue quotas and limits; lowering turns it into infinity.
+Durations are seconds. ``UNLIMITED`` (-1) stands for "no bound" in queue quotas and limits; lowering turns it into
+infinity.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One resource of a queue: what it is promised, how far it may go, and its weight in the division of the surplus."""
+    """One resource of a queue: what it is promised, how far it may go, and its weight in dividing the surplus."""
 
     quota: float = 0.0
     limit: float = 0.0
@@ -109,7 +110,7 @@ class PodGroup:
     created_ns: int = 0
     queue: str = ""
     priority_class: str = ""
-    preemptible: bool | None = None  # None: derived from the priority
+    preemptible: bool | None = None  # None: by priority
     min_member: int | None = None
     min_sub_group: int | None = None
     sub_groups: tuple[SubGroup, ...] = ()
@@ -130,7 +131,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One label requirement; ``op`` is In, NotIn, Exists, DoesNotExist, Gt or Lt. Node fields use the key ``metadata.name``."""
+    """One label requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt. A node's name has the key ``metadata.name``."""
 
     key: str
     op: str
@@ -161,8 +162,8 @@ class HostPort:
 class PodTerm:
     """One pod (anti-)affinity term. ``selector`` None matches no pod, an empty one matches every pod.
 
-    ``namespaces``: the names listed, or the pod's own where the term lists none; ``namespace_selector``: None, or requirements on
-    the labels of Namespace objects (empty: every namespace), added to the names.
+    ``namespaces``: the names listed, or the pod's own where the term lists none; ``namespace_selector``: None, or
+    requirements on the labels of Namespace objects (empty: every namespace), added to the names.
     """
 
     topology_key: str
@@ -179,7 +180,7 @@ class WeightedPodTerm:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """All that placement needs to know of a pod. Equal shapes are one object (interned by the reader), so identity is equality.
+    """All that placement needs to know of a pod. The reader gives equal shapes as one object.
 
     ``request`` is sorted by resource name and holds no zero, ``pods`` always 1 included.
     ``unsupported`` names what the pod asks for and this version cannot give, one text each, field first.
@@ -196,7 +197,7 @@ class Shape:
     claims: tuple[str, ...] = ()  # PersistentVolumeClaims as "namespace/name"
     config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
     unsupported: tuple[str, ...] = ()
-    # Devices that a pod with a GPU share holds part of (annotations gpu-fraction, gpu-memory), and what its queue pays for them.
+    # Devices that a pod with a GPU share holds part of (gpu-fraction, gpu-memory), and what its queue pays for them.
     shared_devices: int = 0
     shared_quota: float = 0.0
 

@@ -1,7 +1,4 @@
-"""Kubernetes' own objects, pods apart, in scheduler units.
-
-Every function raises FieldError for what makes its object unusable.
-"""
+"""Kubernetes' own objects, pods apart, in scheduler units."""
 
 from __future__ import annotations
 
@@ -41,6 +38,7 @@ _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 def read_node(wire: core.Node) -> Node:
+    """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly."""
     meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
     name = identity(meta)
     # As the API server does, a node that does not say what it offers offers all that it has.
@@ -77,6 +75,7 @@ def _taints(spec: core.NodeSpec) -> tuple[Taint, ...]:
 
 
 def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
+    """Raises FieldError."""
     meta, spec = wire.metadata or core.Meta(), wire.spec or core.ClaimSpec()
     asked = spec.resources.requests if spec.resources else None
     older_class = (meta.annotations or NO_LABELS).get(names.STORAGE_CLASS_ANNOTATION, "")
@@ -93,6 +92,7 @@ def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
 
 
 def read_volume(wire: core.PersistentVolume) -> Volume:
+    """Raises FieldError."""
     meta, spec = wire.metadata or core.Meta(), wire.spec or core.VolumeSpec()
     required = spec.node_affinity.required if spec.node_affinity else None
     claim = spec.claim_ref
@@ -118,6 +118,7 @@ def _size_bytes(quantities: Mapping[str, core.Quantity] | None, field: str) -> f
 
 
 def read_storage_class(wire: core.StorageClass) -> StorageClass:
+    """Allowed topologies become a node selector. Raises FieldError."""
     topologies: NodeSelector | None = None
     if wire.allowed_topologies:
         terms = [
@@ -137,11 +138,13 @@ def read_storage_class(wire: core.StorageClass) -> StorageClass:
 
 
 def read_config_map(wire: core.ConfigMap) -> ConfigMap:
+    """Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     return ConfigMap(namespace_of(meta), identity(meta))
 
 
 def read_namespace(wire: core.Namespace) -> Namespace:
+    """The labels count for inter-pod terms. Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     name = identity(meta)
     # The API server keeps this label on every namespace; files may lack it.
@@ -149,6 +152,7 @@ def read_namespace(wire: core.Namespace) -> Namespace:
 
 
 def read_priority_class(wire: core.PriorityClass) -> PriorityClass:
+    """Raises FieldError where it has no name or no value."""
     name = identity(wire.metadata or core.Meta())
     if wire.value is None:
         raise FieldError("value", "missing: give the class its priority, a whole number")

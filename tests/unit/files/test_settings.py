@@ -1,0 +1,80 @@
+"""The configuration of a cluster: from its own objects, and from a config file."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched.files.load import load
+from kai_sched.model.config import Config
+from tests.unit.files.inputs import Write, clean, listing, queue, thing, told
+
+
+class TestSettings:
+    def test_the_shard_named_default(self, write: Write) -> None:
+        shards = [
+            thing("SchedulingShard", "default", {"placementStrategy": {"gpu": "spread"}}),
+            thing("SchedulingShard", "other", {"partitionLabelValue": "x"}),
+        ]
+        (case,) = clean(write("all.json", listing(queue("a"), *shards)))
+        assert "gpuspread" in case.config.plugins
+        assert case.config.node_pool == ""
+
+    def test_the_only_shard(self, write: Write) -> None:
+        (case,) = clean(write("all.json", queue("a"), thing("SchedulingShard", "x", {"partitionLabelValue": "x"})))
+        assert case.config.node_pool == "x"
+
+    def test_of_several_shards_none_is_guessed(self, write: Write) -> None:
+        shards = [thing("SchedulingShard", name, {"partitionLabelValue": name}) for name in "xy"]
+        loaded = load([write("all.json", queue("a"), *shards)])
+        assert loaded.cases[0].config == Config()
+        assert len(told(loaded)) == 1
+        assert "choose with --config" in told(loaded)[0]
+
+    def test_names_set_for_all_components(self, write: Write) -> None:
+        settings = {"global": {"queueLabelKey": "team"}}
+        pod = thing("Pod", "p", {"schedulerName": "kai-scheduler"})
+        pod["metadata"]["labels"] = {"team": "a"}
+        (case,) = clean(write("all.json", queue("a"), pod, thing("Config", "kai-config", settings)))
+        assert case.config.queue_label == "team"
+        assert case.store.cluster().pods["default/p"].queue == "a"
+
+    def test_a_config_file_on_top(self, write: Write) -> None:
+        config = write("config.yaml", "actions: allocate\ntiers:\n- plugins:\n  - name: predicates\n")
+        scenario = thing("Scenario", "s", {"actions": ["reclaim"], "objects": [queue("a")]})
+        plain, other = clean(write("q.json", queue("a")), write("s.json", scenario), config=config)
+        assert plain.config == Config(actions=("allocate",), plugins={"predicates": {}})
+        assert (other.actions, other.config.staleness_grace_s) == (("allocate",), 0)
+
+    def test_a_shard_as_config_file(self, write: Write) -> None:
+        config = write("shard.json", thing("SchedulingShard", "x", {"partitionLabelValue": "x"}))
+        (case,) = clean(write("q.json", queue("a")), config=config)
+        assert case.config.node_pool == "x"
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("actions: bind", "actions: there is no action 'bind'"),
+            ("actions: [", "not valid YAML"),
+            ("- a", "not a mapping"),
+            ("", "0 documents"),
+            ("a: 1\n---\nb: 1", "2 documents"),
+            ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}", "neither a scheduler config file nor a SchedulingShard"),
+        ],
+    )
+    def test_a_bad_config_file_is_an_error(self, write: Write, text: str, words: str) -> None:
+        config = write("config.yaml", text)
+        loaded = load([write("q.json", queue("a"))], config=config)
+        assert loaded.fatal
+        (line,) = told(loaded)
+        assert line.startswith(f"error: {config}: ")
+        assert words in line
+
+    def test_findings_in_a_config_file_are_told_once(self, write: Write) -> None:
+        config = write("config.yaml", "actoins: allocate")
+        scenarios = [write(f"s{n}.json", thing("Scenario", "s", {"objects": [queue("a")]})) for n in range(3)]
+        assert len(told(load(scenarios, config=config))) == 1
+
+    def test_a_missing_config_file(self, write: Write) -> None:
+        assert told(load([write("q.json", queue("a"))], config="nowhere.yaml")) == [
+            "error: nowhere.yaml: there is no such file: correct the path"
+        ]

@@ -1,0 +1,81 @@
+"""The books as a cycle opens them (semantics 0.3, 2.1, 2.2, 12.2), counted pod by pod."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status
+from kai_sched.solver.state import ACTIVE, ASKED, CARRIED, HELD, HELD_FIXED, MATCHED, PENDING, SHARE
+from tests.unit.solver.tables import Member, assemble, node_table, opened, snapshots
+
+HOLDING = {Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING}
+HERE = HOLDING | {Status.RELEASING, Status.STUCK_IN_RELEASING}
+
+
+@given(snapshots())
+def test_room_is_what_pods_on_nodes_leave(snapshot: Snapshot) -> None:
+    """What is releasing is taken from idle and comes back; what a node does not have is not tracked there."""
+    idle = snapshot.nodes.allocatable.copy()
+    releasing = np.zeros_like(idle)
+    for t, n in enumerate(snapshot.tasks.node):
+        if n != NULL and snapshot.tasks.status[t] in HERE:
+            asked = np.where(snapshot.nodes.allocatable[n] > 0.0, snapshot.classes.request[snapshot.tasks.cls[t]], 0.0)
+            idle[n] -= asked
+            releasing[n] += asked if snapshot.tasks.status[t] == Status.RELEASING else 0.0
+    state = opened(snapshot).state
+    assert state.idle.tolist() == idle.tolist()
+    assert state.releasing.tolist() == releasing.tolist()
+
+
+@given(snapshots())
+def test_queues_hold_and_ask_for_what_their_pods_do(snapshot: Snapshot) -> None:
+    """At the leaf and at all above it; pods that are going, gated or done count for nothing."""
+    tasks, jobs, parent = snapshot.tasks, snapshot.jobs, snapshot.queues.parent
+    asked, held, fixed = np.zeros((3, parent.size, 3))
+    for t, j in enumerate(tasks.job):
+        price = snapshot.classes.quota[tasks.cls[t]]
+        q = NULL if j == NULL else jobs.queue[j]
+        while q != NULL:
+            holds = tasks.status[t] in HOLDING
+            asked[q] += price if holds or tasks.status[t] == Status.PENDING else 0.0
+            held[q] += price if holds else 0.0
+            fixed[q] += price if holds and not jobs.preemptible[j] else 0.0
+            q = parent[q]
+    book = opened(snapshot).state.book
+    for column, expected in ((ASKED, asked), (HELD, held), (HELD_FIXED, fixed)):
+        assert book[:-1, column : column + 3].tolist() == expected.tolist()
+
+
+@given(snapshots())
+def test_the_cluster_is_its_ready_nodes_less_foreign_pods(snapshot: Snapshot) -> None:
+    tasks, counted = snapshot.tasks, snapshot.nodes.counted == 1
+    total = snapshot.nodes.allocatable[counted, :3].sum(axis=0)
+    for t, n in enumerate(tasks.node):
+        if tasks.foreign[t] and counted[n]:
+            total -= snapshot.classes.quota[tasks.cls[t]]
+    assert opened(snapshot).state.book[-1, SHARE : SHARE + 3].tolist() == total.tolist()
+
+
+@given(snapshots())
+def test_sets_and_domains_count_their_pods(snapshot: Snapshot) -> None:
+    tasks, bonds, terms = snapshot.tasks, snapshot.bonds, snapshot.terms
+    sets, state = np.zeros((snapshot.sets.parent.size, 2)), opened(snapshot).state
+    domains, ports = np.zeros((snapshot.n_domains, 2)), np.zeros_like(state.ports)
+    for t, (status, n, c) in enumerate(zip(tasks.status, tasks.node, tasks.cls, strict=True)):
+        if tasks.job[t] != NULL:
+            sets[tasks.set[t]] += [status in HOLDING, status == Status.PENDING]
+        for role, row, weight in bonds.entry[bonds.ptr[c] : bonds.ptr[c + 1]]:
+            if status in HERE and role == Bond.PORT:
+                ports[n, row] += 1
+            elif status in HERE and role in (Bond.MATCH, Bond.CARRY) and terms.domain[row, n] != NULL:
+                domains[terms.domain[row, n], MATCHED if role == Bond.MATCH else CARRIED] += weight
+    assert state.sets[:, [ACTIVE, PENDING]].tolist() == sets.tolist()
+    assert state.domains.tolist() == domains.tolist()
+    assert state.ports.tolist() == ports.tolist()
+
+
+def test_shared_gpus_are_taken_from_whole_ones() -> None:
+    nodes = node_table([[4.0, 8.0, 4.0, 9.0, 0.0]], shared_gpus=[1.0])
+    assert opened(assemble([Member(1, [])], nodes=nodes)).state.idle[0, GPU] == 3.0

@@ -1,0 +1,315 @@
+"""The node for a pod (semantics 3.5, 9, 12.2 step 6): remembered blocks, full scores and a plain sort agree on it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
+from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD, find_node
+from kai_sched.solver.kernels.score import placement_score, score_nodes
+from kai_sched.solver.kernels.undo import rollback, touch
+from kai_sched.solver.stages.allocate import put
+from kai_sched.solver.state import NODE, STATUS, State
+from tests.unit.solver.tables import ALL_ON, Member, Opened, assemble, node_table, opened, pointers, snapshots, table
+
+PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
+SETTINGS = st.builds(
+    Settings,
+    st.just(1.0),
+    nominated_points=st.sampled_from([0.0, 1e7]),
+    affinity_points=st.sampled_from([0.0, 1e6]),
+    available_points=st.sampled_from([0.0, 1000.0]),
+    cpu_node_points=st.sampled_from([0.0, 10.0]),
+    gpu_placement=PLACEMENTS,
+    cpu_placement=PLACEMENTS,
+    elastic_order=st.just(1),
+    priority_order=st.just(1),
+    allocate_depth=st.just(9),
+)
+
+
+class Pods:
+    """Who is on which node, counted anew from the tasks: what inter-pod terms and host ports look at."""
+
+    def __init__(self, snapshot: Snapshot, state: State) -> None:
+        self.snapshot = snapshot
+        self.placed = [
+            (int(snapshot.tasks.cls[t]), int(state.task[t, NODE]))
+            for t in range(snapshot.tasks.job.size)
+            if state.task[t, NODE] != NULL and state.task[t, STATUS] >= Status.PIPELINED
+        ]
+
+    def bonds(self, c: int) -> list[tuple[int, int, int]]:
+        ptr = self.snapshot.bonds.ptr
+        return [tuple(entry) for entry in self.snapshot.bonds.entry[ptr[c] : ptr[c + 1]].tolist()]
+
+    def near(self, a: int, n: int) -> list[int]:
+        """Classes of the pods in the same domain of term ``a`` as node ``n``."""
+        domain = self.snapshot.terms.domain[a]
+        return [c for c, at in self.placed if domain[n] != NULL and domain[at] == domain[n]]
+
+    def matching(self, a: int, n: int) -> int:
+        return sum((Bond.MATCH, a, 1) in self.bonds(c) for c in self.near(a, n))
+
+    def carried(self, a: int, n: int) -> int:
+        return sum(
+            weight for c in self.near(a, n) for role, row, weight in self.bonds(c) if (role, row) == (Bond.CARRY, a)
+        )
+
+    def accept(self, c: int, n: int) -> bool:
+        """Required affinity, anti-affinity both ways, host ports."""
+        kind, first = self.snapshot.terms.kind, self.first_of_kind(c)
+        for role, row, _ in self.bonds(c):
+            if role == Bond.PORT:
+                if any(at == n and (Bond.PORT, row, 1) in self.bonds(other) for other, at in self.placed):
+                    return False
+            elif role == Bond.NEED:
+                if self.snapshot.terms.domain[row, n] == NULL or not (self.matching(row, n) or first):
+                    return False
+            elif kind[row] == TermKind.ANTI and (self.matching(row, n) if role == Bond.CARRY else self.carried(row, n)):
+                return False
+        return True
+
+    def first_of_kind(self, c: int) -> bool:
+        """Nobody on a node with the label matches a required term of the class, and its own pods match all of them."""
+        needs = [row for role, row, _ in self.bonds(c) if role == Bond.NEED]
+        own = [row for role, row, _ in self.bonds(c) if role == Bond.MATCH]
+        somebody = any(self.matching(a, n) for a in needs for n in range(self.snapshot.nodes.condition.size))
+        return set(needs) <= set(own) and not somebody
+
+    def liking(self, c: int, n: int) -> float:
+        """The raw sum of preferred terms: its own by who matches, those of others that it matches."""
+        liked = 0
+        for role, row, weight in self.bonds(c):
+            if role != Bond.PORT and self.snapshot.terms.kind[row] == TermKind.PREFERRED:
+                liked += weight * self.matching(row, n) if role == Bond.CARRY else self.carried(row, n)
+        return float(liked)
+
+
+def literal_best(books: Opened, settings: Settings, c: int, nominated: int = NULL) -> int:
+    """Every node scored by the table of section 9, sorted by (score descending, row); the first that takes the pod."""
+    snapshot, state = books.snapshot, books.state
+    nodes, request, cpu_only = snapshot.nodes, snapshot.classes.request[c], bool(snapshot.classes.cpu_only[c])
+    r = CPU if cpu_only else GPU
+    placement = settings.cpu_placement if cpu_only else settings.gpu_placement
+    room = state.idle + state.releasing
+    rooms = [room[n, r] for n in range(len(room)) if nodes.allocatable[n, r] != 0]
+    pods = Pods(snapshot, state)
+
+    def packed(n: int) -> float:
+        size = nodes.allocatable[n, r] if cpu_only else nodes.devices[n]
+        if placement == SPREAD:
+            return float(room[n, r] / size) if size else 0.0
+        if placement == OFF or nodes.allocatable[n, r] == 0 or max(rooms) == 0:
+            return 0.0
+        return (
+            9.0 if min(rooms) == max(rooms) else float(9 * (1 - (room[n, r] - min(rooms)) / (max(rooms) - min(rooms))))
+        )
+
+    def score(n: int) -> float:
+        total = settings.nominated_points if n == nominated else 0.0
+        total += settings.affinity_points * pods.liking(c, n)
+        total += settings.available_points if (request <= state.idle[n]).all() else 0.0
+        total += settings.cpu_node_points if cpu_only and nodes.cpu_only[n] else 0.0
+        return total + packed(n)
+
+    for n in sorted(range(len(room)), key=lambda n: (-score(n), n)):
+        if books.finder.verdicts[0, n] == Verdict.OK and (request <= room[n]).all() and pods.accept(c, n):
+            return n
+    return NULL
+
+
+def full_best(books: Opened, settings: Settings, c: int, nominated: int = NULL) -> int:
+    return int(score_nodes(c, nominated, settings, books.snapshot, books.state, books.finder.verdicts[0]))
+
+
+def quick_best(books: Opened, settings: Settings, c: int) -> int:
+    """With the memory of all earlier questions."""
+    classes, finder, state = books.snapshot.classes, books.finder, books.state
+    return int(
+        find_node(
+            classes.request[c],
+            classes.cpu_only[c],
+            settings,
+            finder.verdicts[0],
+            books.snapshot.nodes,
+            state.idle,
+            state.releasing,
+            finder.block,
+            finder.stamp,
+            finder.memo[c],
+        )
+    )
+
+
+def act(books: Opened, settings: Settings, data: st.DataObject) -> None:
+    """Something happens: a pod is placed where it fits best, all since the last commit is undone, or a pod leaves."""
+    snapshot, state, finder, log = books.snapshot, books.state, books.finder, books.log
+    pending = [t for t in range(snapshot.tasks.job.size) if state.task[t, STATUS] == Status.PENDING]
+    what = data.draw(st.sampled_from(["place", "place", "place", "undo", "leave"]))
+    if what == "place" and pending:
+        t = data.draw(st.sampled_from(pending))
+        n = full_best(books, settings, int(snapshot.tasks.cls[t]))
+        log.size[:] = 0  # what came before is committed
+        if n != NULL:
+            put(int(snapshot.tasks.job[t]), t, n, data.draw(st.booleans()), snapshot, state, log, finder)
+    elif what == "undo":
+        n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
+        rollback(log, state.floats, state.integers, n_rooms, n_resources, finder.block, finder.stamp, 0, 0)
+    elif what == "leave":
+        n = data.draw(st.integers(0, snapshot.nodes.condition.size - 1))
+        state.releasing[n, data.draw(st.sampled_from([CPU, GPU]))] += 1.0
+        log.size[:] = 0
+        touch(finder.block, finder.stamp, n)
+
+
+@given(snapshots(tied=False), SETTINGS, st.data())
+def test_remembered_blocks_give_the_best_node(snapshot: Snapshot, settings: Settings, data: st.DataObject) -> None:
+    """After each of a row of placements, rollbacks and departures, for every class of pods."""
+    books = opened(snapshot, settings)
+    for _ in range(6):
+        for c in range(snapshot.classes.signature.size):
+            best = quick_best(books, settings, c)
+            assert best == full_best(books, settings, c)
+            assert best == literal_best(books, settings, c)
+        act(books, settings, data)
+
+
+@given(snapshots(most_nodes=8), SETTINGS, st.data())
+def test_full_scores_are_those_of_the_literal_twin(snapshot: Snapshot, settings: Settings, data: st.DataObject) -> None:
+    """With inter-pod terms, host ports and nominated nodes; the twin counts the pods anew each time."""
+    books = opened(snapshot, settings)
+    for _ in range(4):
+        for c in range(snapshot.classes.signature.size):
+            nominated = data.draw(st.sampled_from([NULL, 0]))
+            assert full_best(books, settings, c, nominated) == literal_best(books, settings, c, nominated)
+        act(books, settings, data)
+
+
+def gpu_nodes(free: list[float]) -> Opened:
+    """Nodes of 8 GPUs with so many idle, and pods of one GPU."""
+    books = opened(assemble([Member(1, [Status.PENDING])], nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * len(free))))
+    books.state.idle[:, GPU] = free
+    return books
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        ([8.0, 4.0, 1.0], 2),  # binpack: the fullest node that takes it
+        ([8.0, 0.0, 4.0], 2),  # a full node does not
+        ([4.0, 4.0], 0),  # by name
+        ([0.0, 0.0], NULL),
+    ],
+)
+def test_worked_binpack(free: list[float], expected: int) -> None:
+    books = gpu_nodes(free)
+    assert quick_best(books, ALL_ON, 0) == full_best(books, ALL_ON, 0) == expected
+
+
+def test_idle_room_beats_a_tighter_node_that_is_being_left() -> None:
+    """Availability outranks packing (9)."""
+    books = gpu_nodes([8.0, 0.0])
+    books.state.releasing[1, GPU] = 1.0
+    assert quick_best(books, ALL_ON, 0) == full_best(books, ALL_ON, 0) == 0
+    books.state.idle[0, GPU] = 0.0
+    touch(books.finder.block, books.finder.stamp, 0)
+    assert quick_best(books, ALL_ON, 0) == full_best(books, ALL_ON, 0) == 1
+
+
+def test_spread_takes_the_node_with_the_larger_free_part() -> None:
+    settings = ALL_ON._replace(gpu_placement=SPREAD)
+    books = gpu_nodes([2.0, 6.0, 4.0])
+    assert quick_best(books, settings, 0) == full_best(books, settings, 0) == 1
+
+
+def test_the_nominated_node_wins_if_it_takes_the_pod() -> None:
+    books = gpu_nodes([1.0, 8.0, 0.0])
+    assert full_best(books, ALL_ON, 0, 1) == 1
+    assert full_best(books, ALL_ON, 0, 2) == 0
+
+
+def tied(kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int = 1) -> Opened:
+    """Four alike nodes in two zones, 0 and 1 in the first. A pending pod of class 0, one of class 1 runs on node 3.
+
+    ``mine``, ``theirs``: how each class is tied to the one term, by zone.
+    """
+    terms = table(Terms, kind=[kind], domain=[[0, 0, 1, 1]])
+    entries = [(role, 0, weight if role == Bond.CARRY else 1) for role in [*mine, *theirs]]
+    self_match = [Bond.NEED not in bonds or Bond.MATCH in bonds for bonds in (mine, theirs)]
+    bonds = table(Bonds, ptr=pointers([len(mine), len(theirs)]), entry=entries, self_match=self_match)
+    return opened(
+        assemble(
+            [Member(1, [Status.PENDING]), Member(1, [Status.RUNNING])],
+            nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * 4),
+            request=[[0.0, 0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]],
+            ties=(terms, bonds, 2, 0),
+            tasks={"cls": [0, 1], "node": [NULL, 3]},
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "mine", "theirs", "weight", "expected"),
+    [
+        # required affinity: where a pod that matches is; nowhere without one; anywhere for the first of a kind
+        (TermKind.REQUIRED, [Bond.NEED], [Bond.MATCH], 1, 2),
+        (TermKind.REQUIRED, [Bond.NEED], [], 1, NULL),
+        (TermKind.REQUIRED, [Bond.NEED, Bond.MATCH], [], 1, 0),
+        # anti-affinity of the pod, and of the one that runs
+        (TermKind.ANTI, [Bond.CARRY], [Bond.MATCH], 1, 0),
+        (TermKind.ANTI, [Bond.MATCH], [Bond.CARRY], 1, 0),
+        # preferences, by weight: towards, away, and those of the one that runs
+        (TermKind.PREFERRED, [Bond.CARRY], [Bond.MATCH], 5, 2),
+        (TermKind.PREFERRED, [Bond.CARRY], [Bond.MATCH], -5, 0),
+        (TermKind.PREFERRED, [Bond.MATCH], [Bond.CARRY], 5, 2),
+        (TermKind.PREFERRED, [Bond.MATCH], [Bond.CARRY], -5, 0),
+        (TermKind.PREFERRED, [Bond.MATCH], [Bond.MATCH], 5, 0),
+    ],
+)
+def test_worked_inter_pod_terms(
+    kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int, expected: int
+) -> None:
+    books = tied(kind, mine, theirs, weight)
+    assert full_best(books, ALL_ON, 0) == literal_best(books, ALL_ON, 0) == expected
+
+
+@pytest.mark.parametrize(("held", "expected"), [([0, 0], 0), ([1, 0], 1), ([1, 1], NULL)])
+def test_a_host_port_is_held_once_on_a_node(held: list[int], expected: int) -> None:
+    books = opened(
+        assemble(
+            [Member(1, [Status.PENDING])],
+            nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * 2),
+            ties=(
+                table(Terms, kind=[], domain=np.zeros((0, 2))),
+                table(Bonds, ptr=[0, 1], entry=[(Bond.PORT, 0, 1)], self_match=[1]),
+                0,
+                1,
+            ),
+        )
+    )
+    books.state.ports[:, 0] = held
+    assert full_best(books, ALL_ON, 0) == expected
+
+
+@pytest.mark.parametrize(("free", "expected"), [(1.0, 9.0), (4.0, 9 * (1 - 3 / 7)), (8.0, 0.0)])
+def test_worked_binpack_scores(free: float, expected: float) -> None:
+    """The example of section 9: free 1, 4, 8 give 9, 5.14, 0."""
+    assert math.isclose(placement_score(free, 8.0, 8.0, BINPACK, 1.0, 8.0), expected)
+
+
+def test_a_changed_node_is_seen_only_once_it_is_told() -> None:
+    """The memory is what makes a placement cheap: a block is looked through again only after a touch."""
+    books = gpu_nodes([1.0, 4.0])
+    assert quick_best(books, ALL_ON, 0) == 0
+    books.state.idle[0, GPU] = 0.0
+    assert quick_best(books, ALL_ON, 0) == 0
+    touch(books.finder.block, books.finder.stamp, 0)
+    assert quick_best(books, ALL_ON, 0) == 1
+    assert np.array_equal(books.finder.memo[0, :, 0], books.finder.stamp)

@@ -1,0 +1,161 @@
+"""Gangs (semantics 0.4, 1.3, 3.2): what a job asks for next, whether it can be started, where it stands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.model.objects import Pod, Shape
+from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, goes_before, next_chunk, stage_of
+from kai_sched.solver.kernels.place import place
+from kai_sched.solver.state import ABLE, COUNT, STATUS
+from tests.oracle import chunk as twin
+from tests.oracle.world import GroupSet, Job, PodSet, Task
+from tests.unit.solver.tables import Member, Opened, assemble, opened, snapshots
+
+P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
+NAMES = {status: status.name.title() for status in Status}
+
+
+def twin_of(books: Opened, j: int) -> Job:
+    """The job as the oracle knows it. Names and ages are row numbers."""
+    snapshot, sets, status = books.snapshot, books.snapshot.sets, books.state.task[:, STATUS]
+    pod_sets = {}
+
+    def grow(s: int) -> GroupSet | PodSet:
+        if sets.child_ptr[s] < sets.child_end[s]:
+            below = [grow(member) for member in range(sets.child_ptr[s], sets.child_end[s])]
+            return GroupSet(f"{s:03}", int(sets.minimum[s]), below)
+        tasks = [
+            Task(Pod("ns", str(t), Shape(), f"{t:03}"), NAMES[Status(status[t])], "")
+            for t in range(sets.task_ptr[s], sets.task_ptr[s + 1])
+        ]
+        pod_sets[str(s)] = PodSet(f"{s:03}", int(sets.minimum[s]), tasks)
+        return pod_sets[str(s)]
+
+    root = grow(int(snapshot.jobs.set_ptr[j]))
+    whole = root if isinstance(root, GroupSet) else GroupSet("", None, [root])
+    return Job(str(j), "q", 0, True, (0, ""), whole, pod_sets)
+
+
+def chunk_of(books: Opened, j: int) -> list[int]:
+    """What the kernel asks for next."""
+    set_ptr = books.snapshot.jobs.set_ptr
+    length = next_chunk(set_ptr[j], set_ptr[j + 1], books.snapshot.sets, books.state, books.log, books.scratch)
+    books.log.size[:] = 0
+    return books.scratch.chunk[:length].tolist()
+
+
+def set_off(books: Opened, tasks: list[int]) -> None:
+    """Place the tasks, on any node."""
+    state, snapshot = books.state, books.snapshot
+    for t in tasks:
+        place(t, snapshot.tasks.set[t], 0, False, np.zeros(5), state.floats, state.integers, state.offset, books.log)
+    books.log.size[:] = 0
+
+
+@given(snapshots(tied=False, most_nodes=1))
+def test_chunks_are_those_of_the_recursive_twin(snapshot: Snapshot) -> None:
+    """One after the other, each placed before the next is asked for, until the job has had all it can."""
+    books = opened(snapshot)
+    for j in range(snapshot.jobs.queue.size):
+        while True:
+            expected = [int(task.pod.name) for task in twin.next_chunk(twin_of(books, j))]
+            assert chunk_of(books, j) == expected
+            assert chunk_of(books, j) == expected, "asking changes nothing"
+            if not expected:
+                break
+            set_off(books, expected)
+
+
+@given(snapshots(tied=False, most_nodes=1))
+def test_readiness_is_that_of_the_recursive_twin(snapshot: Snapshot) -> None:
+    """A job is ready when enough of it is alive and not gated, on every level (0.4)."""
+    books = opened(snapshot)
+    for j in range(snapshot.jobs.queue.size):
+        root = int(snapshot.jobs.set_ptr[j])
+        chunk_of(books, j)
+        found = books.scratch.survey[root]
+        ready = found[COUNT] >= snapshot.sets.minimum[root] or found[ABLE] == 1
+        assert ready == twin.reachable(twin_of(books, j).root)
+
+
+@given(snapshots(tied=False, most_nodes=1))
+def test_stages_are_those_of_the_twin(snapshot: Snapshot) -> None:
+    """Below the minimum somewhere, else above it somewhere, else at it."""
+    books = opened(snapshot)
+    set_ptr = snapshot.jobs.set_ptr
+    for j in range(snapshot.jobs.queue.size):
+        stage = stage_of(set_ptr[j], set_ptr[j + 1], snapshot.sets, books.state.sets)
+        assert stage == twin.job_key(twin_of(books, j))[1]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "minimum", "stage"),
+    [
+        ([P, P], 2, BELOW_MINIMUM),
+        ([R, P], 2, BELOW_MINIMUM),
+        ([R, R], 2, AT_MINIMUM),
+        ([R, R, P], 1, ABOVE_MINIMUM),
+        ([P], 0, AT_MINIMUM),
+        ([R, Status.RELEASING], 2, BELOW_MINIMUM),
+    ],
+)
+def test_stage_of_one_pod_set(statuses: list[Status], minimum: int, stage: int) -> None:
+    books = opened(assemble([Member(minimum, statuses)]))
+    assert stage_of(0, 1, books.snapshot.sets, books.state.sets) == stage
+
+
+@pytest.mark.parametrize(
+    ("root", "chunks"),
+    [
+        # a fresh gang is one chunk; after that one pod at a time
+        (Member(2, [P, P, P, P]), [[0, 1], [2], [3]]),
+        # a running gang that lost a pod asks for the missing number
+        (Member(3, [R, P, R, P]), [[1], [3]]),
+        # too few pods for the minimum: nothing
+        (Member(3, [P, P, G]), []),
+        # no gang: one at a time
+        (Member(0, [P, P]), [[0], [1]]),
+        # two of three members, in member order; then the third at its own minimum
+        (Member(2, members=[Member(1, [P]), Member(2, [P, P]), Member(1, [P])]), [[0, 1, 2], [3]]),
+        # one of two is running: only one more is asked for, not both that are not satisfied (16)
+        (Member(2, members=[Member(1, [R]), Member(1, [P]), Member(1, [P])]), [[1], [2]]),
+        # a member without pods takes up no place (16)
+        (Member(1, members=[Member(1, []), Member(1, [P])]), [[0]]),
+        # more members wanted than there are: nothing ever
+        (Member(3, members=[Member(1, [P]), Member(1, [P])]), []),
+        # nested: an inner set at its own minimum; the other one, being unsatisfied, goes before the first has more
+        (
+            Member(
+                1, members=[Member(1, members=[Member(2, [P, P]), Member(1, [P])]), Member(1, members=[Member(1, [P])])]
+            ),
+            [[0, 1], [3], [2]],
+        ),
+    ],
+)
+def test_worked_chunks(root: Member, chunks: list[list[int]]) -> None:
+    """Task rows are counted over the pod sets in breadth-first order, so inner pod sets come after outer ones."""
+    books = opened(assemble([root]))
+    found = []
+    while chunk := chunk_of(books, 0):
+        found.append(chunk)
+        set_off(books, chunk)
+    assert found == chunks
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=3, max_size=3))
+def test_member_order_is_strict_and_total(members: list[tuple[int, int]]) -> None:
+    """(satisfied or placed, minimum) of three members, in any combination."""
+    survey_of = np.array([[count, 1] for count, _ in members], np.int32)
+    minimum = np.array([least for _, least in members], np.int32)
+    before = [[bool(goes_before(a, b, minimum, survey_of)) for b in range(3)] for a in range(3)]
+    for a in range(3):
+        assert not before[a][a]
+        for b in range(3):
+            assert a == b or before[a][b] != before[b][a]
+            for c in range(3):
+                assert before[a][c] or not (before[a][b] and before[b][c])

@@ -1,0 +1,369 @@
+"""The order of queues and jobs (semantics 1.3, 2.6, 3.1): the comparison step by step, what the tree hands out."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.model.objects import Pod, Queue, Shape, Share
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Snapshot
+from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
+from kai_sched.solver.kernels.order import job_before, pop_job, push_job, queue_before
+from kai_sched.solver.state import (
+    BOOK_WIDTH,
+    FAIR,
+    HELD,
+    QUEUE_PRIORITY,
+    QUOTA,
+    SHARE,
+    Tree,
+    make_tree,
+)
+from tests.oracle.fair_share import UNLIMITED as UNLIMITED_SHARE
+from tests.oracle.order import JobTree
+from tests.oracle.world import Account, GroupSet, Job, PodSet, Task, World
+from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, parents, queue_table
+
+AMOUNTS = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0])
+SHARES = st.sampled_from([0.0, 1.0, 2.0, 4.0, UNLIMITED])
+
+
+@dataclass
+class Stand:
+    """Where a queue stands, one number a resource; ``head``: what its next job asks for."""
+
+    quota: list[float]
+    fair: list[float]
+    share: list[float]
+    held: list[float]
+    head: list[float]
+    priority: int = 100
+
+
+def book_of(stands: list[Stand], total: list[float]) -> tuple[Floats, Floats]:
+    """The book and the heads' requests."""
+    book = np.zeros((len(stands) + 1, BOOK_WIDTH))
+    for q, stand in enumerate(stands):
+        for column, values in ((QUOTA, stand.quota), (FAIR, stand.fair), (SHARE, stand.share), (HELD, stand.held)):
+            book[q, column : column + 3] = values
+        book[q, QUEUE_PRIORITY] = stand.priority
+    book[-1, SHARE : SHARE + 3] = total
+    return book, np.array([stand.head for stand in stands]).reshape(-1, 3)
+
+
+def dominant(stand: Stand, request: list[float], total: list[float]) -> float:
+    """2.5: the largest part of its share that the queue would hold."""
+    parts = []
+    for held, asked, share, whole in zip(stand.held, request, stand.share, total, strict=True):
+        amount = held + asked
+        if share == 0.0:
+            parts.append(amount * 1000)
+        elif share == UNLIMITED:
+            parts.append(amount / whole if whole else UNLIMITED if amount else 0.0)
+        else:
+            parts.append(amount / share)
+    return max(parts)
+
+
+def twin_before(stands: list[Stand], a: int, b: int, total: list[float]) -> bool:
+    """The eight steps of 2.6, each as one line of a table: the smaller goes first."""
+    one, other = stands[a], stands[b]
+
+    def steps(x: Stand) -> list[float]:
+        wanted = [held + head for held, head in zip(x.held, x.head, strict=True)]
+        return [
+            all(fair < held for fair, held in zip(x.fair, x.held, strict=True)),
+            not all(amount <= quota for amount, quota in zip(wanted, x.quota, strict=True)),
+            -x.priority,
+            any(share == 0 and amount > 0 for share, amount in zip(x.share, wanted, strict=True)),
+            dominant(x, x.head, total),
+            dominant(x, [0.0] * 3, total),
+        ]
+
+    if steps(one) != steps(other):
+        return steps(one) < steps(other)
+    if one.share != other.share:
+        if all(x <= y for x, y in zip(one.share, other.share, strict=True)):
+            return True
+        if all(x >= y for x, y in zip(one.share, other.share, strict=True)):
+            return False
+    return a < b
+
+
+def triples(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:
+    return st.lists(values, min_size=3, max_size=3)
+
+
+STANDS = st.builds(
+    Stand,
+    triples(SHARES),
+    triples(AMOUNTS),
+    triples(SHARES),
+    triples(AMOUNTS),
+    triples(AMOUNTS),
+    st.sampled_from([50, 100]),
+)
+TOTALS = triples(st.sampled_from([0.0, 4.0, 8.0]))
+
+
+@given(st.lists(STANDS, min_size=2, max_size=3), TOTALS)
+def test_queues_compare_by_the_eight_steps(stands: list[Stand], total: list[float]) -> None:
+    """And of two different queues exactly one goes first."""
+    book, extra = book_of(stands, total)
+    for a in range(len(stands)):
+        assert not queue_before(a, a, book, extra)
+        for b in range(len(stands)):
+            if a != b:
+                assert queue_before(a, b, book, extra) == twin_before(stands, a, b, total)
+                assert queue_before(a, b, book, extra) != queue_before(b, a, book, extra)
+
+
+@given(st.lists(STANDS, min_size=3, max_size=3), TOTALS, SHARES)
+def test_queue_order_is_transitive(stands: list[Stand], total: list[float], unlike: float) -> None:
+    """As long as siblings' shares differ in one resource only; else step 7 can go in a circle, see below."""
+    for stand in stands:
+        stand.share[:2] = [unlike, 4.0]
+    book, extra = book_of(stands, total)
+    before = [[bool(queue_before(a, b, book, extra)) for b in range(3)] for a in range(3)]
+    for a, b, c in itertools.product(range(3), repeat=3):
+        assert before[a][c] or not (before[a][b] and before[b][c])
+
+
+def test_step_7_can_go_round_in_a_circle() -> None:
+    """Shares that are smaller in one resource and larger in another say nothing: then the older queue goes first."""
+    shares = [[2.0, 2.0, 4.0], [3.0, 1.0, 4.0], [1.0, 1.5, 4.0]]
+    stands = [Stand([UNLIMITED] * 3, [4.0] * 3, share, [0.0] * 3, [0.0] * 3) for share in shares]
+    book, extra = book_of(stands, [8.0] * 3)
+    assert queue_before(0, 1, book, extra)
+    assert queue_before(1, 2, book, extra)
+    assert queue_before(2, 0, book, extra)
+
+
+FREE = Stand([0.0] * 3, [9.0] * 3, [4.0] * 3, [0.0] * 3, [0.0] * 3)
+GPU_ONLY = [UNLIMITED, UNLIMITED]
+
+
+@pytest.mark.parametrize(
+    ("older", "younger", "older_first"),
+    [
+        # the example of 2.6: 4/4 against 3/4 of the share
+        (
+            Stand([*GPU_ONLY, 2], [9, 9, 4], [*GPU_ONLY, 4], [0, 0, 3], [0, 0, 1]),
+            Stand([*GPU_ONLY, 2], [9, 9, 4], [*GPU_ONLY, 4], [0, 0, 1], [0, 0, 2]),
+            False,
+        ),
+        # step 1: over the fair share in all three resources goes last, whatever its priority
+        (Stand([9] * 3, [1] * 3, [9] * 3, [2] * 3, [0] * 3, 200), FREE, False),
+        # ... in two of three is not over it
+        (Stand([9] * 3, [1, 1, 2], [9] * 3, [2] * 3, [0] * 3, 200), FREE, True),
+        # step 2: starved, its head job counted, before priority
+        (
+            Stand([0] * 3, [9] * 3, [9] * 3, [0] * 3, [0, 0, 1], 200),
+            Stand([1] * 3, [9] * 3, [9] * 3, [0] * 3, [0, 0, 1]),
+            False,
+        ),
+        # step 3: priority before how much is held
+        (
+            Stand([9] * 3, [9] * 3, [9] * 3, [0] * 3, [0] * 3, 50),
+            Stand([9] * 3, [9] * 3, [9] * 3, [8] * 3, [0] * 3, 60),
+            False,
+        ),
+        # step 4: something held or asked of a share of nothing
+        (
+            Stand([9] * 3, [9] * 3, [9, 9, 0], [0] * 3, [0, 0, 1]),
+            Stand([9] * 3, [9] * 3, [9] * 3, [8] * 3, [0, 0, 1]),
+            False,
+        ),
+        # step 6: equal with the head job, less held without it
+        (Stand([9] * 3, [9] * 3, [4] * 3, [2] * 3, [0] * 3), Stand([9] * 3, [9] * 3, [4] * 3, [1] * 3, [1] * 3), False),
+        # step 7: nothing held or asked, the smaller share
+        (
+            Stand([9] * 3, [9] * 3, [4] * 3, [0] * 3, [0] * 3),
+            Stand([9] * 3, [9] * 3, [4, 4, 3], [0] * 3, [0] * 3),
+            False,
+        ),
+        # step 8: the older
+        (FREE, FREE, True),
+    ],
+)
+def test_worked_comparisons(older: Stand, younger: Stand, older_first: bool) -> None:
+    book, extra = book_of([older, younger], [10.0] * 3)
+    assert queue_before(0, 1, book, extra) == older_first
+    assert queue_before(1, 0, book, extra) == (not older_first)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=6),
+    st.integers(0, 1),
+    st.integers(0, 1),
+)
+def test_jobs_go_by_priority_stage_and_age(facts: list[tuple[int, int]], by_priority: int, by_stage: int) -> None:
+    """(priority, stage) of jobs, the older first; each of the two plugins can be off."""
+    settings = ALL_ON._replace(priority_order=by_priority, elastic_order=by_stage)
+    priority, stage = np.array([p for p, _ in facts]), np.array([s for _, s in facts], np.int32)
+    keys = [(-p * by_priority, s * by_stage, j) for j, (p, s) in enumerate(facts)]
+    for a in range(len(facts)):
+        for b in range(len(facts)):
+            assert job_before(a, b, settings, priority, stage) == (keys[a] < keys[b])
+
+
+class Pool:
+    """Queues and jobs, in the kernel's tree, in the oracle's, and as a plain list of what is in the trees."""
+
+    def __init__(self, snapshot: Snapshot, stands: list[Stand], total: list[float]) -> None:
+        self.snapshot, self.stands, self.total = snapshot, stands, total
+        self.book, _ = book_of(stands, total)
+        self.tree: Tree = make_tree(snapshot)
+        self.inside: list[int] = []
+        self.accounts = [account_of(q, stand) for q, stand in enumerate(stands)]
+        for account, above in zip(self.accounts, snapshot.queues.parent.tolist(), strict=True):
+            if above != NULL:
+                account.parent = self.accounts[above]
+                account.parent.children.append(account)
+        known = {account.queue.name: account for account in self.accounts}
+        self.oracle = JobTree(World({}, [], [], known, total), [])
+        self.twins: list[Job] = []
+
+    def add(self, gpus: float, stage: int) -> None:
+        """One more job of the snapshot: what its next pod asks for, and its stage."""
+        j = len(self.twins)
+        self.tree.request[j], self.tree.stage[j] = [0.0, 0.0, gpus], stage
+        pods = [Task(Pod("ns", "next", Shape(request=(("gpu", gpus),)), "b"), "Pending", "")]
+        if stage == ABOVE_MINIMUM:
+            pods.append(Task(Pod("ns", "there", Shape(), "a"), "Running", ""))
+        pod_set = PodSet("default", 1 if stage == BELOW_MINIMUM else 0, pods)
+        queue, priority = int(self.snapshot.jobs.queue[j]), int(self.snapshot.jobs.priority[j])
+        root = GroupSet("", None, [pod_set])
+        self.twins.append(Job(f"{j}", f"{queue}", priority, True, (j, ""), root, {"default": pod_set}))
+
+    def push(self, j: int) -> None:
+        queues, jobs = self.snapshot.queues, self.snapshot.jobs
+        push_job(j, ALL_ON.allocate_depth, ALL_ON, queues, jobs, self.tree, self.book)
+        self.oracle.push(self.twins[j])
+        self.inside.append(j)
+
+    def pop(self) -> tuple[int, int]:
+        """What the kernel and the oracle hand out."""
+        twin = self.oracle.pop()
+        j = int(pop_job(ALL_ON, self.snapshot.queues, self.snapshot.jobs.priority, self.tree, self.book))
+        if j in self.inside:
+            self.inside.remove(j)
+        return j, int(twin.name) if twin else NULL
+
+    def charge(self, j: int) -> None:
+        """The job got what it asks for."""
+        q = int(self.snapshot.jobs.queue[j])
+        self.book[q, HELD : HELD + 3] += self.tree.request[j]
+        while self.snapshot.queues.parent[q] != NULL:
+            q = int(self.snapshot.queues.parent[q])
+            self.book[q, HELD : HELD + 3] += self.tree.request[j]
+        for account in self.accounts[int(self.snapshot.jobs.queue[j])].lineage():
+            account.allocated[2] += float(self.tree.request[j, 2])
+
+    def key(self, j: int) -> tuple[int, int, int]:
+        return -int(self.snapshot.jobs.priority[j]), int(self.tree.stage[j]), j
+
+    def head(self, q: int) -> int:
+        """The job on top below ``q`` when everything is compared anew; NULL where nothing waits."""
+        if q != NULL and not self.children(q):
+            return min((j for j in self.inside if self.snapshot.jobs.queue[j] == q), key=self.key, default=NULL)
+        waiting = [child for child in self.children(q) if self.head(child) != NULL]
+        return self.head(self.first(waiting)) if waiting else NULL
+
+    def children(self, q: int) -> list[int]:
+        queues = self.snapshot.queues
+        row = q if q != NULL else queues.parent.size
+        return [int(child) for child in queues.child[queues.child_ptr[row] : queues.child_ptr[row + 1]]]
+
+    def first(self, siblings: list[int]) -> int:
+        """The sibling that goes before all others."""
+        for q in siblings:
+            self.stands[q].held = self.book[q, HELD : HELD + 3].tolist()
+            self.stands[q].head = self.tree.request[self.head(q)].tolist()
+        return next(a for a in siblings if all(a == b or twin_before(self.stands, a, b, self.total) for b in siblings))
+
+
+def account_of(q: int, stand: Stand) -> Account:
+    """The queue as the oracle knows it: -1 is unlimited, the allocatable share follows from quota and fair share."""
+    shares = [Share(UNLIMITED_SHARE if quota == UNLIMITED else quota, UNLIMITED_SHARE, 1.0) for quota in stand.quota]
+    queue = Queue(f"{q}", f"{q:03}", cpu=shares[0], memory=shares[1], gpu=shares[2], priority=stand.priority)
+    return Account(queue, fair=list(stand.fair))
+
+
+@st.composite
+def pools(draw: st.DrawFn, parents: st.SearchStrategy[list[int]]) -> Pool:
+    """Queues with GPU quotas and fair shares, and jobs in their leaves. Nothing is pushed yet."""
+    above = draw(parents)
+    leaves = [q for q in range(len(above)) if q not in above]
+    stands = []
+    for _ in above:
+        quota, fair = draw(AMOUNTS), draw(AMOUNTS)
+        unlimited, priority = [UNLIMITED] * 2, draw(st.sampled_from([50, 100]))
+        share = [*unlimited, max(quota, fair)]
+        stands.append(Stand([*unlimited, quota], [0.0, 0.0, fair], share, [0.0] * 3, [0.0] * 3, priority))
+    facts = st.tuples(
+        st.sampled_from(leaves), st.sampled_from([50, 100]), st.sampled_from([1.0, 2.0, 4.0]), st.integers(0, 2)
+    )
+    jobs = draw(st.lists(facts, min_size=1, max_size=8))
+    columns = {"queue": [q for q, *_ in jobs], "priority": [priority for _, priority, *_ in jobs]}
+    pool = Pool(assemble([Member(1, [])] * len(jobs), queue_table(above), jobs=columns), stands, [10.0] * 3)
+    for _, _, gpus, stage in jobs:
+        pool.add(gpus, stage)
+    return pool
+
+
+CHAINS = st.integers(1, 5).flatmap(
+    lambda roots: st.integers(0, roots).map(lambda leaves: [NULL] * roots + list(range(leaves)))
+)
+
+
+@given(pools(CHAINS), st.data())
+def test_pops_are_those_of_the_naive_scan(pool: Pool, data: st.DataObject) -> None:
+    """With one leaf below each root queue no comparison goes stale: each pop is the best by comparing all anew."""
+    for j in sorted(range(len(pool.twins)), key=pool.key):
+        pool.push(j)
+    for _ in range(20):
+        expected = pool.head(NULL)
+        assert pool.pop() == (expected, expected)
+        if expected == NULL:
+            break
+        if data.draw(st.booleans()):
+            pool.charge(expected)
+        if data.draw(st.integers(0, 3)) == 0:
+            pool.push(expected)
+
+
+@given(pools(parents()), st.data())
+def test_pops_are_those_of_the_lazy_twin(pool: Pool, data: st.DataObject) -> None:
+    """In any tree, pushed in any order: heaps go stale exactly as those of the twin do, which looks at heads live."""
+    for j in data.draw(st.permutations(range(len(pool.twins)))):
+        pool.push(j)
+    for _ in range(20):
+        found, expected = pool.pop()
+        assert found == expected
+        if found == NULL:
+            break
+        if data.draw(st.booleans()):
+            pool.charge(found)
+        if data.draw(st.integers(0, 3)) == 0:
+            pool.push(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=9), st.integers(1, 4), st.data())
+def test_a_bounded_leaf_keeps_its_best_jobs(facts: list[tuple[int, int]], depth: int, data: st.DataObject) -> None:
+    """(priority, stage) of jobs, pushed in any order."""
+    n_jobs = len(facts)
+    snapshot = assemble([Member(1, [])] * n_jobs, jobs={"priority": [priority for priority, _ in facts]})
+    tree, (book, _) = make_tree(snapshot), book_of([FREE], [9.0] * 3)
+    tree.stage[:] = [stage for _, stage in facts]
+    for j in data.draw(st.permutations(range(n_jobs))):
+        push_job(j, depth, ALL_ON, snapshot.queues, snapshot.jobs, tree, book)
+    popped = [int(pop_job(ALL_ON, snapshot.queues, snapshot.jobs.priority, tree, book)) for _ in range(depth + 1)]
+    best = sorted(range(n_jobs), key=lambda j: (-facts[j][0], facts[j][1], j))[:depth]
+    assert [j for j in popped if j != NULL] == best
