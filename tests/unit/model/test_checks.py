@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,9 @@ def queues(*pairs: str) -> list[Queue]:
     return [Queue(name, parent=parent) for name, _, parent in (pair.partition("<") for pair in pairs)]
 
 
-def pods(count: int, group: str = "g", sub_group: str = "", **more: object) -> list[Pod]:
+def pods(count: int, group: str = "g", sub_group: str = "", **more: Any) -> list[Pod]:
     return [
-        Pod("ml", f"{group}-{sub_group}{number}", Shape(), group=group, sub_group=sub_group, **more)  # type: ignore[arg-type]
+        Pod("ml", f"{group}-{sub_group}{number}", Shape(), group=group, sub_group=sub_group, **more)
         for number in range(count)
     ]
 
