@@ -1,9 +1,8 @@
-"""Every label, annotation, reason and event name that is read or written, and the API groups, in one place."""
+"""Every label, annotation and API group that is read or written, in one place."""
 
 from __future__ import annotations
 
 # API groups and versions
-CORE_GROUP = ""
 QUEUE_GROUP = "scheduling.run.ai"
 KAI_GROUP = "kai.scheduler"
 SCENARIO_VERSION = "kai-sched.io/v1alpha1"
@@ -21,7 +20,6 @@ QUEUE_LABEL = "kai.scheduler/queue"
 NODE_POOL_LABEL = "kai.scheduler/node-pool"
 SUB_GROUP_LABEL = "kai.scheduler/subgroup-name"
 PRIORITY_CLASS_LABEL = "priorityClassName"
-PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 PROJECT_LABEL = "project"
 TASK_PRIORITY_LABEL = "kai.scheduler/task-priority"
 GPU_GROUP_LABEL = "runai-gpu-group"
@@ -30,7 +28,6 @@ APP_LABEL = "app"
 JOB_ROLE_LABEL = "training.kubeflow.org/job-role"
 RAY_NODE_TYPE_LABEL = "ray.io/node-type"
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 GPU_COUNT_LABEL = "nvidia.com/gpu.count"
 MIG_STRATEGY_LABEL = "nvidia.com/mig.strategy"
 MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
@@ -51,14 +48,3 @@ STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 # The ConfigMap that Kubernetes itself keeps in every namespace.
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
-
-# Events and condition reasons (API contract 6.3, 6.4)
-EVENT_SCHEDULED = "Scheduled"
-EVENT_PIPELINED = "Pipelined"
-EVENT_UNSCHEDULABLE = "Unschedulable"
-EVENT_NOT_READY = "NotReady"
-EVENT_STALE = "StaleJob"
-EVENT_EVICT = "Evict"
-EVENT_BOUND = "Bound"
-EVENT_BINDING_ERROR = "BindingError"
-CONDITION_UNSCHEDULABLE = "UnschedulableOnNodePool"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from kai_sched.api import names
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.queues import in_pool
 from kai_sched.lowering.rows import NULL, Names, RowTable
@@ -27,7 +28,6 @@ GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFL
 # Columns of the pod groups' matrix.
 ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
 
-DEFAULT_QUEUE = "default-queue"
 SCALING_POD = "scaling-pod"
 BARE_PREFIX = "pod:"
 
@@ -145,7 +145,7 @@ class Cache:
                     pod.name,
                     uid=pod.uid,
                     created_ns=pod.created_ns,
-                    queue=pod.queue or DEFAULT_QUEUE,
+                    queue=pod.queue or names.DEFAULT_QUEUE,
                     priority_class=pod.priority_class,
                 )
                 bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
@@ -165,7 +165,7 @@ class Cache:
             group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
         else:
             group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
-        app = pod.labels.get("app")
+        app = pod.labels.get(names.APP_LABEL)
         utility = app in (config.reservation_app_label, SCALING_POD)
         labelled, priority = _task_priority(pod)
         return (
@@ -178,11 +178,8 @@ class Cache:
             pod.deleted_ns,
             int(bool(pod.gates)),
             int(pod.scheduler != config.scheduler_name and not utility),
-            int(
-                "kubeflow" in config.plugins
-                and pod.labels.get("training.kubeflow.org/job-role") not in ("master", "launcher")
-            ),
-            int("ray" in config.plugins and pod.labels.get("ray.io/node-type") != "head"),
+            int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
+            int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
             labelled if "taskorder" in config.plugins else 0,
             -priority if "taskorder" in config.plugins else 0,
         )
@@ -226,7 +223,7 @@ def _has_worker_label(node: Node, config: Config) -> bool:
 
 def _task_priority(pod: Pod) -> tuple[int, int]:
     """Labelled before unreadable before unlabelled; the larger number first (1.3, taskorder)."""
-    text = pod.labels.get("kai.scheduler/task-priority")
+    text = pod.labels.get(names.TASK_PRIORITY_LABEL)
     if text is None:
         return 2, 0
     try:

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
 
-MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
-MIG_STRATEGY = "nvidia.com/mig.strategy"
-MIG_PREFIX = "nvidia.com/mig-"
-GPU_COUNT = "nvidia.com/gpu.count"
 MIG_STRATEGIES = {"single": 1, "mixed": 2}
 CONDITIONS = {
     "MemoryPressure": Verdict.MEMORY_PRESSURE,
@@ -79,7 +76,7 @@ def _counted(nodes: list[Node], config: Config) -> Flags:
 def _devices(node: Node) -> float:
     """The label of GPU feature discovery, else what is allocatable."""
     try:
-        return float(int(node.labels[GPU_COUNT]))
+        return float(int(node.labels[names.GPU_COUNT_LABEL]))
     except (KeyError, ValueError):
         return float(int(node.allocatable.get(GPU, 0.0)))
 
@@ -94,10 +91,10 @@ def _condition(node: Node) -> Verdict:
 
 
 def _is_mig(node: Node) -> bool:
-    label = node.labels.get(MIG_ENABLED)
+    label = node.labels.get(names.MIG_ENABLED_LABEL)
     if label is not None:
         return label.lower() in ("true", "1", "t")
-    return any(name.startswith(MIG_PREFIX) and amount > 0 for name, amount in node.allocatable.items())
+    return any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in node.allocatable.items())
 
 
 def _is_cpu_only(node: Node) -> bool:
@@ -105,7 +102,7 @@ def _is_cpu_only(node: Node) -> bool:
 
 
 def _mig(node: Node) -> int:
-    return MIG_STRATEGIES.get(node.labels.get(MIG_STRATEGY, ""), 0) if _is_mig(node) else 0
+    return MIG_STRATEGIES.get(node.labels.get(names.MIG_STRATEGY_LABEL, ""), 0) if _is_mig(node) else 0
 
 
 def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:

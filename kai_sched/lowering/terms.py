@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kai_sched.api import names
 from kai_sched.model.objects import Namespace, Pod, PodTerm, Requirement, Shape
 from kai_sched.snapshot.tables import TermKind
 
@@ -87,7 +88,7 @@ class TermBook:
         if term.namespace_selector is None:
             return False
         namespace = self._namespaces.get(name)
-        labels = namespace.labels if namespace else {"kubernetes.io/metadata.name": name}
+        labels = namespace.labels if namespace else {names.NAMESPACE_NAME_LABEL: name}
         return all(holds(requirement, labels) for requirement in term.namespace_selector)
 
 

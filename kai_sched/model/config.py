@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.api import names
+
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
 # Plugins that a SchedulingShard switches on, with the arguments that they have by default (semantics 1.3, "Operator").
@@ -45,13 +47,13 @@ class Config:
     plugins: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: OPERATOR_PLUGINS)
     queue_depth: Mapping[str, int] = field(default_factory=dict)  # by action; absent = unlimited
     scheduler_name: str = "kai-scheduler"
-    queue_label: str = "kai.scheduler/queue"
-    node_pool_label: str = "kai.scheduler/node-pool"
+    queue_label: str = names.QUEUE_LABEL
+    node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
     reservation_app_label: str = "kai-resource-reservation"
     restrict_node_scheduling: bool = False
-    cpu_worker_label: str = "node-role.kubernetes.io/cpu-worker"
-    gpu_worker_label: str = "node-role.kubernetes.io/gpu-worker"
+    cpu_worker_label: str = names.CPU_WORKER_LABEL
+    gpu_worker_label: str = names.GPU_WORKER_LABEL
     full_hierarchy_fairness: bool = True
     stuck_in_releasing_s: float = 120.0
     staleness_grace_s: float = 60.0

