@@ -14,7 +14,8 @@ from kai_sched.files.progress import Progress
 from kai_sched.files.sources import Source, documents, expand, read_bytes
 from kai_sched.model.faults import FieldError, Warn, decode_part
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import Kind
+from kai_sched.model.read import NAMESPACED, Kind
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 
 _header = msgspec.json.Decoder(core.Header)
 _LIST = "List"
@@ -36,6 +37,8 @@ class Item:
         except (msgspec.DecodeError, RecursionError):
             found = None
         meta = found if isinstance(found, dict) else {}
+        if self.kind[1] in NAMESPACED and isinstance(meta.get("name"), str) and not meta.get("namespace"):
+            meta["namespace"] = DEFAULT_NAMESPACE
         names = [meta[key] for key in ("namespace", "name") if isinstance(meta.get(key), str)]
         return f"{self.kind[1]} {'/'.join(names)}".strip()
 

@@ -6,12 +6,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from kai_sched.api.names import DEFAULT_QUEUE
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
 
-DEFAULT_QUEUE = "default-queue"
 DEFAULT_SET = "default"
 NAMES_SHOWN_MAX = 10
 # Of findings that differ in nothing but the object, this many are told one by one.
@@ -162,6 +162,8 @@ def _tree_fault(group: PodGroup) -> tuple[str, str] | None:
     names = Counter(each.name for each in group.sub_groups)
     for i, each in enumerate(group.sub_groups):
         field = f"spec.subGroups[{i}]"
+        if not each.name:
+            return f"{field}.name", "empty: give the sub-group a name"
         if names[each.name] > 1:
             return f"{field}.name", f"{each.name!r} is there {names[each.name]} times: give each sub-group its own name"
         if each.parent and each.parent not in parents:

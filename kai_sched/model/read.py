@@ -49,6 +49,8 @@ _UNREAD: Mapping[Kind, type[Model]] = {
     (names.TOPOLOGY_VERSION, "Topology"): topology.TopologySpec,
     (names.BIND_REQUEST_VERSION, "BindRequest"): bindrequest.BindRequestSpec,
 }
+# The kinds whose objects live in namespaces.
+NAMESPACED = frozenset({"Pod", "PodGroup", "PersistentVolumeClaim", "ConfigMap"})
 KINDS = frozenset({POD, *_PLAIN, *_CUSTOM})
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 

@@ -168,6 +168,9 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
 
 
 def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
+    if not wire.name:
+        # The empty name stands for the root of the tree.
+        raise FieldError(f"spec.subGroups[{index}].name", "empty: give the sub-group a name")
     if wire.min_member is not None and wire.min_sub_group is not None:
         warn(f"spec.subGroups[{index}]", "minMember and minSubGroup exclude each other: leave one of them out")
     return SubGroup(

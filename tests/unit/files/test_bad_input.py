@@ -58,6 +58,11 @@ class TestErrors:
             ),
             ("{apiVersion: v1, kind: Pod}", "Pod: metadata.name: ", "give the object a name"),
             ("{apiVersion: v1, kind: Pod, metadata: {name: 5}}", "Pod: metadata.name: ", "put it in quotes"),
+            (
+                "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: 5}",
+                "Pod default/p: spec: ",
+                "expected a mapping",
+            ),
             (GROUP % "minMember: four", "PodGroup ml/g: spec.minMember: ", "expected a whole number"),
             (POD % ("", "containers: 5"), "Pod ml/p: spec.containers: ", "expected a list"),
             ("{kind: Pod}", "apiVersion: ", "no Kubernetes object"),

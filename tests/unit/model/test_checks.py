@@ -158,6 +158,7 @@ class TestMinimum:
         [
             ((SubGroup("a"), SubGroup("a")), "spec.subGroups[0].name", "there 2 times"),
             ((SubGroup("a", "b"),), "spec.subGroups[0].parent", "no sub-group 'b'"),
+            ((SubGroup("", "a"), SubGroup("a")), "spec.subGroups[0].name", "empty"),
             ((SubGroup("a", "b"), SubGroup("b", "a")), "spec.subGroups[0].parent", "circle"),
             (
                 (SubGroup("z"), SubGroup("c", "a"), SubGroup("a", "b"), SubGroup("b", "a")),

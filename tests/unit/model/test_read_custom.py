@@ -159,6 +159,7 @@ class TestPodGroup:
             ({"preemptibility": "maybe"}, "spec.preemptibility"),
             ({"queue": 5}, "spec.queue"),
             ({"subGroups": [{"minMember": 1}]}, "spec.subGroups[0].name"),
+            ({"subGroups": [{"name": "a"}, {"name": "", "parent": "a"}]}, "spec.subGroups[1].name"),
             ({"subGroups": [{"name": "a", "minMember": 1.5}]}, "spec.subGroups[0].minMember"),
             ({"preemptionDelay": "soon"}, "spec.preemptionDelay"),
         ],
