@@ -10,12 +10,12 @@ import msgspec
 
 from kai_sched.api import core
 from kai_sched.files.faults import BrokenInput
-from kai_sched.files.progress import Progress
 from kai_sched.files.sources import Source, documents, expand, read_bytes
 from kai_sched.model.faults import FieldError, Warn, decode_part
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import NAMESPACED, Kind
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.telemetry.pace import Pace
 
 _header = msgspec.json.Decoder(core.Header)
 _LIST = "List"
@@ -57,7 +57,7 @@ def warner(item: Item, problems: list[Problem]) -> Warn:
     return warn
 
 
-def read_items(paths: Sequence[str], stdin: BinaryIO, progress: Progress, problems: list[Problem]) -> Iterator[Item]:
+def read_items(paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list[Problem]) -> Iterator[Item]:
     """All objects of the files and folders in their order."""
     seen: set[str] = set()
     for path in expand(paths, problems):
@@ -67,7 +67,7 @@ def read_items(paths: Sequence[str], stdin: BinaryIO, progress: Progress, proble
         seen.add(path)
         count = 0
         try:
-            for count, document in enumerate(documents(path, read_bytes(path, stdin), progress), 1):
+            for count, document in enumerate(documents(path, read_bytes(path, stdin), pace), 1):
                 yield from unfold(Source(path, count), document, problems)
         except BrokenInput as error:
             problems.append(Problem(str(Source(path)), "", "", str(error), fatal=True))

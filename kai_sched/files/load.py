@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
-from kai_sched.files.progress import Progress
 from kai_sched.files.scenario import SCENARIO, read_scenario
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import Source, read_bytes
@@ -21,6 +20,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
+from kai_sched.telemetry.pace import Pace
 
 CLUSTER_NAME = "cluster"
 ITEMS_BETWEEN_REPORTS = 1000
@@ -82,19 +82,19 @@ def load(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _load(paths, stdin or sys.stdin.buffer, config, Progress(on_progress))
+        return _load(paths, stdin or sys.stdin.buffer, config, Pace(on_progress))
     finally:
         if collecting:
             gc.enable()
 
 
-def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, progress: Progress) -> Loaded:
+def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, pace: Pace) -> Loaded:
     problems: list[Problem] = []
     unread: Counter[Kind] = Counter()
     overlay = _overlay(config, stdin, problems)
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
-    for item in read_items(paths, stdin, progress, problems):
+    for item in read_items(paths, stdin, pace, problems):
         if item.kind == SCENARIO:
             places.append(item)
             continue
@@ -108,7 +108,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, progress: P
     cases = []
     for place in places:
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
-        sources = _read(items, case, progress, problems, unread)
+        sources = _read(items, case, pace, problems, unread)
         cases.append(replace(case, sources=sources))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
@@ -167,14 +167,14 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
 
 
 def _read(
-    items: Sequence[Item], case: Case, progress: Progress, problems: list[Problem], unread: Counter[Kind]
+    items: Sequence[Item], case: Case, pace: Pace, problems: list[Problem], unread: Counter[Kind]
 ) -> dict[str, Source]:
     """Fill the store of the case; returns where each object came from. What is wrong, singly and together, is noted."""
     reader = Reader(case.config)
     sources: dict[str, Source] = {}
     for number, item in enumerate(items):
         if number % ITEMS_BETWEEN_REPORTS == 0:
-            progress.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
+            pace.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
         if item.kind not in KINDS:
             if item.kind not in (SHARD, OPERATOR_CONFIG):
                 unread[item.kind] += 1

@@ -9,13 +9,13 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
-from kai_sched.files.progress import Progress
 from kai_sched.files.sources import Source, documents
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
 from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
+from kai_sched.telemetry.pace import Pace
 
 # Puts a config file on top of a configuration. Raises FieldError.
 Overlay = Callable[[Config], Config]
@@ -56,7 +56,7 @@ def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
 
 def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:
     """The config file, or a SchedulingShard in its place. Raises BrokenInput."""
-    found = list(documents(path, data, Progress(None)))
+    found = list(documents(path, data, Pace(None)))
     if len(found) != 1:
         raise BrokenInput(f"{len(found)} documents: a config file has one")
     raw = bytes(found[0])

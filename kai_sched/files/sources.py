@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from kai_sched.files import json_input, yaml_input
 from kai_sched.files.faults import BrokenInput
-from kai_sched.files.progress import Progress
 from kai_sched.model.problems import Problem
+from kai_sched.telemetry.pace import Pace
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -66,7 +66,7 @@ def read_bytes(path: str, stdin: BinaryIO | None) -> bytes:
         raise BrokenInput(f"cannot be read: {error.strerror or error}: check the path and its permissions") from None
 
 
-def documents(path: str, data: bytes, progress: Progress) -> Iterator[bytes | memoryview]:
+def documents(path: str, data: bytes, pace: Pace) -> Iterator[bytes | memoryview]:
     """The file's documents as JSON, the empty ones left out. Raises BrokenInput."""
     if path.lower().endswith(".json") or json_input.looks_like_json(data):
         try:
@@ -78,8 +78,8 @@ def documents(path: str, data: bytes, progress: Progress) -> Iterator[bytes | me
                 raise
     size = f"{len(data) / 1e6:,.0f} MB"
     if len(data) > LARGE_YAML_BYTES:
-        progress.say(f"reading {Source(path)}: {size} of YAML; `kubectl get ... -o json` is read many times faster")
-    yield from yaml_input.documents(data, lambda share: progress.tick(f"reading {Source(path)}: {share:.0%} of {size}"))
+        pace.say(f"reading {Source(path)}: {size} of YAML; `kubectl get ... -o json` is read many times faster")
+    yield from yaml_input.documents(data, lambda share: pace.tick(f"reading {Source(path)}: {share:.0%} of {size}"))
 
 
 def _is_yaml(data: bytes) -> bool:

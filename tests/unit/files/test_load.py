@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kai_sched.files import progress, sources
+from kai_sched.files import sources
 from kai_sched.files.load import load
 from kai_sched.model.config import Config
+from kai_sched.telemetry import pace
 from tests.unit.files.inputs import Write, clean, listing, queue, thing
 
 KUBECTL = """
@@ -184,7 +185,7 @@ class TestProgress:
         assert said == []
 
     def test_slow_work_is_told(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(progress, "QUIET_S", 0.0)
+        monkeypatch.setattr(pace, "QUIET_S", 0.0)
         said: list[str] = []
         path = write("q.json", queue("a"))
         clean(path, on_progress=said.append)
@@ -199,7 +200,7 @@ class TestProgress:
 
     def test_texts_are_passed_on_now_and_then(self) -> None:
         now_s, said = [0.0], []
-        watch = progress.Progress(said.append, lambda: now_s[0])
+        watch = pace.Pace(said.append, lambda: now_s[0])
         for now_s[0] in (0.5, 1.9, 2.0, 3.0, 4.1):
             watch.tick(f"{now_s[0]}")
         assert said == ["2.0", "4.1"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 QUIET_S = 2.0
 
 
-class Progress:
+class Pace:
     """Passes texts on once ``QUIET_S`` seconds have gone by, and then at most every ``QUIET_S`` seconds."""
 
     def __init__(self, say: Callable[[str], None] | None, clock: Callable[[], float] = time.monotonic) -> None:
