@@ -70,7 +70,7 @@ class Finder(NamedTuple):
     stamp: Longs  # (B,)
     memo: Floats  # (C, B, 4)
     verdicts: Flags  # (K, N) static feasibility
-    dynamic: Flags  # (C,) 1: depends on the pods placed so far
+    dynamic: Flags  # (C,) 1: scored in full, as its best node depends on more than each node by itself
     refused: Flags  # (C,) verdict on every node, 0 if none
 
 
@@ -152,7 +152,7 @@ def _buffer(
 
 
 def make_log(snapshot: Snapshot) -> Log:
-    """A log with room for placing the longest job twice and for every cursor."""
+    """A log with room for placing the longest job and for every cursor."""
     longest, n_sets = longest_job(snapshot), snapshot.sets.parent.size
     counters = int(np.diff(snapshot.bonds.ptr).max(initial=0))
     n_floats = longest * (snapshot.nodes.allocatable.shape[1] + 6 * _depth(snapshot)) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Longs, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import CPU, Floats, Longs, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
 from kai_sched.solver.kernels.feasibility import judge_nodes
@@ -44,20 +44,25 @@ def fair_share(settings: Settings, snapshot: Snapshot, state: State, scratch: Sc
 def feasibility(snapshot: Snapshot, finder: Finder, scratch: Scratch) -> None:
     """Judge all nodes for the classes of pending pods, and all classes against the largest node (12.1)."""
     classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
+    allocatable = snapshot.nodes.allocatable
     for t in range(tasks.job.shape[0]):
         if tasks.job[t] != NULL and tasks.status[t] == IS_PENDING:
             scratch.wanted[classes.signature[tasks.cls[t]]] = 1
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
     n_resources = classes.request.shape[1]
     largest = scratch.largest
-    for n in range(snapshot.nodes.allocatable.shape[0]):
+    every_node_has_cpu = True
+    for n in range(allocatable.shape[0]):
+        every_node_has_cpu = every_node_has_cpu and allocatable[n, CPU] > 0.0
         for r in range(n_resources):
-            largest[r] = max(largest[r], snapshot.nodes.allocatable[n, r])
+            largest[r] = max(largest[r], allocatable[n, r])
     for c in range(classes.request.shape[0]):
         for r in range(n_resources):
             if finder.refused[c] == OK and classes.request[c, r] > largest[r]:
                 finder.refused[c] = TOO_LARGE
-        finder.dynamic[c] = 1 if bonds.ptr[c + 1] > bonds.ptr[c] else 0
+        # A node without CPU ties with the one that has most of it free, which only a look at all nodes can tell.
+        odd = classes.cpu_only[c] == 1 and classes.request[c, CPU] == 0.0 and not every_node_has_cpu
+        finder.dynamic[c] = 1 if odd or bonds.ptr[c + 1] > bonds.ptr[c] else 0
 
 
 def divide(
