@@ -4,11 +4,11 @@ Kernels are plain functions under ``@kernel``. They run compiled, or interpreted
 environment variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little to solve calls ``interpret()``
 before it imports them.
 
-Compiled code is kept in a folder keyed by a hash of all solver sources, the numba and Python versions and the CPU,
-because numba's own key misses a callee that changed in another file. The folder is ``$KAI_SCHED_CACHE_DIR``, else
-``$XDG_CACHE_HOME/kai-sched``, else ``~/.cache/kai-sched``; where none can be written, kernels are compiled anew in each
-process, with a warning. This module is the only one of the core that reads the environment and the file system, and
-only for this.
+Compiled code is kept in a folder keyed by a hash of all sources that kernels are made of, the numba and Python versions
+and the CPU, because numba's own key misses a callee that changed in another file. The folder is
+``$KAI_SCHED_CACHE_DIR``, else ``$XDG_CACHE_HOME/kai-sched``, else ``~/.cache/kai-sched``; where none can be written,
+kernels are compiled anew in each process, with a warning. This module is the only one of the core that reads the
+environment and the file system, and only for this.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MARK = "complete"
+# Ours first; numba's own for whatever else in the process keeps compiled code.
+_LOCATORS = f"{__name__}.KernelLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 _interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
 _kernels_made = False
 
@@ -54,15 +56,48 @@ def kernel(function: Function) -> Function:
     import numba
 
     folder = cache_folder()
-    if folder is not None:
-        # numba makes the attributes of its config at import time, where no type checker sees them.
-        numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    # numba makes the attributes of its config at import time, where no type checker sees them.
+    numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]
     # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references
     # to the dozens of arrays behind every table attribute costs more than the kernels' own work.
     # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
     options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
     compiled: Function = numba.njit(**options)(function)
     return compiled
+
+
+class KernelLocator:
+    """Where numba keeps a kernel: in our folder, by its module and line.
+
+    Numba's own locators go by the path of the source file, and refuse a folder that cannot be written. This one also
+    serves sources that are unpacked elsewhere at each start (the one-file executable), and a complete cache on a
+    read-only file system (the image).
+    """
+
+    def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
+        self._folder = folder
+        self._place = f"{function.__module__}-{function.__code__.co_firstlineno}"
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> KernelLocator | None:
+        """The locator of a kernel of ours; None for any other function."""
+        folder = cache_folder()
+        return cls(folder, function) if folder is not None and function.__module__.startswith("kai_sched.") else None
+
+    def ensure_cache_path(self) -> None:
+        """Nothing to do: cache_folder() made it."""
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """What an entry is valid for: the folder's name, which is a hash of all that kernels are made of."""
+        return self._folder.name
+
+    def get_disambiguator(self) -> str:
+        """What tells kernels of the same name apart."""
+        return self._place
 
 
 def warm() -> bool:
@@ -115,16 +150,11 @@ def _cache_root() -> Path:
 
 def _cache_key() -> str:
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.rglob("*.py")):
+    package = Path(__file__).parents[1]
+    # The snapshot's too: kernels take constants from it, which end up in compiled code.
+    for source in sorted([*package.glob("solver/**/*.py"), *package.glob("snapshot/*.py")]):
         digest.update(source.read_bytes())
-    # numba stamps each entry with the source file's path too, so two installations do not share a folder.
-    facts = (
-        str(Path(__file__).parent),
-        importlib.metadata.version("numba"),
-        sys.version,
-        platform.machine(),
-        _cpu_name(),
-    )
+    facts = (importlib.metadata.version("numba"), sys.version, platform.machine(), _cpu_name())
     digest.update("\n".join(facts).encode())
     return digest.hexdigest()[:20]
 

@@ -133,12 +133,40 @@ def test_a_changed_source_has_a_cache_of_its_own(tmp_path: Path) -> None:
     assert changed[0] != first[0]
 
 
-def test_two_installations_do_not_share_a_cache(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["snapshot/columns.py", "snapshot/tables.py", "solver/state.py"])
+def test_a_changed_constant_has_a_cache_of_its_own(source: str, tmp_path: Path) -> None:
+    """Constants of the tables are part of the compiled code, though numba does not know where they come from."""
+    copied_package(tmp_path / "package")
     code = "from kai_sched.solver import jit\nprint(jit.cache_folder().name)"
+    before = output(code, tmp_path / "cache", tmp_path / "package")
+    changed = tmp_path / "package" / "kai_sched" / source
+    changed.write_text(changed.read_text() + "\nUNUSED = 1\n")
+    assert output(code, tmp_path / "cache", tmp_path / "package") != before
+
+
+def test_installations_of_the_same_sources_share_a_cache(tmp_path: Path) -> None:
+    """The one-file executable unpacks itself to another place at each start."""
+    code = "from kai_sched.solver.kernels.caller import ask\nprint(ask(), sum(ask.stats.cache_hits.values()))"
     for place in ("one", "two"):
         copied_package(tmp_path / place)
-    one, two = (output(code, tmp_path / "cache", tmp_path / place) for place in ("one", "two"))
-    assert one != two
+    hits = [output(code, tmp_path / "cache", tmp_path / place) for place in ("one", "two")]
+    assert hits == [["1 0"], ["1 1"]]
+
+
+def test_a_complete_cache_serves_from_a_read_only_file_system(tmp_path: Path) -> None:
+    """As in an image: what is there is used, and nothing is written or warned about."""
+    read_only = """
+import os, tempfile
+def refuse(*_, **__):
+    raise OSError(30, "Read-only file system")
+tempfile.TemporaryFile = os.makedirs = refuse
+"""
+    code = "from kai_sched.solver import jit\nfrom kai_sched.solver.kernels.caller import ask\n"
+    code += "print(ask(), sum(ask.stats.cache_hits.values()))\n"
+    copied_package(tmp_path / "package")
+    cache, package = tmp_path / "cache", tmp_path / "package"
+    assert output(code + "jit.mark_warm()", cache, package) == ["1 0"]
+    assert output(read_only + code, cache, package) == ["1 1"]
 
 
 @pytest.mark.slow
