@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
 from kai_sched.model.store import Store
@@ -97,48 +98,22 @@ class Builder:
             self.objects.append(replace(pod, scheduler="kai-scheduler", priority_class="train", node=node, phase=phase))
 
 
-def allocate_100n(prefix: str) -> list[Object]:
+def uniform(
+    prefix: str,
+    n_nodes: int,
+    leaves: int,
+    departments: int,
+    n_jobs: int,
+    pods: int = 1,
+    gpus_of: Callable[[int], int] = lambda _: 1,
+    runs: Callable[[int], bool] = lambda _: False,
+) -> list[Object]:
+    """Job i in queue i mod Q asks for ``gpus_of(i)`` GPUs a pod; where ``runs(i)``, it is on node i mod n already."""
     build = Builder(prefix)
-    build.nodes(100)
-    queues = build.tree(4, 2, 800)
-    for j in range(500):
-        build.job(j, queues[j % 4])
-    return build.objects
-
-
-def queues_50n(prefix: str) -> list[Object]:
-    build = Builder(prefix)
-    build.nodes(50)
-    queues = build.tree(20, 5, 400)
-    for j in range(200):
-        build.job(j, queues[j % 20])
-    return build.objects
-
-
-def gangs_50n(prefix: str) -> list[Object]:
-    build = Builder(prefix)
-    build.nodes(50)
-    queues = build.tree(4, 2, 400)
-    for j in range(100):
-        build.job(j, queues[j % 4], pods=4)
-    return build.objects
-
-
-def cycle_100n(prefix: str) -> list[Object]:
-    build = Builder(prefix)
-    build.nodes(100)
-    queues = build.tree(4, 2, 800)
-    for j in range(500):
-        build.job(j, queues[j % 4], node=build.node(j % 100) if j % 2 == 0 else "")
-    return build.objects
-
-
-def fill_100n(prefix: str) -> list[Object]:
-    build = Builder(prefix)
-    build.nodes(100)
-    queues = build.tree(20, 5, 800)
-    for j in range(1600):
-        build.job(j, queues[j % 20], gpus=(1, 2, 4, 8)[(j // 20) % 4])
+    build.nodes(n_nodes)
+    queues = build.tree(leaves, departments, n_nodes * GPUS_PER_NODE)
+    for j in range(n_jobs):
+        build.job(j, queues[j % leaves], gpus_of(j), pods, build.node(j % n_nodes) if runs(j) else "")
     return build.objects
 
 
@@ -164,11 +139,27 @@ def big_5000n(prefix: str) -> list[Object]:
 
 EVERY_ACTION = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 CASES: dict[str, Case] = {
-    "allocate-100n": Case(allocate_100n, ("allocate",), Outcome(bound=500)),
-    "queues-50n": Case(queues_50n, ("allocate",), Outcome(bound=200)),
-    "gangs-50n": Case(gangs_50n, ("allocate",), Outcome(bound=400)),
-    "cycle-100n": Case(cycle_100n, EVERY_ACTION, Outcome(bound=250)),
-    "fill-100n": Case(fill_100n, ("allocate",), Outcome(bound_gpus=800)),
+    "allocate-100n": Case(
+        partial(uniform, n_nodes=100, leaves=4, departments=2, n_jobs=500), ("allocate",), Outcome(bound=500)
+    ),
+    "queues-50n": Case(
+        partial(uniform, n_nodes=50, leaves=20, departments=5, n_jobs=200), ("allocate",), Outcome(bound=200)
+    ),
+    "gangs-50n": Case(
+        partial(uniform, n_nodes=50, leaves=4, departments=2, n_jobs=100, pods=4), ("allocate",), Outcome(bound=400)
+    ),
+    "cycle-100n": Case(
+        partial(uniform, n_nodes=100, leaves=4, departments=2, n_jobs=500, runs=lambda j: j % 2 == 0),
+        EVERY_ACTION,
+        Outcome(bound=250),
+    ),
+    "fill-100n": Case(
+        partial(
+            uniform, n_nodes=100, leaves=20, departments=5, n_jobs=1600, gpus_of=lambda j: (1, 2, 4, 8)[(j // 20) % 4]
+        ),
+        ("allocate",),
+        Outcome(bound_gpus=800),
+    ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
 }
