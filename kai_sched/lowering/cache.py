@@ -30,6 +30,7 @@ ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
 
 SCALING_POD = "scaling-pod"
 BARE_PREFIX = "pod:"
+SPARE_NUMBERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,6 @@ class Cache:
         self.pods = RowTable(13)
         self.groups = RowTable(6)
         self.nodes: dict[str, Node] = {}
-        self.node_serial = 0  # changes whenever a node does
         self.node_names = Names()
         self.group_ids = Names()
         self.sub_groups = Names()
@@ -63,7 +63,7 @@ class Cache:
         self.layouts: list[Layout] = []
         self.terms = TermBook()
         self.sharing: set[str] = set()  # pods that hold part of a device
-        self.columns: dict[object, npt.NDArray[Any]] = {}  # node columns of this node_serial
+        self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self._quick: dict[tuple[int, bool, tuple[int, ...]], int] = {}
         self._held: list[Shape] = []
         self._store_id: object = None
@@ -73,10 +73,7 @@ class Cache:
     def sync(self, cluster: Cluster, config: Config) -> None:
         """Take in what changed since the last call; everything, where that is not known or the settings changed."""
         changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
-        crowded = (
-            len(self.group_ids) > 4 * len(self.groups) + 10_000 or len(self.class_ids) > 4 * len(self.pods) + 10_000
-        )
-        if changes is None or crowded or (self.terms and any(kind is Namespace for kind, _ in changes)):
+        if changes is None or self._crowded() or (self.terms and any(kind is Namespace for kind, _ in changes)):
             self._reset()
             pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
         else:
@@ -88,14 +85,24 @@ class Cache:
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
 
-    def _sync_nodes(self, names: Iterable[str], cluster: Cluster, config: Config) -> None:
-        for name in names:
+    def _crowded(self) -> bool:
+        """Whether most of what is numbered is gone: then it is cheaper to begin anew than to keep it."""
+        pairs = (
+            (self.group_ids, self.groups),
+            (self.layout_ids, self.groups),
+            (self.class_ids, self.pods),
+            (self.terms.ids, self.pods),
+            (self.node_names, self.nodes),
+        )
+        return any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
+
+    def _sync_nodes(self, keys: Iterable[str], cluster: Cluster, config: Config) -> None:
+        for name in keys:
             node = cluster.nodes.get(name)
             if node is not None and in_pool(node.labels, config) and _has_worker_label(node, config):
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
-            self.node_serial += 1
             self.columns.clear()
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:

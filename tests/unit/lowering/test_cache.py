@@ -1,0 +1,61 @@
+"""What the cache keeps, and when it lets go of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched import Cache, Config, Store, run_cycle
+from kai_sched.lowering import cache as lowering_cache
+from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, PodTerm, Queue, Requirement, Shape, Share
+
+UNLIMITED = Share(-1.0, -1.0, 1.0)
+REQUEST = (("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0))
+
+
+def store_with_a_node(gpus: float = 1.0) -> Store:
+    store = Store()
+    store.put(Queue("q", cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED))
+    allocatable = {"cpu": 64_000.0, "memory": 1e12, "gpu": gpus, "pods": 110.0}
+    store.put(Node("a", labels={"zone": "x"}, allocatable=allocatable))
+    return store
+
+
+def test_numbers_of_what_is_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workloads come and go for months: the cache must not remember all of them."""
+    monkeypatch.setattr(lowering_cache, "SPARE_NUMBERS", 5)
+    store, cache = store_with_a_node(), Cache()
+    for turn in range(50):
+        store.put(PodGroup("ml", f"g{turn}", queue="q", min_member=turn))
+        store.put(Pod("ml", f"p{turn}", Shape(REQUEST), group=f"g{turn}", scheduler="kai-scheduler"))
+        store.remove(PodGroup, f"ml/g{turn - 1}")
+        store.remove(Pod, f"ml/p{turn - 1}")
+        warm = run_cycle(store.cluster(), Config(), 0, cache)
+        cold = run_cycle(store.cluster(), Config(), 0)
+        assert (warm.effects, dict(warm.groups)) == (cold.effects, dict(cold.groups))
+        assert max(len(cache.group_ids), len(cache.layouts), len(cache.classes)) <= 4 * 2 + 5 + 2
+
+
+def test_labels_of_a_namespace_decide_anew_whom_a_term_matches() -> None:
+    """A term with a namespace selector matches pods of a namespace once that gets the label."""
+    term = PodTerm("zone", (Requirement("app", "In", ("web",)),), (), (Requirement("team", "In", ("blue",)),))
+    store, cache = store_with_a_node(gpus=4.0), Cache()
+    store.put(Namespace("other", {"team": "red"}))
+    web = Pod("other", "w", Shape(REQUEST), labels={"app": "web"}, node="a", phase=Phase.RUNNING)
+    store.put(web)
+    store.put(Pod("ml", "p", Shape(REQUEST, anti_affinity=(term,)), queue="q", scheduler="kai-scheduler"))
+    assert [effect.pod for effect in run_cycle(store.cluster(), Config(), 0, cache).effects] == ["ml/p"]
+    store.put(Namespace("other", {"team": "blue"}))
+    assert run_cycle(store.cluster(), Config(), 0, cache).effects == ()
+
+
+def test_nothing_is_read_again_where_nothing_changed() -> None:
+    """The second cycle on the same store takes the rows of the first."""
+    store, cache = store_with_a_node(), Cache()
+    store.put(PodGroup("ml", "g", queue="q"))
+    store.put(Pod("ml", "p", Shape(REQUEST), group="g"))
+    run_cycle(store.cluster(), Config(), 0, cache)
+    pods = cache.pods
+    run_cycle(store.cluster(), Config(), 0, cache)
+    assert cache.pods is pods
+    run_cycle(store.cluster(), Config(scheduler_name="other"), 0, cache)
+    assert cache.pods is not pods, "other settings read everything again"
