@@ -34,7 +34,11 @@ class Claim:
 
 
 def divide(amount: float, claims: Sequence[Claim], k_value: float = 1.0) -> list[float]:
-    """The fair share of each claim, also left in ``fair``. Quotas are granted even where they exceed the amount."""
+    """The fair share of each claim, also left in ``fair``. Quotas are granted even where they exceed the amount.
+
+    Claims are served by age, so that sums of floats come out the same whatever order they are given in.
+    """
+    given, claims = claims, sorted(claims, key=lambda claim: claim.age)
     for claim in claims:
         claim.fair = min(amount if claim.quota == UNLIMITED else claim.quota, claim.requestable)
         claim.remainder = 0.0
@@ -44,12 +48,12 @@ def divide(amount: float, claims: Sequence[Claim], k_value: float = 1.0) -> list
         for priority in sorted({claim.priority for claim in claims}, reverse=True)
     ]
     if remaining <= 0:
-        return [claim.fair for claim in claims]
+        return [claim.fair for claim in given]
     for bucket in buckets:
         remaining = _over_quota(remaining, bucket, k_value)
     for bucket in buckets:
         remaining = _remainders(remaining, bucket)
-    return [claim.fair for claim in claims]
+    return [claim.fair for claim in given]
 
 
 def _over_quota(remaining: float, bucket: Sequence[Claim], k_value: float) -> float:

@@ -66,7 +66,8 @@ def takes_part(q: int, bucket: float, work: Floats) -> bool:
 def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int, work: Floats) -> float:
     """The over-quota rounds of one priority (2.3 step 2a). Returns what remains."""
     again = True
-    while again and remaining != 0.0:
+    # above 0, not unequal: rounding may leave a hair less than nothing, of which nobody can be given a part
+    while again and remaining > 0.0:
         again = False
         total_weight = 0.0
         for q in range(n_queues):
@@ -85,7 +86,7 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
             break
         amount = remaining
         for q in range(n_queues):
-            if remaining == 0.0:
+            if remaining <= 0.0:
                 break
             if not takes_part(q, bucket, work) or work[W_WEIGHT, q] <= 0.0:
                 continue
