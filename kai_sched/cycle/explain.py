@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from kai_sched.cycle.result import QUEUE_RESOURCES
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan import reasons
@@ -13,7 +16,6 @@ from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import HELD, STATUS
 
-QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 NODE_TEXTS = {
     Verdict.NOT_READY: "not ready",
     Verdict.UNSCHEDULABLE: "cordoned (unschedulable)",
@@ -41,8 +43,16 @@ CLASS_TEXTS = {
 }
 
 
-def explain_group(j: int, lowered: Lowered, solution: Solution, known: dict[int, NoFit]) -> Reason:
-    """Why something of group ``j`` is pending. ``known`` keeps the facts of a class, which many groups may share."""
+@dataclass(slots=True)
+class Known:
+    """What many groups may share: the facts of a class of pods, and the leaves below a queue ("" for all of them)."""
+
+    facts: dict[int, NoFit] = field(default_factory=dict)
+    leaves: dict[str, list[str]] = field(default_factory=dict)
+
+
+def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
+    """Why something of group ``j`` is pending."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
     culprit = int(decisions.culprit[j])
@@ -51,9 +61,9 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: dict[int,
         case Verdict.OK:
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
-            return reasons.no_queue(queue, _leaves(lowered, ""))
+            return reasons.no_queue(queue, _leaves(lowered, "", known))
         case Verdict.QUEUE_NOT_LEAF:
-            return reasons.queue_not_leaf(queue, _leaves(lowered, queue))
+            return reasons.queue_not_leaf(queue, _leaves(lowered, queue, known))
         case Verdict.GANG_NOT_READY:
             return reasons.not_ready(_short_sets(j, lowered, solution))
         case Verdict.NO_CHUNK:
@@ -62,10 +72,10 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: dict[int,
             return _gate(j, verdict, lowered, solution)
         case Verdict.NO_FIT:
             c = int(lowered.snapshot.tasks.cls[culprit])
-            if c not in known:
-                known[c] = _facts(c, culprit, lowered, solution)
+            if c not in known.facts:
+                known.facts[c] = _facts(c, culprit, lowered, solution)
             placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
-            return reasons.no_fit(replace(known[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked))
+            return reasons.no_fit(replace(known.facts[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked))
         case Verdict.NOT_SUPPORTED:
             what = (
                 "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
@@ -91,19 +101,21 @@ def _blame(t: int, lowered: Lowered) -> str:
     return lowered.blame[int(lowered.snapshot.tasks.cls[t])]
 
 
-def _leaves(lowered: Lowered, above: str) -> list[str]:
+def _leaves(lowered: Lowered, above: str, known: Known) -> list[str]:
     """Names of the leaf queues, those below one queue where it is given."""
-    table, queues = lowered.snapshot.queues, lowered.queues.queues
+    if above in known.leaves:
+        return known.leaves[above]
+    parent, queues = lowered.snapshot.queues.parent, lowered.queues.queues
     names = []
-    for q, queue in enumerate(queues):
-        if table.child_ptr[q] == table.child_ptr[q + 1]:
-            row, found = q, not above
-            while row != NULL and not found:
-                found = queues[row].name == above
-                row = int(table.parent[row])
-            if found:
-                names.append(queue.name)
-    return sorted(names)
+    for q in np.flatnonzero(lowered.queues.is_leaf):
+        row, found = q, not above
+        while row != NULL and not found:
+            found = queues[row].name == above
+            row = parent[row]
+        if found:
+            names.append(queues[q].name)
+    known.leaves[above] = sorted(names)
+    return known.leaves[above]
 
 
 def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str, int, int, int]]:
@@ -191,10 +203,7 @@ def _scarce(request: Floats, short: Longs) -> int:
 
 def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
     """Leaf queues and what they hold of resource ``r``, most first."""
-    table = lowered.snapshot.queues
-    held = []
-    for q, queue in enumerate(lowered.queues.queues):
-        amount = float(solution.state.book[q, HELD + r])
-        if table.child_ptr[q] == table.child_ptr[q + 1] and amount > 0:
-            held.append((queue.name, amount))
+    queues, book = lowered.queues.queues, solution.state.book
+    held = [(queues[q].name, float(book[q, HELD + r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
+    held = [entry for entry in held if entry[1] > 0]
     return sorted(held, key=lambda entry: (-entry[1], entry[0]))

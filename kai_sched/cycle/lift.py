@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
-from kai_sched.cycle.explain import explain_group
+from kai_sched.cycle.explain import Known, explain_group
 from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Pipeline
-from kai_sched.plan.reasons import NoFit
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.pipeline import Solution
@@ -110,7 +107,7 @@ def group_keys(lowered: Lowered) -> list[str]:
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
-    known: dict[int, NoFit] = {}
+    known = Known()
     for j, key in enumerate(group_keys(lowered)):
         first, end = int(jobs.task_ptr[j]), int(jobs.task_ptr[j + 1])
         counts: dict[str, int] = {}
@@ -176,8 +173,3 @@ def _nodes(lowered: Lowered, solution: Solution) -> dict[str, NodeState]:
         )
         for n, node in enumerate(lowered.nodes)
     }
-
-
-def unschedulable(solution: Solution) -> int:
-    """How many groups have a reason why something of them is pending."""
-    return int(np.count_nonzero(solution.decisions.verdict))

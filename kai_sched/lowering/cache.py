@@ -6,7 +6,6 @@ they stand for does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +14,12 @@ import numpy.typing as npt
 from kai_sched.api import names
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.queues import in_pool
-from kai_sched.lowering.rows import NULL, Names, RowTable
+from kai_sched.lowering.rows import Names, RowTable
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
+from kai_sched.snapshot.columns import NULL
 
 # Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
 GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = (
@@ -96,14 +96,15 @@ class Cache:
         )
         return any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
 
-    def _sync_nodes(self, keys: Iterable[str], cluster: Cluster, config: Config) -> None:
+    def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
+        if keys:
+            self.columns.clear()
         for name in keys:
             node = cluster.nodes.get(name)
             if node is not None and in_pool(node.labels, config) and _has_worker_label(node, config):
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
-            self.columns.clear()
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone, entries = [], []

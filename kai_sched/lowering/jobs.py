@@ -41,9 +41,8 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows) -> JobRows:
     queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, cells.QUEUE])
     layout = columns[:, cells.LAYOUT]
     known = queue != NULL
-    is_leaf = np.diff(queues.table.child_ptr)[: len(queues.queues)] == 0
     refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
-    refused[known] = np.where(is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
+    refused[known] = np.where(queues.is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
     with_topology = np.array([each.topology for each in cache.layouts], bool)
     refused[(refused == 0) & with_topology[layout]] = int(Verdict.NOT_SUPPORTED)
     priority = _priorities(cluster, cache)[columns[:, cells.PRIORITY_CLASS]]

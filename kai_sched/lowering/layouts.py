@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kai_sched.model.objects import PodGroup, SubGroup
+from kai_sched.snapshot.columns import NULL
 
 DEFAULT_SET = "default"
-NULL = -1
 
 
 @dataclass(frozen=True, slots=True)

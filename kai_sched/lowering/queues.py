@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from kai_sched.model.config import Config
 from kai_sched.model.objects import UNLIMITED, Queue, Share
+from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Queues
 
@@ -22,6 +24,12 @@ class QueueRows:
     table: Queues
     queues: tuple[Queue, ...]
     row_of: dict[str, int]
+
+    @property
+    def is_leaf(self) -> npt.NDArray[np.bool_]:
+        """(Q,) whether the queue has no children, so that it runs work."""
+        leaf: npt.NDArray[np.bool_] = np.diff(self.table.child_ptr)[: len(self.queues)] == 0
+        return leaf
 
 
 def in_pool(labels: Mapping[str, str], config: Config) -> bool:
@@ -39,15 +47,7 @@ def reachable(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
         unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
         below = {name: replace(queue, parent=SYNTHETIC_ROOT) for name, queue in visible.items() if queue.parent}
         visible = below | {SYNTHETIC_ROOT: Queue(SYNTHETIC_ROOT, cpu=unlimited, memory=unlimited, gpu=unlimited)}
-    children: dict[str, list[str]] = {}
-    for name, queue in visible.items():
-        children.setdefault(queue.parent, []).append(name)
-    found: dict[str, Queue] = {}
-    frontier = children.get("", [])
-    while frontier:
-        found |= {name: visible[name] for name in frontier}
-        frontier = [child for name in frontier for child in children.get(name, [])]
-    return found
+    return rooted_queues(visible)
 
 
 def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-NULL = -1
-
 
 class Names:
     """Numbers for names, given once and never taken back; names of the past stay until the cache is made anew."""

@@ -10,6 +10,7 @@ from kai_sched.api.names import DEFAULT_QUEUE
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem
+from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
@@ -50,22 +51,8 @@ def _queue_cycles(queues: Mapping[str, Queue]) -> Iterator[Problem]:
         done.update(path)
 
 
-def present_queues(queues: Mapping[str, Queue]) -> set[str]:
-    """The queues whose ancestors are all there. There must be no cycle."""
-    known: dict[str, bool] = {"": True}
-    for start in queues:
-        path = []
-        name = start
-        while name not in known and name in queues:
-            path.append(name)
-            name = queues[name].parent
-        there = known.get(name, False)
-        known.update((each, there) for each in path)
-    return {name for name in queues if known[name]}
-
-
 def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
-    present = present_queues(queues)
+    present = rooted_queues(queues)
     children: dict[str, list[str]] = defaultdict(list)
     for queue in queues.values():
         children[queue.parent].append(queue.name)
@@ -86,10 +73,10 @@ def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
 
 def leaf_queues(cluster: Cluster, config: Config) -> list[str]:
     """Names of the queues that run work, sorted."""
-    present = present_queues(cluster.queues)
+    present = rooted_queues(cluster.queues)
     parents = {cluster.queues[name].parent for name in present}
     roots_count = config.full_hierarchy_fairness
-    return sorted(name for name in present - parents if roots_count or cluster.queues[name].parent)
+    return sorted(name for name in present.keys() - parents if roots_count or cluster.queues[name].parent)
 
 
 def some_of(names: list[str]) -> str:
@@ -105,7 +92,7 @@ class _QueueNames:
         leaves = leaf_queues(cluster, config)
         self._leaves = frozenset(leaves)
         self._all = cluster.queues
-        self._present = present_queues(cluster.queues)
+        self._present = rooted_queues(cluster.queues)
         self._there = (
             f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
         )

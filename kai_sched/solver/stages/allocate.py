@@ -65,12 +65,18 @@ def allocate(
         commit(length, state.task, scratch.chunk, decisions)
         log.size[:] = 0
         decisions.verdict[j] = OK
-        pending = 0
-        for s in range(first, end):
-            pending += state.sets[s, PENDING]
-        if pending > 0:
+        if count_pending(first, end, state.sets) > 0:
             foresee(j, first, end, sets, snapshot.classes.quota, snapshot.tasks.cls, state, log, tree, scratch)
             push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+
+
+@kernel
+def count_pending(first: int, end: int, set_state: Longs) -> int:
+    """How many tasks of a job with the sets [first, end) are pending."""
+    pending = 0
+    for s in range(first, end):
+        pending += set_state[s, PENDING]
+    return pending
 
 
 @kernel
@@ -107,10 +113,7 @@ def enlist(
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        pending = 0
-        for s in range(first, end):
-            pending += state.sets[s, PENDING]
-        if pending == 0:
+        if count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]

@@ -1,0 +1,20 @@
+"""Which queues hang together: the one walk down the queue tree that the checks and lowering share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kai_sched.model.objects import Queue
+
+
+def rooted_queues(queues: Mapping[str, Queue]) -> dict[str, Queue]:
+    """The queues whose ancestors are all there, level by level. A cycle hangs in the air and is left out."""
+    children: dict[str, list[str]] = {}
+    for name, queue in queues.items():
+        children.setdefault(queue.parent, []).append(name)
+    found: dict[str, Queue] = {}
+    frontier = children.get("", [])
+    while frontier:
+        found |= {name: queues[name] for name in frontier}
+        frontier = [child for name in frontier for child in children.get(name, [])]
+    return found
