@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,60 @@ class Pipeline:
 
 
 Effect = Bind | Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object of the cluster, and no other of the same name where ``uid`` is given."""
+
+    api_version: str
+    kind: str
+    namespace: str  # empty for what lives in no namespace
+    name: str
+    uid: str = ""
+
+    @property
+    def key(self) -> str:
+        """ "namespace/name", or the name alone."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    """Merge ``status`` into the object's status; a None removes the field."""
+
+    ref: Ref
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set annotations; a None removes one."""
+
+    ref: Ref
+    annotations: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SetCondition:
+    """Set one condition of a pod. Times are the executor's."""
+
+    ref: Ref
+    type: str
+    status: str  # "True" or "False"
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tell people about the object by an Event."""
+
+    ref: Ref
+    type: str  # "Normal" or "Warning"
+    reason: str
+    message: str
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+Write = PatchStatus | Annotate | SetCondition | Emit
