@@ -10,6 +10,7 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
+from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
 from kai_sched.solver.pipeline import solve
 
@@ -23,15 +24,17 @@ def run_cycle(
     now_ns: int,
     cache: Cache | None = None,
     timer: Callable[[], float] | None = None,
+    turns: Turns = NO_TURNS,
 ) -> CycleResult:
     """Decide one cycle.
 
     ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in
     nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
-    result is the same. ``timer`` gives seconds, for ``CycleResult.solver_s``, which is 0 without it. The same
-    arguments give the same result, whatever order the objects came in.
+    result is the same. ``timer`` gives seconds, for ``CycleResult.solver_s``, which is 0 without it. ``turns`` says
+    which groups go first and which must wait. The same arguments give the same result, whatever order the objects
+    came in.
     """
-    lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache())
+    lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache(), turns)
     settings = lower_settings(config)
     started = timer() if timer else 0.0
     solution = solve(lowered.snapshot, settings, config.actions)

@@ -12,10 +12,11 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.rows import Names
+from kai_sched.model.inflight import Turns
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Verdict
+from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
 
 DEFAULT_PRIORITY = 50
 PREEMPTIBLE_BELOW = 100
@@ -30,11 +31,12 @@ class JobRows:
     priority: Longs
     preemptible: Flags
     refused: Flags
+    turn: Flags
     layout: Longs  # (J,) numbers of the cache's layouts
     set_ptr: Ints  # (J + 1,)
 
 
-def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows) -> JobRows:
+def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns) -> JobRows:
     """All pod groups, those that pods without one are included."""
     rows = cache.groups.ordered()
     columns = cache.groups.cells[rows]
@@ -57,9 +59,21 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows) -> JobRows:
         np.where(known, priority, 0),
         (preemptible & known).astype(np.uint8),
         refused,
+        _turns(cache, rows, turns),
         layout,
         set_ptr,
     )
+
+
+def _turns(cache: Cache, rows: Longs, turns: Turns) -> Flags:
+    found = np.zeros(rows.size, np.uint8)
+    if turns.first or turns.later:
+        for j, group in enumerate(cache.groups.objects[rows]):
+            if group.key in turns.later:
+                found[j] = Turn.LATER
+            elif group.key in turns.first:
+                found[j] = Turn.FIRST
+    return found
 
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:
@@ -121,7 +135,7 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints) -> tuple[Jobs, Set
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    table = Jobs(jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.set_ptr, task_ptr[jobs.set_ptr])
+    table = Jobs(jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.set_ptr, task_ptr[jobs.set_ptr])
     return table, sets
 
 

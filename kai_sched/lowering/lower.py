@@ -20,6 +20,7 @@ from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
+from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.objects import Node, Phase
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -43,18 +44,20 @@ class Lowered:
     blame: list[str]  # (C,) what exactly refuses a class, where something does
 
 
-def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> Lowered:
+def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Turns = NO_TURNS) -> Lowered:
     """Bring the cache up to date and make the tables of this cycle."""
     cache.sync(cluster, config)
     nodes = node_list(cache)
     queues = lower_queues(cluster.queues, config)
-    jobs = lower_jobs(cluster, cache, queues)
+    jobs = lower_jobs(cluster, cache, queues, turns)
     rows = cache.pods.ordered()
     columns = cache.pods.cells[rows]
     status = _statuses(columns, now_ns, config)
     job, sets = memberships(cache, columns, jobs)
     node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
     node = take(node_rows, columns[:, cells.NODE])
+    binding = take(node_rows, columns[:, cells.BINDING])
+    node[binding != NULL], status[binding != NULL] = binding[binding != NULL], Status.BINDING
     # A task is a member of a job, or takes up room on a node.
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)

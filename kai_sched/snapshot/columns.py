@@ -106,6 +106,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "priority": Column("i8", "j", "value of the priority class"),
         "preemptible": Column("u1", "j", ""),
         "refused": Column("u1", "j", "0, or why the job cannot be looked at: NO_QUEUE, QUEUE_NOT_LEAF, NOT_SUPPORTED"),
+        "turn": Column("u1", "j", "a Turn"),
         "set_ptr": Column("i4", "j+1", "sets of the job, the root first"),
         "task_ptr": Column("i4", "j+1", "tasks of the job"),
     },

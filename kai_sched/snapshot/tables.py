@@ -74,6 +74,14 @@ class Verdict(enum.IntEnum):
     NO_CHUNK = 36
 
 
+class Turn(enum.IntEnum):
+    """When a job is tried: among the others, before all of them (a gang that is torn), or not in this cycle."""
+
+    ORDINARY = 0
+    FIRST = 1
+    LATER = 2
+
+
 class TermKind(enum.IntEnum):
     REQUIRED = 0
     ANTI = 1
@@ -157,6 +165,7 @@ class Jobs(NamedTuple):
     priority: Longs
     preemptible: Flags
     refused: Flags
+    turn: Flags
     set_ptr: Ints
     task_ptr: Ints
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kai_sched.snapshot.tables import Settings, Snapshot
+from kai_sched.snapshot.tables import Settings, Snapshot, Turn
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.explain import Facts, explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
@@ -36,7 +36,10 @@ def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> S
     feasibility(snapshot, finder, scratch)
     for action in actions:
         if action == "allocate":
-            allocate(settings, snapshot, state, make_log(snapshot), finder, make_tree(snapshot), scratch, decisions)
+            turns = (Turn.FIRST, Turn.ORDINARY) if (snapshot.jobs.turn == Turn.FIRST).any() else (Turn.ORDINARY,)
+            for turn in turns:
+                log, tree = make_log(snapshot), make_tree(snapshot)
+                allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)
     return Solution(decisions, state, facts)

@@ -41,6 +41,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @kernel
 def allocate(
+    turn: int,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
@@ -50,9 +51,9 @@ def allocate(
     scratch: Scratch,
     decisions: Decisions,
 ) -> None:
-    """Run the action. ``decisions`` gets the placements in order, and by job why something of it is still pending."""
+    """Run the action for the jobs whose turn it is. ``decisions`` gets the placements in order, and by job why something of it is still pending."""
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
-    enlist(settings, snapshot, state, log, tree, scratch, decisions)
+    enlist(turn, settings, snapshot, state, log, tree, scratch, decisions)
     while True:
         j = pop_job(settings, queues, jobs.priority, tree, state.book)
         if j == NULL:
@@ -106,14 +107,21 @@ def foresee(
 
 @kernel
 def enlist(
-    settings: Settings, snapshot: Snapshot, state: State, log: Log, tree: Tree, scratch: Scratch, decisions: Decisions
+    turn: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    tree: Tree,
+    scratch: Scratch,
+    decisions: Decisions,
 ) -> None:
-    """Put all jobs that can be tried into the tree; the others get their verdict now (3.1)."""
+    """Put all jobs of this turn that can be tried into the tree; the others get their verdict now (3.1)."""
     jobs, queues, sets = snapshot.jobs, snapshot.queues, snapshot.sets
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        if count_pending(first, end, state.sets) == 0:
+        if jobs.turn[j] != turn or count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]

@@ -1,0 +1,58 @@
+"""Groups that go first, and groups that must wait (``Turns``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched import Cache, Config, Store, run_cycle
+from kai_sched.model.inflight import Turns
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
+
+UNLIMITED = Share(-1.0, -1.0, 1.0)
+GPU = Shape((("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)))
+
+
+@pytest.fixture
+def store() -> Store:
+    """Two GPUs; ``old`` and ``new`` are gangs of two in different queues, ``new`` has one pod running already."""
+    store = Store()
+    for queue in ("a", "b"):
+        store.put(Queue(queue, cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED))
+    for node in ("n1", "n2", "n3"):
+        store.put(Node(node, allocatable={"cpu": 8000.0, "memory": 1e12, "gpu": 1.0, "pods": 110.0}))
+    store.put(PodGroup("ml", "old", "u1", 1, queue="a", min_member=2))
+    store.put(PodGroup("ml", "new", "u2", 2, queue="b", min_member=2))
+    for name, created in (("old-0", 1), ("old-1", 1), ("new-1", 2)):
+        store.put(Pod("ml", name, GPU, name, created, group=name[:3], scheduler="kai-scheduler"))
+    store.put(Pod("ml", "new-0", GPU, "new-0", 2, group="new", node="n1", phase=Phase.RUNNING))
+    return store
+
+
+def bound(store: Store, turns: Turns, cache: Cache | None = None) -> list[str]:
+    return [effect.pod for effect in run_cycle(store.cluster(), Config(), 0, cache, turns=turns).effects]
+
+
+def test_without_turns_fairness_decides(store: Store) -> None:
+    assert bound(store, Turns()) == ["ml/old-0", "ml/old-1"]
+
+
+def test_the_first_goes_before_all_others(store: Store) -> None:
+    assert bound(store, Turns(first=frozenset({"ml/new"}))) == ["ml/new-1"]
+
+
+def test_who_must_wait_is_not_tried(store: Store) -> None:
+    result = run_cycle(store.cluster(), Config(), 0, turns=Turns(later=frozenset({"ml/old"})))
+    assert [effect.pod for effect in result.effects] == ["ml/new-1"]
+    reason = result.groups["ml/old"].reason
+    assert reason is not None
+    assert reason.code == "NotTried"
+
+
+def test_waiting_wins_over_going_first(store: Store) -> None:
+    assert bound(store, Turns(frozenset({"ml/new"}), frozenset({"ml/new"}))) == ["ml/old-0", "ml/old-1"]
+
+
+def test_a_warm_cache_keeps_no_turns(store: Store) -> None:
+    cache = Cache()
+    assert bound(store, Turns(first=frozenset({"ml/new"})), cache) == ["ml/new-1"]
+    assert bound(store, Turns(), cache) == ["ml/old-0", "ml/old-1"]
