@@ -230,6 +230,9 @@ class ClaimSpec(Wire):
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
     resources: Resources | None = None
+    selector: LabelSelector | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class Phase(Wire):
@@ -249,6 +252,7 @@ class VolumeAffinity(Wire):
 class ClaimReference(Wire):
     namespace: str | None = None
     name: str | None = None
+    uid: str | None = None
 
 
 class VolumeSpec(Wire):
@@ -257,6 +261,8 @@ class VolumeSpec(Wire):
     claim_ref: ClaimReference | None = None
     access_modes: list[str] | None = None
     capacity: dict[str, Quantity] | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class PersistentVolume(Wire):
@@ -300,3 +306,4 @@ class CustomObject(Wire):
 
     metadata: Meta | None = None
     spec: Raw = ABSENT
+    status: Raw = ABSENT

@@ -11,7 +11,9 @@ from kai_sched.api import bindrequest, config, names, podgroup, queue, shard, to
 from kai_sched.api.custom import QUANTITY_PATTERN, Model
 
 Schema = dict[str, Any]
-Column = tuple[str, str, str]  # name, type, path
+Column = tuple[str, str, str, int]  # name, type, path, priority
+# Priorities of columns: whether kubectl shows them without `-o wide`.
+ALWAYS, WIDE = 0, 1
 
 # Words of a JSON schema that a structural schema knows. Titles, defaults and references are not among them.
 _KEPT = (
@@ -49,7 +51,18 @@ class Definition:
         return f"{self.plural}.{self.api_version.split('/')[0]}"
 
 
-_AGE: Column = ("Age", "date", ".metadata.creationTimestamp")
+def _resource_columns(title: str, resource: str, key: str, wide: bool = False) -> tuple[Column, ...]:
+    """What a queue is promised of a resource, what it may have now, what it has and what it wants."""
+    priority = WIDE if wide else ALWAYS
+    return (
+        (f"{title}-Quota", "number", f".spec.resources.{resource}.quota", priority),
+        (f"{title}-Fair-Share", "string", f".status.fairShare.{key}", priority),
+        (f"{title}-Allocated", "string", f".status.allocated.{key}", priority),
+        (f"{title}-Requested", "string", f".status.requested.{key}", priority),
+    )
+
+
+_AGE: Column = ("Age", "date", ".metadata.creationTimestamp", ALWAYS)
 # The original's columns come first, in its order; what follows is ours.
 DEFINITIONS = (
     Definition(
@@ -57,13 +70,13 @@ DEFINITIONS = (
         names.QUEUE_VERSION,
         "queues",
         columns=(
-            ("Priority", "string", ".spec.priority"),
-            ("Parent", "string", ".spec.parentQueue"),
-            ("Children", "string", ".status.childQueues"),
-            ("DisplayName", "string", ".spec.displayName"),
-            ("GPU-Quota", "number", ".spec.resources.gpu.quota"),
-            ("GPU-Fair-Share", "string", ".status.fairShare.nvidia\\.com/gpu"),
-            ("GPU-Allocated", "string", ".status.allocated.nvidia\\.com/gpu"),
+            ("Priority", "string", ".spec.priority", ALWAYS),
+            ("Parent", "string", ".spec.parentQueue", ALWAYS),
+            ("Children", "string", ".status.childQueues", ALWAYS),
+            ("DisplayName", "string", ".spec.displayName", ALWAYS),
+            *_resource_columns("GPU", "gpu", "nvidia\\.com/gpu"),
+            *_resource_columns("CPU", "cpu", "cpu", wide=True),
+            *_resource_columns("Memory", "memory", "memory", wide=True),
         ),
     ),
     Definition(
@@ -74,9 +87,13 @@ DEFINITIONS = (
         short_names=("pg",),
         columns=(
             _AGE,
-            ("Queue", "string", ".spec.queue"),
-            ("Min-Member", "integer", ".spec.minMember"),
-            ("Priority-Class", "string", ".spec.priorityClassName"),
+            ("Queue", "string", ".spec.queue", ALWAYS),
+            ("Min-Member", "integer", ".spec.minMember", ALWAYS),
+            ("GPU-Requested", "string", ".status.resourcesStatus.requested.nvidia\\.com/gpu", ALWAYS),
+            ("GPU-Allocated", "string", ".status.resourcesStatus.allocated.nvidia\\.com/gpu", ALWAYS),
+            ("Pending-Reason", "string", ".status.schedulingConditions[-1:].reasons[0].reason", ALWAYS),
+            ("Priority-Class", "string", ".spec.priorityClassName", WIDE),
+            ("Message", "string", ".status.schedulingConditions[-1:].message", WIDE),
         ),
     ),
     Definition(bindrequest.BindRequest, names.BIND_REQUEST_VERSION, "bindrequests", namespaced=True),
@@ -96,8 +113,10 @@ def _manifest(definition: Definition) -> Schema:
     group, version = definition.api_version.split("/")
     served: Schema = {"name": version, "served": True, "storage": True}
     if definition.columns:
-        columns = [{"name": name, "type": kind_of, "jsonPath": path} for name, kind_of, path in definition.columns]
-        served["additionalPrinterColumns"] = columns
+        served["additionalPrinterColumns"] = [
+            {"name": name, "type": kind_of, "jsonPath": path, **({"priority": priority} if priority else {})}
+            for name, kind_of, path, priority in definition.columns
+        ]
     served["schema"] = {"openAPIV3Schema": _root(definition.model)}
     if definition.has_status:
         served["subresources"] = {"status": {}}
@@ -202,4 +221,7 @@ def _add_rules(found: Schema, model: type[BaseModel] | None) -> None:
     if model.required_fields:
         found["required"] = list(model.required_fields)
     if model.rules:
-        found["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in model.rules]
+        found["x-kubernetes-validations"] = [
+            {"rule": rule, "message": message, **({"fieldPath": field} if field else {})}
+            for rule, message, field in model.rules
+        ]

@@ -17,8 +17,9 @@ INT32_MAX = 2**31 - 1
 class Model(BaseModel):
     """A part of a custom resource.
 
-    ``rules`` are CEL rules (rule, message) that the API server checks and that a schema alone cannot say;
-    ``required_fields`` are those that the schema insists on although readers do without.
+    ``rules`` are CEL rules (rule, message, path of the field to name, or "" for the part itself) that the API server
+    checks and that a schema alone cannot say; ``required_fields`` are those that the schema insists on although
+    readers do without.
     """
 
     model_config = ConfigDict(
@@ -29,7 +30,7 @@ class Model(BaseModel):
         strict=True,
         defer_build=True,
     )
-    rules: ClassVar[tuple[tuple[str, str], ...]] = ()
+    rules: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     required_fields: ClassVar[tuple[str, ...]] = ()
 
     def unknown_fields(self, path: str) -> Iterator[tuple[str, list[str]]]:
@@ -67,6 +68,14 @@ QUANTITY_PATTERN = (
 Quantity = Annotated[str | int | float, schema(**{"x-quantity": True})]
 Amounts = dict[str, Quantity]
 Texts = dict[str, str]
+# The bounds on lengths keep the cost of rules within what the API server allows.
+DURATION_PATTERN = r"^([+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0)?$"
+_DURATION_RULE = {
+    "rule": f"self.matches(r'{DURATION_PATTERN}')",
+    "message": "is not a duration: write it as 90s, 10m or 1h30m",
+}
+Duration = Annotated[str, schema(maxLength=64, **{"x-kubernetes-validations": [_DURATION_RULE]})]
+DNS_LABEL_LENGTH = 63
 DNS_LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 LABEL_KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"

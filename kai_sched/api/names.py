@@ -45,6 +45,47 @@ STALE_ANNOTATION = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION = "kai.scheduler/last-start-timestamp"
 LAST_EVICTION_ANNOTATION = "kai.scheduler/last-eviction-timestamp"
 STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
+BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
 
 # The ConfigMap that Kubernetes itself keeps in every namespace.
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
+
+# Conditions of pods: the type, and its reasons where it is False. Only the first makes autoscalers add nodes.
+POD_SCHEDULED = "PodScheduled"
+UNSCHEDULABLE = "Unschedulable"
+QUEUE_OVER_LIMIT = "QueueOverLimit"
+QUEUE_OVER_QUOTA = "QueueOverQuota"
+GANG_NOT_READY = "GangNotReady"
+DEPENDENCY_MISSING = "DependencyMissing"
+SUB_GROUP_DOES_NOT_EXIST = "SubGroupDoesNotExist"
+POD_GROUP_DOES_NOT_EXIST = "PodGroupDoesNotExist"
+BINDING_ERROR = "BindingError"
+
+# Conditions of queues and pod groups
+UNSCHEDULABLE_ON_NODE_POOL = "UnschedulableOnNodePool"
+ORPHAN = "Orphan"
+INVALID = "Invalid"
+
+# Reasons of events that are no reason of a condition, and their types
+NORMAL = "Normal"
+WARNING = "Warning"
+SCHEDULED = "Scheduled"
+BOUND = "Bound"
+PIPELINED = "Pipelined"
+FAILED_BINDING = "FailedBinding"
+NOT_READY = "NotReady"
+STALE_JOB = "StaleJob"
+QUEUE_LABEL_MISSING = "QueueLabelMissing"
+
+# The pool of objects without a node pool label, in messages and in conditions
+DEFAULT_POOL = "default"
+
+# Annotations and environment of pods with a part of a GPU, from admission on
+MPS_ANNOTATION = "mps"
+GPU_CONTAINER_ANNOTATION = "gpu-fraction-container-name"
+VISIBLE_DEVICES_ENV = "NVIDIA_VISIBLE_DEVICES"
+NUMBER_OF_GPUS_ENV = "RUNAI_NUM_OF_GPUS"
+GPU_PORTION_ENV = "GPU_PORTION"
+DEVICE_MEMORY_LIMIT_ENV = "CUDA_DEVICE_MEMORY_LIMIT"
+NVIDIA_GPU = "nvidia.com/gpu"

@@ -6,9 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_sched.api.custom import DNS_LABEL_PATTERN, Amounts, Count32, Int32, Model, schema
+from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN, Amounts, Count32, Duration, Int32, Model, schema
 
-_ONE_MINIMUM = ("!(has(self.minMember) && has(self.minSubGroup))", "minMember and minSubGroup exclude each other")
+_ONE_MINIMUM = (
+    "!(has(self.minMember) && has(self.minSubGroup))",
+    "minMember and minSubGroup exclude each other",
+    ".minSubGroup",
+)
 
 
 class TopologyConstraint(Model):
@@ -18,11 +22,16 @@ class TopologyConstraint(Model):
 
 
 class SubGroup(Model):
-    rules = (_ONE_MINIMUM,)
+    rules = (
+        _ONE_MINIMUM,
+        ("!has(self.parent) || self.parent != self.name", "a sub-group cannot be its own parent", ".parent"),
+    )
     required_fields = ("name",)
 
-    name: Annotated[str, schema(pattern=DNS_LABEL_PATTERN)] = Field(description="Unique in the group.")
-    parent: Annotated[str | None, schema(pattern=DNS_LABEL_PATTERN)] = Field(
+    name: Annotated[str, schema(pattern=DNS_LABEL_PATTERN, maxLength=DNS_LABEL_LENGTH)] = Field(
+        description="Unique in the group."
+    )
+    parent: Annotated[str | None, schema(pattern=DNS_LABEL_PATTERN, maxLength=DNS_LABEL_LENGTH)] = Field(
         None, description="Name of another sub-group."
     )
     min_member: Count32 | None = Field(None, description="Pods needed at the least; for sub-groups without children.")
@@ -42,8 +51,8 @@ class PodGroupSpec(Model):
     preemptibility: Literal["preemptible", "non-preemptible"] | None = Field(
         None, description="Absent: preemptible where the priority is below 100."
     )
-    preemption_delay: str | None = Field(None, description="Time to wait before evicting others, a Go duration.")
-    staleness_grace_period: str | None = Field(
+    preemption_delay: Duration | None = Field(None, description="Time to wait before evicting others, a Go duration.")
+    staleness_grace_period: Duration | None = Field(
         None,
         description="Time for which the gang may be incomplete while running, a Go duration; negative is for ever.",
     )
@@ -52,7 +61,9 @@ class PodGroupSpec(Model):
         None, description="-1 (absent): always try; else give up after one attempt."
     )
     topology_constraint: TopologyConstraint | None = None
-    sub_groups: list[SubGroup] | None = None
+    sub_groups: Annotated[
+        list[SubGroup] | None, schema(**{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
+    ] = None
 
 
 class PodGroupCondition(Model):

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kai_sched.api.custom import Amounts, Model, schema
+from kai_sched.api.custom import INT32_MAX, Amounts, Duration, Model, schema
 
 _BOUND = "self >= 0.0 || self == -1.0"
+NAME_LENGTH = 253
+_INT32 = {"format": "int32", "minimum": -INT32_MAX - 1, "maximum": INT32_MAX}
 
 
 def _bound(text: str) -> dict[str, object]:
@@ -37,12 +39,14 @@ class QueueResources(Model):
 
 class QueueSpec(Model):
     display_name: str | None = Field(None, description="Name for people, used in messages and metrics.")
-    parent_queue: str | None = Field(None, description="Name of the parent; empty for a root queue.")
-    priority: Annotated[int | None, schema(nullable=True)] = Field(
+    parent_queue: Annotated[str | None, schema(maxLength=NAME_LENGTH)] = Field(
+        None, description="Name of the parent; empty for a root queue."
+    )
+    priority: Annotated[int | None, schema(nullable=True, **_INT32)] = Field(
         None, description="Higher is served first over quota and reclaimed last; absent is 100."
     )
-    preempt_min_runtime: str | None = Field(None, description="Runtime protected from preemption, a Go duration.")
-    reclaim_min_runtime: str | None = Field(None, description="Runtime protected from reclaim, a Go duration.")
+    preempt_min_runtime: Duration | None = Field(None, description="Runtime protected from preemption, a Go duration.")
+    reclaim_min_runtime: Duration | None = Field(None, description="Runtime protected from reclaim, a Go duration.")
     resources: QueueResources | None = Field(
         None, description="Shares by resource; absent is zero for all, the limits too."
     )
@@ -70,6 +74,14 @@ class QueueStatus(Model):
 
 class Queue(Model):
     """A share of the cluster, and where it stands in the tree of shares."""
+
+    rules = (
+        (
+            "!has(self.spec) || !has(self.spec.parentQueue) || self.spec.parentQueue != self.metadata.name",
+            "a queue cannot be its own parent: leave the field out, or name another queue",
+            ".spec.parentQueue",
+        ),
+    )
 
     spec: QueueSpec | None = None
     status: QueueStatus | None = None

@@ -40,6 +40,7 @@ class UsageDBConfig(Model):
         (
             "!(has(self.connectionString) && has(self.connectionStringEnvVar))",
             "connectionString and connectionStringEnvVar exclude each other",
+            "",
         ),
     )
 

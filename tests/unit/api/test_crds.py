@@ -12,9 +12,10 @@ import yaml
 
 from kai_sched.api import queue
 from kai_sched.api.crdgen import DEFINITIONS, custom_resource_definitions, structural
-from kai_sched.api.custom import DNS_LABEL_PATTERN, LABEL_KEY_PATTERN, QUANTITY_PATTERN, Model
+from kai_sched.api.custom import DNS_LABEL_PATTERN, DURATION_PATTERN, LABEL_KEY_PATTERN, QUANTITY_PATTERN, Model
 from kai_sched.files.crds import main, outdated, render
 from kai_sched.model.resources import QuantityError, parse_quantity
+from kai_sched.model.times import parse_duration
 
 FOLDER = Path(__file__).parents[3] / "crds"
 CRDS = {name.removesuffix(".yaml"): crd for name, crd in custom_resource_definitions().items()}
@@ -97,6 +98,25 @@ def test_queue_columns_begin_with_the_contracts() -> None:
     ]
 
 
+def test_pod_group_columns_begin_as_kubectl_has_them() -> None:
+    """A definition with columns of its own loses the one that kubectl adds."""
+    (served,) = CRDS["podgroups.scheduling.run.ai"]["spec"]["versions"]
+    first = served["additionalPrinterColumns"][0]
+    assert first == {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+@pytest.mark.parametrize("name", sorted(CRDS))
+def test_columns_show_fields_that_exist(name: str) -> None:
+    (served,) = CRDS[name]["spec"]["versions"]
+    for column in served.get("additionalPrinterColumns", ()):
+        if column["type"] == "date":
+            continue
+        node = schema_of(name)
+        for part in re.findall(r"((?:[^.\\[]|\\.)+)(?:\[[^]]*\])?", column["jsonPath"]):
+            node = node.get("items", node)
+            node = node.get("additionalProperties") or node["properties"][part]
+
+
 @pytest.mark.parametrize("name", sorted(CRDS))
 class TestStructural:
     """The rules that the API server has for schemas."""
@@ -165,8 +185,12 @@ def test_pod_group_fields() -> None:
     assert at(name, "spec.subGroups.[].name")["pattern"] == DNS_LABEL_PATTERN
     assert at(name, "spec.subGroups.[]")["required"] == ["name"]
     for path in ("spec", "spec.subGroups.[]"):
-        (rule,) = at(name, path)["x-kubernetes-validations"]
+        rule = at(name, path)["x-kubernetes-validations"][0]
         assert rule["rule"] == "!(has(self.minMember) && has(self.minSubGroup))"
+        assert rule["fieldPath"] == ".minSubGroup"
+    groups = at(name, "spec.subGroups")
+    assert (groups["x-kubernetes-list-type"], groups["x-kubernetes-list-map-keys"]) == ("map", ["name"])
+    assert at(name, "spec.subGroups.[].parent")["maxLength"] == 63
     assert "transitionID" in at(name, "status.schedulingConditions.[]")["properties"]
 
 
@@ -203,6 +227,33 @@ def test_the_pattern_of_quantities_agrees_with_the_parser(text: str) -> None:
     except QuantityError:
         valid = False
     assert bool(re.fullmatch(QUANTITY_PATTERN, text)) == valid
+
+
+@pytest.mark.parametrize(
+    "text", ["90s", "1h30m", "1.5h", ".5s", "5.s", "-1s", "+2us", "3µs", "0", "-0", "1", "1d", "1 h", "h", ".s", "s1"]
+)
+def test_the_pattern_of_durations_agrees_with_the_parser(text: str) -> None:
+    try:
+        parse_duration(text)
+        valid = True
+    except ValueError:
+        valid = False
+    assert bool(re.fullmatch(DURATION_PATTERN, text)) == valid
+
+
+def test_durations_are_checked_by_the_api_server() -> None:
+    for name, fields in (
+        ("queues.scheduling.run.ai", ("preemptMinRuntime", "reclaimMinRuntime")),
+        ("podgroups.scheduling.run.ai", ("preemptionDelay", "stalenessGracePeriod")),
+    ):
+        for field in fields:
+            (rule,) = at(name, f"spec.{field}")["x-kubernetes-validations"]
+            assert DURATION_PATTERN in rule["rule"]
+
+
+def test_a_queue_cannot_be_its_own_parent() -> None:
+    (rule,) = schema_of("queues.scheduling.run.ai")["x-kubernetes-validations"]
+    assert rule["fieldPath"] == ".spec.parentQueue"
 
 
 @pytest.mark.parametrize(
