@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kai_sched.cycle.result import CycleResult, PodState
-from kai_sched.model.objects import Phase, Pod, PodGroup
+from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
+from kai_sched.plan.result import CycleResult, PodState
 
 SECOND_NS = 1_000_000_000
 RUNNING_FOR_NS = 60 * SECOND_NS
@@ -45,8 +45,13 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     evicted = frozenset(result.evicted)
     settled: dict[str, PodState] = {}
     pods: dict[str, Pod] = {}
+    requests = {request.pod_key: request for _, request in sorted(cluster.bind_requests.items())}
     for key, state in result.pods.items():
         before = cluster.pods[key]
+        request = requests.get(key) if state.status == "Binding" else None
+        if request is not None:
+            before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)
+            store.remove(BindRequest, request.key)
         after = _move(before, state, key in evicted, now_ns, world)
         if after is None:
             store.remove(Pod, key)

@@ -13,18 +13,16 @@ import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
-from kai_sched.lowering.queues import in_pool
 from kai_sched.lowering.rows import Names, RowTable
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.config import Config
-from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, Shape
+from kai_sched.model.config import Config, in_pool
+from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 
 # Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
-GROUP, SUB_GROUP, CLASS, NODE, NOMINATED, PHASE, DELETED, GATED, FOREIGN, KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = (
-    range(13)
-)
+GROUP, SUB_GROUP, CLASS, NODE, BINDING, NOMINATED, PHASE, DELETED, GATED, FOREIGN = range(10)
+KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(10, 14)
 # Columns of the pod groups' matrix.
 ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
 
@@ -49,7 +47,7 @@ class Cache:
         self._reset()
 
     def _reset(self) -> None:
-        self.pods = RowTable(13)
+        self.pods = RowTable(14)
         self.groups = RowTable(6)
         self.nodes: dict[str, Node] = {}
         self.node_names = Names()
@@ -63,6 +61,7 @@ class Cache:
         self.layouts: list[Layout] = []
         self.terms = TermBook()
         self.sharing: set[str] = set()  # pods that hold part of a device
+        self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self._quick: dict[tuple[int, bool, tuple[int, ...]], int] = {}
         self._held: list[Shape] = []
@@ -75,9 +74,12 @@ class Cache:
         changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
         if changes is None or self._crowded() or (self.terms and any(kind is Namespace for kind, _ in changes)):
             self._reset()
+            self._sync_bindings(cluster)
             pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
         else:
             pods = [key for kind, key in changes if kind is Pod]
+            if any(kind is BindRequest for kind, _ in changes):
+                pods = list({*pods, *self._sync_bindings(cluster)})
             groups = [key for kind, key in changes if kind is PodGroup]
             nodes = [key for kind, key in changes if kind is Node]
         self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
@@ -105,6 +107,19 @@ class Cache:
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
+
+    def _sync_bindings(self, cluster: Cluster) -> list[str]:
+        """Look at all live bind requests; returns the pods to look at again. Of two for a pod the first counts."""
+        before, self.bindings = self.bindings, {}
+        for _, request in sorted(cluster.bind_requests.items()):
+            if request.is_live:
+                self.bindings.setdefault(request.pod_key, request)
+        return [key for key in before | self.bindings if before.get(key) != self.bindings.get(key)]
+
+    def binding(self, key: str, pod: Pod) -> BindRequest | None:
+        """The request that makes the pod count as Binding, if its node is there (semantics 0.1)."""
+        waits = pod.phase == Phase.PENDING and not pod.node and not pod.deleted_ns
+        return self.bindings.get(key) if waits else None
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone, entries = [], []
@@ -176,11 +191,13 @@ class Cache:
         app = pod.labels.get(names.APP_LABEL)
         utility = app in (config.reservation_app_label, SCALING_POD)
         labelled, priority = _task_priority(pod)
+        binding = self.binding(key, pod)
         return (
             group,
             self.sub_groups.row(pod.sub_group or "default"),
             self._class_of(pod, app == config.reservation_app_label),
             self.node_names.row(pod.node) if pod.node else NULL,
+            self.node_names.row(binding.node) if binding else NULL,
             self.node_names.row(pod.nominated_node) if pod.nominated_node else NULL,
             int(pod.phase),
             pod.deleted_ns,

@@ -14,6 +14,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
 from kai_sched.model.resources import CPU, GPU, MEMORY, PODS
 from kai_sched.model.store import Cluster
+from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Bonds, Classes, Flags, Ints, TermKind, Terms, Verdict
 
@@ -84,6 +85,7 @@ def _table(
     cpu_only = np.zeros(len(found), np.uint8)
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
+    storage = VolumeBook(cluster)
     for c, each in enumerate(found):
         shape = each.shape
         for name, amount in shape.request:
@@ -98,7 +100,7 @@ def _table(
         cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
         if not waits[c]:
             continue
-        verdict, blame[c], volumes = judge_volumes(shape, cluster)
+        verdict, blame[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
             verdict, blame[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)

@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.terms import holds
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, NodeSelector, Requirement, Shape, Taint, Toleration
-from kai_sched.model.store import Cluster
+from kai_sched.model.objects import Node, NodeSelector, Requirement, Shape, Taint, Toleration, VolumeClaim
+from kai_sched.model.selectors import NODE_NAME, holds
+from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.tables import Signatures, Verdict
 
-NODE_NAME = "metadata.name"
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 Selector = tuple[Verdict, NodeSelector]
@@ -39,14 +38,15 @@ class SignatureBook:
         return self.rows.setdefault(signature, len(self.rows))
 
 
-def judge_volumes(shape: Shape, cluster: Cluster) -> tuple[Verdict, str, tuple[Selector, ...]]:
+def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[Selector, ...]]:
     """The verdict of the pod's claims on every node (12.1), the claim or volume to blame, and what they demand of a
     node.
 
-    A claim that waits for its first consumer demands what its class's allowed topologies say, or a volume that could
-    be bound to it.
+    A claim that waits for its first consumer demands a node where a volume could be bound to it or made for it.
     """
+    cluster = book.cluster
     selectors: list[Selector] = []
+    waiting: list[VolumeClaim] = []
     for key in shape.claims:
         claim = cluster.volume_claims.get(key)
         if claim is None:
@@ -61,26 +61,16 @@ def judge_volumes(shape: Shape, cluster: Cluster) -> tuple[Verdict, str, tuple[S
                 return Verdict.VOLUME_MISSING, claim.volume, ()
             if volume.node_affinity is not None:
                 selectors.append((Verdict.VOLUME_AFFINITY, volume.node_affinity))
-            continue
-        storage = cluster.storage_classes.get(claim.storage_class)
-        if storage is None or not storage.wait_for_first_consumer:
+        elif not book.waits(claim):
             return Verdict.CLAIM_UNBOUND, key, ()
-        if storage.provisioner not in ("", "kubernetes.io/no-provisioner"):
-            if storage.allowed_topologies is not None:
-                selectors.append((Verdict.VOLUME_AFFINITY, storage.allowed_topologies))
-            continue
-        everywhere = ((Requirement(NODE_NAME, "Exists"),),)
-        fitting: list[tuple[Requirement, ...]] = []
-        for _, volume in sorted(cluster.volumes.items()):
-            free = volume.phase in ("", "Available") and volume.claim in ("", key)
-            if (
-                free
-                and volume.storage_class == claim.storage_class
-                and volume.size_bytes >= claim.size_bytes
-                and set(claim.access_modes) <= set(volume.access_modes)
-            ):
-                fitting.extend(volume.node_affinity or everywhere)
-        selectors.append((Verdict.VOLUME_AFFINITY, tuple(fitting)))
+        else:
+            waiting.append(claim)
+            reach = book.reach(claim)
+            if reach is not None:
+                selectors.append((Verdict.VOLUME_AFFINITY, reach))
+    if book.competing(waiting):
+        names = [name for name, node in sorted(cluster.nodes.items()) if book.place(waiting, node).homeless is None]
+        selectors.append((Verdict.VOLUME_AFFINITY, ((Requirement(NODE_NAME, "In", tuple(names)),),)))
     return Verdict.OK, "", tuple(selectors)
 
 

@@ -14,13 +14,10 @@ from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.rows import Names
 from kai_sched.model.inflight import Turns
 from kai_sched.model.objects import PriorityClass
+from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
-
-DEFAULT_PRIORITY = 50
-PREEMPTIBLE_BELOW = 100
-
 
 @dataclass(frozen=True, slots=True)
 class JobRows:
@@ -78,12 +75,7 @@ def _turns(cache: Cache, rows: Longs, turns: Turns) -> Flags:
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:
     """The value of each priority class name: its own, else the cluster's default class, else 50."""
-    default = DEFAULT_PRIORITY
-    for _, each in sorted(cluster.priority_classes.items()):
-        if each.global_default:
-            default = each.value
-            break
-    values = np.full(len(cache.priority_classes), default, np.int64)
+    values = np.full(len(cache.priority_classes), default_priority(cluster.priority_classes), np.int64)
     for name, row in cache.priority_classes.items():
         known: PriorityClass | None = cluster.priority_classes.get(name)
         if known is not None:

@@ -57,7 +57,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
     node = take(node_rows, columns[:, cells.NODE])
     binding = take(node_rows, columns[:, cells.BINDING])
-    node[binding != NULL], status[binding != NULL] = binding[binding != NULL], Status.BINDING
+    binds = binding != NULL
+    node[binds], status[binds] = binding[binds], Status.BINDING
     # A task is a member of a job, or takes up room on a node.
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)

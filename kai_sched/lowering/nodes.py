@@ -113,9 +113,10 @@ def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:
         devices: dict[str, set[str]] = {}
         for key in sorted(cache.sharing):
             pod = cache.pods.objects[cache.pods.row_of[key]]
-            if pod.node in rows:
+            holder = cache.binding(key, pod) or pod
+            if holder.node in rows:
                 unknown = [f"{key} {device}" for device in range(pod.shape.shared_devices)]
-                devices.setdefault(pod.node, set()).update(pod.gpu_groups or unknown)
+                devices.setdefault(holder.node, set()).update(holder.gpu_groups or unknown)
         for name, groups in devices.items():
             shared[rows[name]] = len(groups)
     return shared

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import UNLIMITED, Queue, Share
 from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.snapshot.columns import NULL
@@ -30,14 +30,6 @@ class QueueRows:
         """(Q,) whether the queue has no children, so that it runs work."""
         leaf: npt.NDArray[np.bool_] = np.diff(self.table.child_ptr)[: len(self.queues)] == 0
         return leaf
-
-
-def in_pool(labels: Mapping[str, str], config: Config) -> bool:
-    """Whether an object belongs to this scheduler's node pool (11.3)."""
-    if not config.node_pool_label:
-        return True
-    value = labels.get(config.node_pool_label)
-    return value == config.node_pool if config.node_pool else value is None
 
 
 def reachable(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:

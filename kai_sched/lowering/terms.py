@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_sched.api import names
-from kai_sched.model.objects import Namespace, Pod, PodTerm, Requirement, Shape
+from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
+from kai_sched.model.selectors import holds
 from kai_sched.snapshot.tables import TermKind
 
 Labels = Mapping[str, str]
@@ -90,29 +91,3 @@ class TermBook:
         namespace = self._namespaces.get(name)
         labels = namespace.labels if namespace else {names.NAMESPACE_NAME_LABEL: name}
         return all(holds(requirement, labels) for requirement in term.namespace_selector)
-
-
-def holds(requirement: Requirement, labels: Labels) -> bool:
-    """Whether the labels meet the requirement, as Kubernetes selectors do: NotIn holds without the label."""
-    value = labels.get(requirement.key)
-    match requirement.op:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(requirement, value)
-        case _:
-            return False
-
-
-def _compares(requirement: Requirement, value: str | None) -> bool:
-    try:
-        number, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
-        return False
-    return number > bound if requirement.op == "Gt" else number < bound

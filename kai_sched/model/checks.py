@@ -14,6 +14,7 @@ from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
+_DEFAULT_SETS = frozenset({DEFAULT_SET})
 NAMES_SHOWN_MAX = 10
 # Of findings that differ in nothing but the object, this many are told one by one.
 ALIKE_MAX = 20
@@ -124,14 +125,14 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
         subject = f"PodGroup {key}"
         if group.priority_class and group.priority_class not in cluster.priority_classes:
             yield _unknown_class(subject, "spec.priorityClassName", group.priority_class)
-        fault = _tree_fault(group)
+        fault = tree_fault(group)
         if fault is not None:
             yield Problem(
                 "", subject, fault[0], f"{fault[1]}; until then the sub-groups are ignored and the minimum is 1 pod"
             )
         # A group that has begun to finish needs its minimum no more.
         elif key not in finished:
-            short = _short_of(group, members[key])
+            short = short_of(group, members[key])
             if short:
                 yield Problem("", subject, short[0], f"{short[1]}: the group waits until it has enough")
 
@@ -143,8 +144,10 @@ def _unknown_class(subject: str, field: str, name: str) -> Problem:
     return Problem("", subject, field, message)
 
 
-def _tree_fault(group: PodGroup) -> tuple[str, str] | None:
+def tree_fault(group: PodGroup) -> tuple[str, str] | None:
     """Field and text of what makes the sub-groups no tree."""
+    if not group.sub_groups:
+        return None
     parents = {each.name: each.parent for each in group.sub_groups}
     names = Counter(each.name for each in group.sub_groups)
     for i, each in enumerate(group.sub_groups):
@@ -168,7 +171,14 @@ def _tree_fault(group: PodGroup) -> tuple[str, str] | None:
     return None
 
 
-def _short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | None:
+def pod_sets(group: PodGroup) -> frozenset[str]:
+    """Names of the sub-groups that pods can be in. A group whose sub-groups are no tree has the default one only."""
+    if not group.sub_groups or tree_fault(group) is not None:
+        return _DEFAULT_SETS
+    return frozenset({each.name for each in group.sub_groups} - {each.parent for each in group.sub_groups})
+
+
+def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | None:
     """Field and text where the group cannot reach its minimum with the pods there are."""
     if not group.sub_groups:
         need = 1 if group.min_member is None else group.min_member
@@ -205,11 +215,7 @@ def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
         problem = queues.problem(f"PodGroup {key}", "spec.queue", group.queue)
         if problem:
             yield problem
-    sets = {
-        key: ({each.name for each in group.sub_groups} - {each.parent for each in group.sub_groups}) or {DEFAULT_SET}
-        for key, group in cluster.pod_groups.items()
-        if _tree_fault(group) is None
-    }
+    sets = {key: pod_sets(group) for key, group in cluster.pod_groups.items() if tree_fault(group) is None}
     for key, pod in sorted(cluster.pods.items()):
         if pod.phase not in _LIVE:
             continue
@@ -230,7 +236,7 @@ def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
                 yield _unknown_class(subject, "spec.priorityClassName", pod.priority_class)
 
 
-def _membership(subject: str, pod: Pod, sets: Mapping[str, set[str]], cluster: Cluster) -> Iterator[Problem]:
+def _membership(subject: str, pod: Pod, sets: Mapping[str, frozenset[str]], cluster: Cluster) -> Iterator[Problem]:
     key = f"{pod.namespace}/{pod.group}"
     if key not in cluster.pod_groups:
         message = f"there is no PodGroup {key!r}, so the pod is never scheduled: add the group, or correct the name"

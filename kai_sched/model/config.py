@@ -60,3 +60,11 @@ class Config:
     max_consolidation_preemptees: int = 16
     allow_consolidating_reclaim: bool = True
     use_scheduling_signatures: bool = True
+
+
+def in_pool(labels: Mapping[str, str], config: Config) -> bool:
+    """Whether an object belongs to this scheduler's node pool (11.3)."""
+    if not config.node_pool_label:
+        return True
+    value = labels.get(config.node_pool_label)
+    return value == config.node_pool if config.node_pool else value is None

@@ -228,6 +228,26 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
+class BindRequest:
+    """A BindRequest (scheduling.run.ai/v1alpha2): a placement of the original's that its binder is to carry out."""
+
+    namespace: str
+    name: str
+    pod: str  # its name, in the same namespace
+    node: str
+    is_live: bool = True  # neither carried out nor given up
+    gpu_groups: tuple[str, ...] = ()  # devices that the pod will share
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def pod_key(self) -> str:
+        return f"{self.namespace}/{self.pod}"
+
+
+@dataclass(frozen=True, slots=True)
 class PriorityClass:
     name: str
     value: int
@@ -250,6 +270,11 @@ class VolumeClaim:
     deleted: bool = False
     access_modes: tuple[str, ...] = ()
     size_bytes: float = 0.0
+    uid: str = ""
+    selected_node: str = ""  # the node for which a volume is being made
+    selector: Term = ()  # on the labels of volumes; empty: all
+    volume_mode: str = "Filesystem"
+    attributes_class: str = ""
 
     @property
     def key(self) -> str:
@@ -267,6 +292,12 @@ class Volume:
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     size_bytes: float = 0.0
+    uid: str = ""
+    claim_uid: str = ""  # empty where an administrator keeps the volume for a claim
+    labels: Mapping[str, str] = field(default_factory=dict)
+    volume_mode: str = "Filesystem"
+    attributes_class: str = ""
+    deleted: bool = False
 
     @property
     def key(self) -> str:
@@ -307,4 +338,16 @@ class Namespace:
         return self.name
 
 
-Object = Queue | Node | PodGroup | Pod | PriorityClass | VolumeClaim | Volume | StorageClass | ConfigMap | Namespace
+Object = (
+    Queue
+    | Node
+    | PodGroup
+    | Pod
+    | BindRequest
+    | PriorityClass
+    | VolumeClaim
+    | Volume
+    | StorageClass
+    | ConfigMap
+    | Namespace
+)

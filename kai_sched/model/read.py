@@ -7,12 +7,25 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.api import bindrequest, core, names, topology
+from kai_sched.api import core, names, topology
 from kai_sched.api.custom import Model
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, Warn, decode_part
-from kai_sched.model.objects import Object
-from kai_sched.model.read_custom import parse_part, read_pod_group, read_queue, warn_top_fields
+from kai_sched.model.objects import (
+    BindRequest,
+    ConfigMap,
+    Namespace,
+    Node,
+    Object,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Queue,
+    StorageClass,
+    Volume,
+    VolumeClaim,
+)
+from kai_sched.model.read_custom import parse_part, read_bind_request, read_pod_group, read_queue, warn_top_fields
 from kai_sched.model.read_meta import identity
 from kai_sched.model.read_objects import (
     read_config_map,
@@ -31,27 +44,47 @@ Kind = tuple[str, str]
 POD: Kind = ("v1", "Pod")
 QUEUE: Kind = (names.QUEUE_VERSION, "Queue")
 POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
+BIND_REQUEST: Kind = (names.BIND_REQUEST_VERSION, "BindRequest")
+VOLUME: Kind = ("v1", "PersistentVolume")
+TOPOLOGY: Kind = (names.TOPOLOGY_VERSION, "Topology")
 SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
 _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
     ("v1", "Node"): (msgspec.json.Decoder(core.Node), read_node),
     ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
-    ("v1", "PersistentVolume"): (msgspec.json.Decoder(core.PersistentVolume), read_volume),
+    VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
     ("v1", "ConfigMap"): (msgspec.json.Decoder(core.ConfigMap), read_config_map),
     ("v1", "Namespace"): (msgspec.json.Decoder(core.Namespace), read_namespace),
     ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.StorageClass), read_storage_class),
     ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.PriorityClass), read_priority_class),
 }
-_CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {QUEUE: read_queue, POD_GROUP: read_pod_group}
+_CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
+    QUEUE: read_queue,
+    POD_GROUP: read_pod_group,
+    BIND_REQUEST: read_bind_request,
+}
 # Ours, but without effect in this version: only their fields are looked at.
 _UNREAD: Mapping[Kind, type[Model]] = {
-    (names.TOPOLOGY_VERSION, "Topology"): topology.TopologySpec,
-    (names.BIND_REQUEST_VERSION, "BindRequest"): bindrequest.BindRequestSpec,
+    TOPOLOGY: topology.TopologySpec,
 }
 # The kinds whose objects live in namespaces.
-NAMESPACED = frozenset({"Pod", "PodGroup", "PersistentVolumeClaim", "ConfigMap"})
-KINDS = frozenset({POD, *_PLAIN, *_CUSTOM})
+NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap"})
+# What the store keeps of each kind.
+CLASSES: Mapping[Kind, type[Object]] = {
+    POD: Pod,
+    ("v1", "Node"): Node,
+    ("v1", "PersistentVolumeClaim"): VolumeClaim,
+    VOLUME: Volume,
+    ("v1", "ConfigMap"): ConfigMap,
+    ("v1", "Namespace"): Namespace,
+    ("storage.k8s.io/v1", "StorageClass"): StorageClass,
+    ("scheduling.k8s.io/v1", "PriorityClass"): PriorityClass,
+    QUEUE: Queue,
+    POD_GROUP: PodGroup,
+    BIND_REQUEST: BindRequest,
+}
+KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
 _pod = msgspec.json.Decoder(core.Pod)

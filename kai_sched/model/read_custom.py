@@ -9,10 +9,19 @@ import msgspec
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from kai_sched.api import core, names, podgroup, queue
+from kai_sched.api import bindrequest, core, names, podgroup, queue
 from kai_sched.api.custom import Model
 from kai_sched.model.faults import FieldError, TypeFault, Warn
-from kai_sched.model.objects import NO_LABELS, UNLIMITED, PodGroup, Queue, Share, SubGroup, TopologyConstraint
+from kai_sched.model.objects import (
+    NO_LABELS,
+    UNLIMITED,
+    BindRequest,
+    PodGroup,
+    Queue,
+    Share,
+    SubGroup,
+    TopologyConstraint,
+)
 from kai_sched.model.read_meta import duration_s, identity, namespace_of, time_ns
 from kai_sched.model.times import parse_time
 
@@ -186,3 +195,24 @@ def _topology(wire: podgroup.TopologyConstraint | None) -> TopologyConstraint | 
     if wire is None or not wire.topology:
         return None
     return TopologyConstraint(wire.topology, wire.required_topology_level or "", wire.preferred_topology_level or "")
+
+
+def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
+    """Raises FieldError where it names no pod or no node."""
+    meta = wire.metadata or core.Meta()
+    name = identity(meta)
+    spec = parse_part(bindrequest.BindRequestSpec, bytes(wire.spec), "spec", warn)
+    status = parse_part(bindrequest.BindRequestStatus, bytes(wire.status), "status", warn)
+    if not spec.pod_name:
+        raise FieldError("spec.podName", "missing: name the pod that is to be bound")
+    if not spec.selected_node:
+        raise FieldError("spec.selectedNode", "missing: name the node that the pod is to be bound to")
+    is_final = spec.backoff_limit is None or (status.failed_attempts or 0) >= spec.backoff_limit
+    return BindRequest(
+        namespace_of(meta),
+        name,
+        spec.pod_name,
+        spec.selected_node,
+        is_live=status.phase != "Succeeded" and not (status.phase == "Failed" and is_final),
+        gpu_groups=tuple(sorted({*(spec.selected_gpu_groups or ())} - {""})),
+    )

@@ -19,7 +19,7 @@ from kai_sched.model.objects import (
     Volume,
     VolumeClaim,
 )
-from kai_sched.model.read_constraints import read_node_selector
+from kai_sched.model.read_constraints import read_label_selector, read_node_selector
 from kai_sched.model.read_meta import identity, namespace_of
 from kai_sched.model.read_requests import read_amounts
 from kai_sched.model.resources import QuantityError, amount
@@ -33,6 +33,7 @@ _CONDITIONS = {
     "NetworkUnavailable": "False",
 }
 _STORAGE = "storage"
+_FILESYSTEM = "Filesystem"
 PRIORITY_MAX = 2**31 - 1
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
@@ -78,7 +79,8 @@ def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
     """Raises FieldError."""
     meta, spec = wire.metadata or core.Meta(), wire.spec or core.ClaimSpec()
     asked = spec.resources.requests if spec.resources else None
-    older_class = (meta.annotations or NO_LABELS).get(names.STORAGE_CLASS_ANNOTATION, "")
+    annotations = meta.annotations or NO_LABELS
+    older_class = annotations.get(names.STORAGE_CLASS_ANNOTATION, "")
     return VolumeClaim(
         namespace_of(meta),
         identity(meta),
@@ -88,6 +90,11 @@ def read_volume_claim(wire: core.PersistentVolumeClaim) -> VolumeClaim:
         deleted=bool(meta.deletion_timestamp),
         access_modes=tuple(sorted(set(spec.access_modes or ()))),
         size_bytes=_size_bytes(asked, "spec.resources.requests"),
+        uid=meta.uid or "",
+        selected_node=annotations.get(names.SELECTED_NODE_ANNOTATION, ""),
+        selector=read_label_selector(spec.selector, "spec.selector") if spec.selector else (),
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
     )
 
 
@@ -104,6 +111,12 @@ def read_volume(wire: core.PersistentVolume) -> Volume:
         phase=(wire.status.phase if wire.status else None) or "",
         access_modes=tuple(sorted(set(spec.access_modes or ()))),
         size_bytes=_size_bytes(spec.capacity, "spec.capacity"),
+        uid=meta.uid or "",
+        claim_uid=(claim.uid if claim else None) or "",
+        labels=meta.labels or NO_LABELS,
+        volume_mode=spec.volume_mode or _FILESYSTEM,
+        attributes_class=spec.volume_attributes_class_name or "",
+        deleted=bool(meta.deletion_timestamp),
     )
 
 

@@ -89,8 +89,11 @@ def canonical(resource: str) -> str:
 @lru_cache(maxsize=65536)
 def _amount(resource: str, text: str) -> float:
     value = _parse(text)
-    whole = resource in _WHOLE or resource.startswith(MIG_PREFIX)
-    return float(math.ceil(value if whole else value * 1000))
+    return float(math.ceil(value if _is_whole(resource) else value * 1000))
+
+
+def _is_whole(resource: str) -> bool:
+    return resource in _WHOLE or resource.startswith(MIG_PREFIX)
 
 
 def amount(resource: str, quantity: str | float) -> float:
@@ -98,3 +101,15 @@ def amount(resource: str, quantity: str | float) -> float:
     if isinstance(quantity, str):
         return _amount(resource, quantity)
     return _amount(resource, str(parse_quantity(quantity)) if isinstance(quantity, bool) else repr(quantity))
+
+
+@lru_cache(maxsize=65536)
+def quantity_text(resource: str, value: float) -> str:
+    """The amount in the scheduler's unit as Kubernetes writes it: "4", "500m", bytes plain; unlimited is "-1".
+
+    What is finer than a thousandth is rounded to it.
+    """
+    if math.isinf(value):
+        return "-1"
+    thousandths = round(value * 1000 if _is_whole(resource) else value)
+    return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from kai_sched.model.objects import (
+    BindRequest,
     ConfigMap,
     Namespace,
     Node,
@@ -25,6 +26,7 @@ KINDS: tuple[type[Object], ...] = (
     Node,
     PodGroup,
     Pod,
+    BindRequest,
     PriorityClass,
     VolumeClaim,
     Volume,
@@ -48,6 +50,7 @@ class Cluster:
     nodes: Mapping[str, Node]
     pod_groups: Mapping[str, PodGroup]
     pods: Mapping[str, Pod]
+    bind_requests: Mapping[str, BindRequest]
     priority_classes: Mapping[str, PriorityClass]
     volume_claims: Mapping[str, VolumeClaim]
     volumes: Mapping[str, Volume]
@@ -96,6 +99,11 @@ class Store:
         if self._tables[kind].pop(key, None) is not None:
             self._note(kind, key)
 
+    @property
+    def serial(self) -> int:
+        """Number of changes so far."""
+        return self._journal_start + len(self._journal)
+
     def get(self, kind: type[Object], key: str) -> Object | None:
         return self._tables[kind].get(key)
 
@@ -114,6 +122,7 @@ class Store:
             nodes=cast(dict[str, Node], tables[Node]),
             pod_groups=cast(dict[str, PodGroup], tables[PodGroup]),
             pods=cast(dict[str, Pod], tables[Pod]),
+            bind_requests=cast(dict[str, BindRequest], tables[BindRequest]),
             priority_classes=cast(dict[str, PriorityClass], tables[PriorityClass]),
             volume_claims=cast(dict[str, VolumeClaim], tables[VolumeClaim]),
             volumes=cast(dict[str, Volume], tables[Volume]),
@@ -121,7 +130,7 @@ class Store:
             config_maps=cast(dict[str, ConfigMap], tables[ConfigMap]),
             namespaces=cast(dict[str, Namespace], tables[Namespace]),
             store_id=self._id,
-            serial=self._journal_start + len(self._journal),
+            serial=self.serial,
             journal=self._journal,
             journal_start=self._journal_start,
         )

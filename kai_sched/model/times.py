@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 
@@ -75,3 +76,8 @@ def parse_duration(text: str, long_units: bool = False) -> float:
     if found is None or total > _DURATION_MAX_S:
         raise ValueError(f"{text!r} is not a duration; write it as 90s, 10m or 1h30m")
     return float(-total if found[1] == "-" else total)
+
+
+def format_time(ns: int) -> str:
+    """RFC 3339 in UTC, whole seconds, of nanoseconds since the epoch: "2026-01-31T12:00:00Z"."""
+    return datetime.fromtimestamp(ns // _SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -62,13 +62,14 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class SetCondition:
-    """Set one condition of a pod. Times are the executor's."""
+    """Set one condition of a pod. ``changes_status``: it had another status before, or was not there."""
 
     ref: Ref
     type: str
     status: str  # "True" or "False"
     reason: str
     message: str
+    changes_status: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,22 @@ class Emit:
 
 
 Write = PatchStatus | Annotate | SetCondition | Emit
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimVolume:
+    """Reserve a free PersistentVolume for a claim; Kubernetes then binds the two. Both as they were decided on."""
+
+    volume: Ref
+    claim: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class SelectNode:
+    """Have a volume made for the claim where this node can use it."""
+
+    claim: Ref
+    node: str
+
+
+VolumeWrite = ClaimVolume | SelectNode

@@ -129,6 +129,7 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     }
     pods = sorted((pod for pod in cluster.pods.values() if pod.phase != Phase.FAILED), key=lambda pod: pod.uid)
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
+    _bind(tasks, cluster, machines)
     for task in tasks:
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
@@ -143,7 +144,7 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
 
 
 def status_of(pod: Pod, config: Config, now_ns: int) -> str:
-    """Semantics 0.1; there are no bind requests in a model cluster."""
+    """Semantics 0.1, bind requests apart."""
     if pod.phase == Phase.RUNNING:
         if not pod.deleted_ns:
             return "Running"
@@ -153,6 +154,15 @@ def status_of(pod: Pod, config: Config, now_ns: int) -> str:
             return "Releasing"
         return "Bound" if pod.node else "Gated" if pod.gates else "Pending"
     return "Succeeded" if pod.phase == Phase.SUCCEEDED else "Unknown"
+
+
+def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> None:
+    """What a live bind request names counts as bound already (0.1)."""
+    for request in cluster.bind_requests.values():
+        for task in tasks:
+            waits = task.status in ("Pending", "Gated") and request.is_live and request.node in machines
+            if task.pod.key == request.pod_key and waits:
+                task.status, task.node = "Binding", request.node
 
 
 def put(machine: Machine, task: Task, sign: int = 1) -> None:

@@ -40,6 +40,7 @@ class Spice:
     """What a generated cluster may contain beyond plain pods on plain nodes."""
 
     pod_affinity: bool = False
+    bind_requests: bool = False
 
 
 def clusters(spice: Spice = Spice()) -> st.SearchStrategy[list[o.Object]]:
@@ -63,7 +64,16 @@ def make_cluster(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random,
     for k in range(rng.choice((0, 0, 1, 2))):
         status = rng.choice(("Running", "Releasing", "Releasing"))
         found.append(_pod(rng, f"foreign{k}", "", "", status, nodes, spice, "", "default-scheduler"))
+    if spice.bind_requests:
+        found += [_bind_request(rng, pod, nodes) for pod in found if isinstance(pod, o.Pod) and rng.random() < 0.2]
     return found
+
+
+def _bind_request(rng: random.Random, pod: o.Pod, nodes: list[o.Node]) -> o.BindRequest:
+    """Now and then a second one for a pod, one that is dead, or one for a node that is gone."""
+    name = rng.choice((pod.name, pod.name, pod.name, "other"))
+    node = rng.choice([*nodes, *nodes, o.Node("gone")]).name
+    return o.BindRequest("ns", name, pod.name, node, is_live=rng.random() < 0.8)
 
 
 def _node(rng: random.Random, k: int) -> o.Node:

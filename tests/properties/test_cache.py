@@ -13,7 +13,7 @@ from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, Spice, clusters, make_cluster
 from tests.properties.plans import CONFIG, text_of
 
-SPICE = Spice(pod_affinity=True)
+SPICE = Spice(pod_affinity=True, bind_requests=True)
 
 
 @given(clusters(SPICE), st.integers(1, 4), st.randoms(use_true_random=False))
@@ -65,3 +65,9 @@ def live_on(store: Store, states: object, rng: random.Random, cycle: int) -> Non
         for key in table:
             if rng.random() < 0.03:
                 store.remove(kind, key)
+    for request in view.bind_requests.values():
+        luck = rng.random()
+        if luck < 0.2:
+            store.remove(o.BindRequest, request.key)
+        elif luck < 0.4:
+            store.put(dataclasses.replace(request, is_live=not request.is_live))

@@ -172,12 +172,29 @@ def pod(words: Words, place: int) -> o.Pod:
     )
 
 
+def bind_request(words: Words, _place: int) -> o.BindRequest:
+    """``for`` is the pod where it has another name; "over": carried out, or given up."""
+    return o.BindRequest("ns", words["name"], words.get("for", words["name"]), words["on"], "over" not in words)
+
+
 def claim(words: Words, _place: int) -> o.VolumeClaim:
     phase = words.get("phase", "Bound" if "volume" in words else "Pending")
     size = float(words.get("size", 1)) * G
     modes = tuple(listed(words, "modes")) or ("ReadWriteOnce",)
     return o.VolumeClaim(
-        "ns", words["name"], phase, words.get("volume", ""), words.get("class", ""), "deleted" in words, modes, size
+        "ns",
+        words["name"],
+        phase,
+        words.get("volume", ""),
+        words.get("class", ""),
+        "deleted" in words,
+        modes,
+        size,
+        uid=words.get("uid", ""),
+        selected_node=words.get("selected", ""),
+        selector=requirements(words.get("match", "")),
+        volume_mode=words.get("mode", "Filesystem"),
+        attributes_class=words.get("attributes", ""),
     )
 
 
@@ -186,7 +203,20 @@ def volume(words: Words, _place: int) -> o.Volume:
     phase = words.get("phase", "Bound" if holder else "Available")
     size = float(words.get("size", 1)) * G
     modes = tuple(listed(words, "modes")) or ("ReadWriteOnce",)
-    return o.Volume(words["name"], node_selector(words, "affinity"), words.get("class", ""), holder, phase, modes, size)
+    return o.Volume(
+        words["name"],
+        node_selector(words, "affinity"),
+        words.get("class", ""),
+        holder,
+        phase,
+        modes,
+        size,
+        claim_uid=words.get("claimuid", ""),
+        labels=mapped(words, "labels"),
+        volume_mode=words.get("mode", "Filesystem"),
+        attributes_class=words.get("attributes", ""),
+        deleted="deleted" in words,
+    )
 
 
 def storage_class(words: Words, _place: int) -> o.StorageClass:
@@ -199,6 +229,7 @@ MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
     "queue": queue,
     "group": group,
     "pod": pod,
+    "bindrequest": bind_request,
     "pvc": claim,
     "pv": volume,
     "storageclass": storage_class,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kai_sched import Config, CycleResult
-from kai_sched.cycle.result import QUEUE_RESOURCES
 from kai_sched.model.config import OPERATOR_PLUGINS
 from kai_sched.model.objects import Object, PriorityClass
+from kai_sched.plan.result import QUEUE_RESOURCES
 from tests.scenarios.objects import MAKERS, G
 
 UNITS = {"cpu": 1000.0, "memory": G}

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.cycle.result import CycleResult, GroupState, PodState
 from kai_sched.cycle.world import World, advance, restart_clocks
-from kai_sched.model.objects import Phase, Pod, PodGroup, Shape
+from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
+from kai_sched.plan.result import CycleResult, GroupState, PodState
 
 NOW_NS = 1_000_000_000_000
 SECOND_NS = 1_000_000_000
@@ -123,3 +123,13 @@ def test_a_plain_cluster_keeps_the_time_of_evictions() -> None:
     result = decided({"ml/train-0": PodState("Releasing", "node-1")}, ("ml/train-0",))
     advance(store, store.cluster(), result, NOW_NS, PLAIN)
     assert store.cluster().pod_groups["ml/train"].last_eviction_ns == NOW_NS
+
+
+def test_a_bind_request_ends_when_its_pod_runs() -> None:
+    """Else the pod would count as Binding again once it has been evicted."""
+    store = Store()
+    store.put(POD)
+    store.put(BindRequest("ml", "train-0", "train-0", "node-1", is_live=True, gpu_groups=("device",)))
+    advance(store, store.cluster(), decided({POD.key: PodState("Binding", "node-1")}), NOW_NS, PLAIN)
+    assert store.cluster().bind_requests == {}
+    assert store.cluster().pods[POD.key].gpu_groups == ("device",)

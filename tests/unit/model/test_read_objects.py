@@ -99,6 +99,32 @@ def test_volume() -> None:
     assert read("PersistentVolume", document) == (expected, [])
 
 
+def test_what_static_binding_looks_at() -> None:
+    claim_document = {
+        "metadata": {"name": "c", "uid": "u", "annotations": {"volume.kubernetes.io/selected-node": "n"}},
+        "spec": {
+            "volumeMode": "Block",
+            "volumeAttributesClassName": "gold",
+            "selector": {"matchLabels": {"tier": "fast"}},
+        },
+    }
+    claim, found = read("PersistentVolumeClaim", claim_document)
+    assert (claim.uid, claim.selected_node, claim.volume_mode, claim.attributes_class) == ("u", "n", "Block", "gold")
+    assert claim.selector == (Requirement("tier", "In", ("fast",)),)
+    volume_document = {
+        "metadata": {"name": "v", "uid": "w", "labels": {"tier": "fast"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "volumeMode": "Block",
+            "volumeAttributesClassName": "gold",
+            "claimRef": {"namespace": "ml", "name": "c", "uid": "u"},
+        },
+    }
+    volume, more = read("PersistentVolume", volume_document)
+    assert (volume.uid, volume.claim_uid, volume.labels) == ("w", "u", {"tier": "fast"})
+    assert (volume.volume_mode, volume.attributes_class, volume.deleted) == ("Block", "gold", True)
+    assert found == more == []
+
+
 def test_a_malformed_size_is_an_error() -> None:
     with pytest.raises(FieldError, match=r"spec\.capacity\.storage: 'big' is not a quantity"):
         read("PersistentVolume", {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "big"}}})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.resources import QuantityError, amount, canonical, parse_quantity
+from kai_sched.model.resources import QuantityError, amount, canonical, parse_quantity, quantity_text
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,26 @@ def test_order_of_values_is_order_of_amounts(number: int, suffix: str) -> None:
     assert parse_quantity(smaller) < parse_quantity(larger)
     assert amount("cpu", smaller) <= amount("cpu", larger)
     assert amount("memory", smaller) >= parse_quantity(smaller)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [
+        ("cpu", 500.0, "500m"),
+        ("cpu", 4000.0, "4"),
+        ("cpu", 0.0, "0"),
+        ("memory", 17179869184.0, "17179869184"),
+        ("gpu", 16 / 3, "5333m"),
+        ("gpu", 0.5, "500m"),
+        ("nvidia.com/mig-1g.5gb", 3.0, "3"),
+        ("example.com/fpga", 2000.0, "2"),
+        ("cpu", float("inf"), "-1"),
+    ],
+)
+def test_amounts_are_written_as_quantities(resource: str, value: float, text: str) -> None:
+    assert quantity_text(resource, value) == text
+
+
+@given(st.integers(0, 2**50), st.sampled_from(["cpu", "memory", "gpu", "example.com/fpga"]))
+def test_a_quantity_that_is_written_reads_the_same(units: int, resource: str) -> None:
+    assert amount("nvidia.com/gpu" if resource == "gpu" else resource, quantity_text(resource, float(units))) == units

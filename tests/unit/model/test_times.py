@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.times import parse_duration, parse_time
+from kai_sched.model.times import format_time, parse_duration, parse_time
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,8 @@ def test_no_duration(text: str) -> None:
 
 def test_days_and_weeks_where_they_are_allowed() -> None:
     assert parse_duration("1w2d", long_units=True) == 9 * 86_400
+
+
+@given(st.integers(0, 4_000_000_000))
+def test_a_time_that_is_written_reads_the_same(seconds: int) -> None:
+    assert parse_time(format_time(seconds * 10**9 + 999_999_999)) == seconds * 10**9

@@ -1,0 +1,23 @@
+"""The priority of a pod group, and whether it may lose its pods again (semantics 0.4, 11.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kai_sched.model.objects import PodGroup, PriorityClass
+
+DEFAULT_PRIORITY = 50
+PREEMPTIBLE_BELOW = 100
+
+
+def default_priority(classes: Mapping[str, PriorityClass]) -> int:
+    """The priority of groups that name no class there is: the cluster's default class, else 50."""
+    return next((each.value for _, each in sorted(classes.items()) if each.global_default), DEFAULT_PRIORITY)
+
+
+def is_preemptible(group: PodGroup, classes: Mapping[str, PriorityClass], default: int) -> bool:
+    """As the group says, else by its priority; ``default`` is that of ``default_priority``."""
+    if group.preemptible is not None:
+        return group.preemptible
+    known = classes.get(group.priority_class)
+    return (default if known is None else known.value) < PREEMPTIBLE_BELOW
