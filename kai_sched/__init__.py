@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kai_sched.cycle.result import CycleResult
     from kai_sched.cycle.run import run_cycle
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
     from kai_sched.model.store import Cluster, Store
+    from kai_sched.plan.result import CycleResult
 
 __version__ = "0.1.0"
 __all__ = ["Cache", "Cluster", "Config", "CycleResult", "Store", "run_cycle"]
@@ -23,7 +23,7 @@ _HOMES = {
     "Cache": "kai_sched.lowering.cache",
     "Cluster": "kai_sched.model.store",
     "Config": "kai_sched.model.config",
-    "CycleResult": "kai_sched.cycle.result",
+    "CycleResult": "kai_sched.plan.result",
     "Store": "kai_sched.model.store",
     "run_cycle": "kai_sched.cycle.run",
 }

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kai_sched.cycle.result import QUEUE_RESOURCES
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
+from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
@@ -138,8 +138,10 @@ def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Rea
     queue = lowered.queues.queues[q]
     name = queue.display_name or queue.name
     if verdict == Verdict.OVER_LIMIT:
-        return reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), allocated, need)
-    return reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), fixed, need)
+        reason = reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), allocated, need)
+    else:
+        reason = reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), fixed, need)
+    return replace(reason, queue=queue.name)
 
 
 def _too_large(t: int, lowered: Lowered) -> Reason:

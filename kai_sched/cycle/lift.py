@@ -10,9 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 from kai_sched.cycle.explain import Known, explain_group
-from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Pipeline
+from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.pipeline import Solution

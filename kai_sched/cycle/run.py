@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kai_sched.cycle.lift import lift
-from kai_sched.cycle.result import CycleResult
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
+from kai_sched.plan.result import CycleResult
 from kai_sched.solver.pipeline import solve
 
 # Actions that this version has; the others of ``model.config.ACTIONS`` are passed over.

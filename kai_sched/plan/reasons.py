@@ -13,10 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code`` is a literal of the API contract (6.3) or one of ours; ``message`` is for people, one line."""
+    """``code`` is a literal of the API contract (6.3) or one of ours; ``message`` is for people, one line.
+
+    ``queue`` is the queue whose limit or quota is in the way. ``missing`` says that the pod refers to something that
+    is not there or not usable, so that no node could help.
+    """
 
     code: str
     message: str
+    queue: str = ""
+    missing: bool = False
 
 
 OVER_LIMIT = "OverLimit"
@@ -125,7 +131,7 @@ def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
 
 def refused(pod: str, why: str) -> Reason:
     """Something that the pod refers to is missing or unusable."""
-    return Reason(NO_FIT, f"pod {pod} can run on no node: {why}")
+    return Reason(NO_FIT, f"pod {pod} can run on no node: {why}", missing=True)
 
 
 def nothing_to_add() -> Reason:

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.cycle.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.report.text import finite
 
 _encoder = msgspec.json.Encoder(order=None)

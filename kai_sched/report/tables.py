@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kai_sched.cycle.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.reasons import some_of
+from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 from kai_sched.report.layout import Cell, Line, fold, lay_out
 from kai_sched.report.text import amount, count, plain
 

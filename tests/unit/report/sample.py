@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from kai_sched.cycle.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.model.objects import Node, Phase, Pod, Queue, Shape, Share
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.reasons import Reason
+from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 
 INF = math.inf
 LONG_NAME = "a-name-that-is-much-longer-than-the-line-is-wide-and-goes-on-and-on"

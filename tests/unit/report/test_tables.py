@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.cycle.result import CycleResult, GroupState, NodeState
 from kai_sched.plan.effects import Bind, Pipeline
+from kai_sched.plan.result import CycleResult, GroupState, NodeState
 from kai_sched.report.tables import cycle_line, summary, tables
 from tests.unit.report.sample import LONG_NAME, WHY, sample
 

@@ -1,0 +1,98 @@
+"""Admission reviews, bytes in and bytes out (API contract 5.2, 6.2, 8): what the API server asks before it stores."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kai_sched.reconcile.admission_objects import validate_pod_group, validate_queue, validate_topology
+from kai_sched.reconcile.admission_pods import mutate_pod
+from kai_sched.reconcile.admission_sharing import validate_pod
+from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request, Review
+
+__all__ = ["AdmissionSettings", "review"]
+
+FORBIDDEN = 403
+_REVIEWED = frozenset({"CREATE", "UPDATE"})
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    operation: str
+    name: str = ""
+    namespace: str = ""
+    object: dict[str, Any] | None = None
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    request: _Request
+    api_version: str = ""
+    kind: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Body)
+_encoder = msgspec.json.Encoder()
+
+VERSION = "admission.k8s.io/v1"
+_REVIEWS: Mapping[str, Review] = {
+    "/mutate--v1-pod": mutate_pod,
+    "/validate--v1-pod": validate_pod,
+    "/validate-scheduling-run-ai-v2-queue": validate_queue,
+    "/validate-scheduling-run-ai-v2alpha2-podgroup": validate_pod_group,
+    "/validate-kai-scheduler-v1alpha1-topology": validate_topology,
+}
+
+
+def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> bytes:
+    """The AdmissionReview that answers ``body``; ``path`` is one of the contract's.
+
+    ``suffix`` is random, seven characters of a-z and 0-9, for names that have to be new. Raises ValueError for a body
+    that is no AdmissionReview with an object, and for another path.
+    """
+    answer_for: Review | None = _REVIEWS.get(path)
+    if answer_for is None:
+        raise ValueError(f"nothing is reviewed at {path}")
+    asked = _read(body)
+    answer = Answer()
+    if asked.operation in _REVIEWED:
+        if asked.object is None:
+            raise ValueError("request.object is missing")
+        # An object that is leaving must not be kept by a rule: its finalizers are taken off by updates.
+        leaving = asked.operation == "UPDATE" and "deletionTimestamp" in (asked.object.get("metadata") or {})
+        request = Request(asked.operation, asked.name, asked.namespace, asked.object)
+        answer = Answer() if leaving else _shielded(answer_for, request, settings, suffix)
+    response: dict[str, Any] = {"uid": asked.uid, "allowed": not answer.denied}
+    if answer.denied:
+        response["status"] = {"code": FORBIDDEN, "reason": "Forbidden", "message": answer.denied}
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    if answer.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(_encoder.encode(list(answer.patch))).decode()
+    return _encoder.encode({"apiVersion": VERSION, "kind": "AdmissionReview", "response": response})
+
+
+def _read(body: bytes) -> _Request:
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if (found.api_version, found.kind) != (VERSION, "AdmissionReview"):
+        raise ValueError(f"expected an AdmissionReview of {VERSION}, got {found.kind!r} of {found.api_version!r}")
+    return found.request
+
+
+def _shielded(
+    answer_for: Callable[[Request, AdmissionSettings, str], Answer],
+    request: Request,
+    settings: AdmissionSettings,
+    suffix: str,
+) -> Answer:
+    """The answer; an object whose parts have other types than its schema says is refused, not a fault of ours."""
+    try:
+        return answer_for(request, settings, suffix)
+    except (AttributeError, KeyError, TypeError) as error:
+        return Answer(denied=f"{request.label}: a field has another type than its schema says ({error}): correct it")

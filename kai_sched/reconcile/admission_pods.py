@@ -1,0 +1,103 @@
+"""Mutation of pods: the environment of those that get a part of a GPU, and who may see devices (API contract 8.1)."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+from kai_sched.api import names
+from kai_sched.reconcile.admission_sharing import (
+    UnknownContainer,
+    asks_for_gpus,
+    containers_of,
+    shares,
+    sharing_container,
+)
+from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
+
+# Prefixes are cut so that names with the longest ending still are labels.
+BASE_MAX = 34
+HIDDEN = "void"
+_VOLUME_UNFIT = re.compile(r"[^a-z0-9-]+")
+
+
+def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> Answer:
+    """The patch that a pod of ours needs. A second review of the patched pod asks for nothing more."""
+    pod = request.object
+    if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
+        return Answer()
+    namespace = (pod.get("metadata") or {}).get("namespace") or request.namespace
+    if namespace != request.namespace:
+        text = f"metadata.namespace is {namespace!r}, but the request is for {request.namespace!r}: make them equal"
+        return Answer(denied=f"{request.label}: {text}")
+    after = copy.deepcopy(dict(pod))
+    try:
+        own = sharing_container(pod) if shares(pod) else None
+    except UnknownContainer as error:
+        return Answer(denied=f"{request.label}: {error}")
+    if own is not None:
+        _share(after, *own, settings, suffix)
+    if settings.block_visible_devices:
+        _hide_devices(after, own)
+    if shares(pod) and settings.runtime_class and not after["spec"].get("runtimeClassName"):
+        after["spec"]["runtimeClassName"] = settings.runtime_class
+    return Answer(patch=_patch(dict(pod), after))
+
+
+def _patch(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """What the reviews change, part by part: adding a member that is there replaces it."""
+    parts = [("metadata", "annotations")]
+    parts += [("spec", field) for field in ("initContainers", "containers", "volumes", "runtimeClassName")]
+    return tuple(
+        {"op": "add", "path": f"/{top}/{field}", "value": after[top][field]}
+        for top, field in parts
+        if (after.get(top) or {}).get(field) != (before.get(top) or {}).get(field)
+    )
+
+
+def _share(pod: dict[str, Any], field: str, index: int, settings: AdmissionSettings, suffix: str) -> None:
+    """Let the container read what binding will write into two ConfigMaps."""
+    annotations = pod["metadata"]["annotations"]
+    prefix = annotations.setdefault(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, _prefix(pod, index, suffix))
+    config_map = f"{prefix}-{'i' if field == 'initContainers' else ''}{index}"
+    container = pod["spec"][field][index]
+    required = (names.VISIBLE_DEVICES_ENV, names.NUMBER_OF_GPUS_ENV, names.GPU_PORTION_ENV)
+    variables: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in required]
+    if settings.hami_core:
+        variables.append((names.DEVICE_MEMORY_LIMIT_ENV, {"optional": True}))
+    new = {name for name, _ in variables}
+    container["env"] = [variable for variable in container.get("env") or () if variable.get("name") not in new] + [
+        {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": name, **more}}}
+        for name, more in variables
+    ]
+    source = {"configMapRef": {"name": f"{config_map}-evar", "optional": False}}
+    sources = container.get("envFrom") or []
+    if all((each.get("configMapRef") or {}).get("name") != f"{config_map}-evar" for each in sources):
+        container["envFrom"] = [*sources, source]
+    volume = _VOLUME_UNFIT.sub("-", f"{config_map}-vol".lower()).strip("-")
+    volumes = pod["spec"].get("volumes") or []
+    if all(each.get("name") != volume for each in volumes):
+        pod["spec"]["volumes"] = [*volumes, {"name": volume, "configMap": {"name": config_map}}]
+
+
+def _prefix(pod: dict[str, Any], index: int, suffix: str) -> str:
+    meta = pod["metadata"]
+    owners = meta.get("ownerReferences") or ()
+    base = (owners[0].get("name") if owners else "") or meta.get("name") or meta.get("generateName") or "pod"
+    return f"{base[: BASE_MAX - len(str(index))].rstrip('.-')}-{suffix}-shared-gpu"
+
+
+def _hide_devices(pod: dict[str, Any], own: tuple[str, int] | None) -> None:
+    """Containers that were given no GPU see none. A reference stays, for validation to refuse by name."""
+    for field, i, _ in containers_of(pod):
+        container = pod["spec"][field][i]
+        if (field, i) == own or asks_for_gpus(container):
+            continue
+        found = [each for each in container.get("env") or () if each.get("name") == names.VISIBLE_DEVICES_ENV]
+        for variable in found:
+            if variable.get("valueFrom") is None:
+                variable["value"] = HIDDEN
+        if not found:
+            hidden = {"name": names.VISIBLE_DEVICES_ENV, "value": HIDDEN}
+            container["env"] = [*(container.get("env") or ()), hidden]

@@ -1,0 +1,168 @@
+"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API contract 8.2)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kai_sched.api import names
+from kai_sched.model.resources import QuantityError, parse_quantity
+from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
+
+Container = Mapping[str, Any]
+_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+ALLOWED_DEVICES = ("void", "none")
+
+
+class UnknownContainer(ValueError):
+    """The annotation names a container that the pod does not have; the message says so."""
+
+
+def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    """The pod's annotations; empty where it has none."""
+    found: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    return found
+
+
+def containers_of(pod: Mapping[str, Any]) -> list[tuple[str, int, Container]]:
+    """All containers as (field below spec, index, container), init containers first."""
+    spec = pod.get("spec") or {}
+    return [
+        (field, i, container)
+        for field in ("initContainers", "containers")
+        for i, container in enumerate(spec.get(field) or ())
+    ]
+
+
+def shares(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod asks for a part of a GPU."""
+    annotations = annotations_of(pod)
+    return names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
+
+
+def sharing_container(pod: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Field and index of the container that gets the part; None where there is no container.
+
+    Raises UnknownContainer.
+    """
+    there = containers_of(pod)
+    wanted = annotations_of(pod).get(names.GPU_CONTAINER_ANNOTATION)
+    for field, i, container in there:
+        if (container.get("name") == wanted) if wanted else field == "containers":
+            return field, i
+    if wanted:
+        known = ", ".join(str(container.get("name")) for _, _, container in there)
+        raise UnknownContainer(
+            f"annotation {names.GPU_CONTAINER_ANNOTATION}: there is no container {wanted!r}: use one of {known}"
+        )
+    return None
+
+
+def asks_for_gpus(container: Container) -> bool:
+    """Whether the container asks for whole GPUs or MIG devices."""
+    resources = container.get("resources") or {}
+    return any(
+        (name == names.NVIDIA_GPU or name.startswith(names.MIG_PREFIX)) and _is_some(quantity)
+        for part in ("requests", "limits")
+        for name, quantity in (resources.get(part) or {}).items()
+    )
+
+
+def _is_some(quantity: Any) -> bool:
+    try:
+        return parse_quantity(quantity) != 0
+    except QuantityError:
+        return True
+
+
+def validate_pod(request: Request, settings: AdmissionSettings, _suffix: str) -> Answer:
+    """The first thing that is wrong, in the contract's order."""
+    pod = request.object
+    if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
+        return Answer()
+    fault = next(_faults(pod, settings), "")
+    return Answer(denied=f"{request.label}: {fault}" if fault else "")
+
+
+def _faults(pod: Mapping[str, Any], settings: AdmissionSettings) -> Iterator[str]:
+    annotations = annotations_of(pod)
+    fraction, memory = (annotations.get(key) for key in (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION))
+    is_part = fraction is not None or memory is not None
+    if is_part and not settings.gpu_sharing:
+        yield "GPU sharing is disabled: ask for whole GPUs, or have GPU sharing switched on in the Config kai-config"
+    if annotations.get(names.MPS_ANNOTATION) == "true" and not is_part:
+        yield (
+            f"annotation {names.MPS_ANNOTATION}: MPS is for parts of GPUs only: add {names.GPU_FRACTION_ANNOTATION} "
+            f"or {names.GPU_MEMORY_ANNOTATION}"
+        )
+    limited = any(
+        names.NVIDIA_GPU in ((container.get("resources") or {}).get("limits") or {})
+        for _, _, container in containers_of(pod)
+    )
+    if fraction is not None and limited:
+        yield (
+            f"annotation {names.GPU_FRACTION_ANNOTATION} cannot be combined with whole GPUs: remove it, or the limit "
+            f"{names.NVIDIA_GPU} of the containers"
+        )
+    if memory is not None and (limited or fraction is not None):
+        what = names.GPU_FRACTION_ANNOTATION if fraction is not None else f"the limit {names.NVIDIA_GPU}"
+        yield f"annotation {names.GPU_MEMORY_ANNOTATION}: cannot request both GPU and GPU memory: remove it, or {what}"
+    yield from _value_faults(annotations, fraction, memory)
+    if settings.block_visible_devices:
+        yield from _device_faults(pod)
+
+
+def _value_faults(annotations: Mapping[str, str], fraction: str | None, memory: str | None) -> Iterator[str]:
+    devices = annotations.get(names.GPU_DEVICES_ANNOTATION)
+    if devices is not None and fraction is None and memory is None:
+        yield (
+            f"annotation {names.GPU_DEVICES_ANNOTATION} needs a portion or memory of each device: add "
+            f"{names.GPU_FRACTION_ANNOTATION} or {names.GPU_MEMORY_ANNOTATION}"
+        )
+    if memory is not None and not _is_positive(memory):
+        yield f"annotation {names.GPU_MEMORY_ANNOTATION} must be a positive integer (MiB), not {memory!r}"
+    if fraction is not None:
+        yield from _fraction_faults(fraction)
+    if devices is not None and not _is_positive(devices):
+        yield f"annotation {names.GPU_DEVICES_ANNOTATION} must be a positive integer, not {devices!r}"
+
+
+def _fraction_faults(text: str) -> Iterator[str]:
+    field = f"annotation {names.GPU_FRACTION_ANNOTATION}"
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not math.isnan(value) and not 0 < value < 1:
+        yield f"{field} must be a number that is positive and below 1.0, not {text!r}"
+    try:
+        parse_quantity(text)
+    except QuantityError:
+        yield f"{field} must be a plain decimal or scientific number, not {text!r}"
+
+
+def _is_positive(text: str) -> bool:
+    return _WHOLE.fullmatch(text) is not None and int(text) > 0
+
+
+def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Containers that would see GPUs which nobody gave them."""
+    try:
+        own = sharing_container(pod) if shares(pod) else None
+    except UnknownContainer as error:
+        yield str(error)
+        return
+    for field, i, container in containers_of(pod):
+        if (field, i) == own:
+            continue
+        for variable in container.get("env") or ():
+            if variable.get("name") != names.VISIBLE_DEVICES_ENV:
+                continue
+            where = f"container {container.get('name')!r}: {names.VISIBLE_DEVICES_ENV}"
+            value = variable.get("value") or ""
+            if variable.get("valueFrom") is not None:
+                yield f"{where} must not come from a reference (valueFrom): set it to void or none, or remove it"
+            elif value not in ALLOWED_DEVICES:
+                yield f"{where} is {value!r}; only {' and '.join(ALLOWED_DEVICES)} are allowed: use one, or remove it"

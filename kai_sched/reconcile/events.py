@@ -1,0 +1,55 @@
+"""The events that people see (API contract 6.4), worded."""
+
+from __future__ import annotations
+
+from kai_sched.api import names
+from kai_sched.plan.effects import Emit, Ref, SetCondition
+
+MESSAGE_MAX = 1024  # bytes; the API server takes no longer notes
+
+
+def emit(ref: Ref, kind: str, reason: str, message: str) -> Emit:
+    """An event whose message is cut to what the API server takes; ``kind`` is Normal or Warning."""
+    raw = message.encode()
+    if len(raw) > MESSAGE_MAX:
+        message = raw[: MESSAGE_MAX - 3].decode(errors="ignore") + "..."
+    return Emit(ref, kind, reason, message)
+
+
+def scheduled(pod: Ref, node: str, pool: str) -> Emit:
+    """The pod has a node and its bind is on its way."""
+    where = f"{node} of node pool {pool or names.DEFAULT_POOL}"
+    return emit(pod, names.NORMAL, names.SCHEDULED, f"pod {pod.key} is given node {where}")
+
+
+def bound(pod: Ref, node: str) -> Emit:
+    """The API server took the bind."""
+    return emit(pod, names.NORMAL, names.BOUND, f"pod {pod.key} is bound to node {node}")
+
+
+def pipelined(pod: Ref, node: str) -> Emit:
+    """The pod waits for room that others are leaving."""
+    return emit(pod, names.NORMAL, names.PIPELINED, f"pod {pod.key} waits for room on node {node} that is being freed")
+
+
+def failed_binding(pod: Ref, node: str, error: str) -> tuple[Emit, SetCondition]:
+    """The API server refused the bind, or could not be asked; it is tried again."""
+    message = f"binding pod {pod.key} to node {node} failed: {error}"
+    return (
+        emit(pod, names.WARNING, names.FAILED_BINDING, message),
+        SetCondition(pod, names.POD_SCHEDULED, "False", names.BINDING_ERROR, message),
+    )
+
+
+def queue_label_missing(pod: Ref, label: str) -> Emit:
+    """A pod without a pod group that names no queue."""
+    message = (
+        f"pod {pod.key} has no label {label}, so it belongs to queue {names.DEFAULT_QUEUE}: set the label to the queue "
+        "that it should run in"
+    )
+    return emit(pod, names.WARNING, names.QUEUE_LABEL_MISSING, message)
+
+
+def stale_job(group: Ref, shortage: str) -> Emit:
+    """The group runs with fewer pods than it needs; ``shortage`` says which minimum is not reached."""
+    return emit(group, names.NORMAL, names.STALE_JOB, f"pod group {group.key} runs incomplete: {shortage}")

@@ -1,0 +1,76 @@
+"""What a pending pod is told: the reason of its condition PodScheduled=False, and its event.
+
+``Unschedulable`` is what autoscalers listen to, so that only pods that another node could help may say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kai_sched.api import names
+from kai_sched.plan import reasons
+from kai_sched.plan.reasons import Reason, some_of
+
+_REASONS = {
+    reasons.NO_FIT: names.UNSCHEDULABLE,
+    reasons.OVER_LIMIT: names.QUEUE_OVER_LIMIT,
+    reasons.OVER_QUOTA: names.QUEUE_OVER_QUOTA,
+    reasons.NOT_READY: names.GANG_NOT_READY,
+}
+# Events about queues go by their own reason, so that they can be looked for.
+_OWN_EVENTS = frozenset({reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF})
+
+
+@dataclass(frozen=True, slots=True)
+class PodCondition:
+    """The condition PodScheduled of a pod as the API server shows it."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is told of a pending pod. ``event`` is the event's reason; empty where only the pod group has one.
+
+    ``always``: whatever the group's markUnschedulable says.
+    """
+
+    reason: str
+    message: str
+    event: str
+    always: bool = False
+
+
+def judge(reason: Reason) -> Verdict | None:
+    """The verdict on the pending pods of a group; None where nothing is told of them."""
+    if reason.code == reasons.NOT_TRIED:
+        return None
+    condition = names.DEPENDENCY_MISSING if reason.missing else _REASONS.get(reason.code, reason.code)
+    return Verdict(condition, reason.message, event_reason(reason))
+
+
+def event_reason(reason: Reason) -> str:
+    """The reason of the pods' event; "" where only the pod group has one."""
+    if reason.code == reasons.NOT_READY:
+        return ""
+    return reason.code if reason.code in _OWN_EVENTS else names.UNSCHEDULABLE
+
+
+def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> Verdict:
+    """The pod names a sub-group that its pod group ("namespace/name") does not have."""
+    message = (
+        f"there is no sub-group {sub_group!r} in PodGroup {group}, so the pod is never scheduled: set the label "
+        f"{names.SUB_GROUP_LABEL} to one of {some_of(sorted(there))}"
+    )
+    return Verdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
+
+
+def unknown_group(group: str) -> Verdict:
+    """The pod names a pod group ("namespace/name") that is not there."""
+    message = (
+        f"there is no PodGroup {group}, so the pod waits for it: create it, or correct the annotation "
+        f"{names.POD_GROUP_ANNOTATION}"
+    )
+    return Verdict(names.POD_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)

@@ -1,0 +1,117 @@
+"""Pending pods: their condition PodScheduled and their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kai_sched.api import names
+from kai_sched.model.checks import DEFAULT_SET
+from kai_sched.model.config import Config, in_pool
+from kai_sched.model.objects import Phase, Pod
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Ref, SetCondition, Write
+from kai_sched.plan.result import CycleResult, GroupState
+from kai_sched.reconcile import events
+from kai_sched.reconcile.ledger import Ledger, Subject
+from kai_sched.reconcile.pod_conditions import (
+    PodCondition,
+    Verdict,
+    judge,
+    unknown_group,
+    unknown_sub_group,
+)
+from kai_sched.reconcile.tally import Tally
+
+_FALSE = "False"
+
+
+@dataclass(slots=True)
+class PodSubject(Subject):
+    """One pod, and its condition PodScheduled in the API server."""
+
+    condition: PodCondition | None = None
+
+
+class PodKeeper:
+    """Only pods that name our scheduler are told anything."""
+
+    def __init__(self, config: Config, ledger: Ledger) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._subjects: dict[str, PodSubject] = {}
+
+    def observe(self, key: str, uid: str, condition: PodCondition | None) -> None:
+        """The pod is there, with this condition."""
+        found = self._subjects.get(key)
+        if found is None or found.uid != uid:
+            found = self._subjects[key] = PodSubject(key, uid)
+        found.condition = condition
+
+    def forget(self, key: str) -> None:
+        """The pod is gone."""
+        self._subjects.pop(key, None)
+
+    def waiting(self, cluster: Cluster) -> list[Pod]:
+        """Our pods without a node."""
+        scheduler = self._config.scheduler_name
+        return [
+            pod
+            for pod in cluster.pods.values()
+            if not pod.node and pod.phase == Phase.PENDING and pod.scheduler == scheduler and not pod.deleted_ns
+        ]
+
+    def writes(self, waiting: list[Pod], cluster: Cluster, result: CycleResult, tally: Tally) -> list[Write]:
+        """What is due now."""
+        placed = {effect.pod for effect in result.effects}
+        found: list[Write] = []
+        for pod in waiting:
+            key = pod.key
+            subject = self._subjects.get(key)
+            if subject is None or subject.uid != pod.uid:
+                continue
+            if not pod.group and not pod.queue and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
+                found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
+            if key in placed or key in tally.binding or pod.gates:
+                continue
+            verdict, marks = self._verdict(pod, key, cluster, result, tally)
+            if verdict is not None:
+                self._tell(pod, subject, verdict, marks or verdict.always, found)
+        return found
+
+    def _verdict(
+        self, pod: Pod, key: str, cluster: Cluster, result: CycleResult, tally: Tally
+    ) -> tuple[Verdict | None, bool]:
+        """What the pod is told, and whether its group wants the condition."""
+        if not pod.group:
+            # A pod without a group is a group of its own name, marked where a real one has that name.
+            own = result.groups.get(f"pod:{key}") or result.groups.get(key)
+            return _of_group(own), True
+        group_key = f"{pod.namespace}/{pod.group}"
+        group = cluster.pod_groups.get(group_key)
+        if group is None:
+            return (unknown_group(group_key) if in_pool(pod.labels, self._config) else None), True
+        members = tally.groups.get(group_key)
+        if members is None:
+            return None, True
+        sub_group = pod.sub_group or DEFAULT_SET
+        if sub_group not in members.sets:
+            return unknown_sub_group(sub_group, group_key, members.sets), True
+        return _of_group(result.groups.get(group_key)), group.mark_unschedulable
+
+    def _tell(self, pod: Pod, subject: PodSubject, verdict: Verdict, marks: bool, found: list[Write]) -> None:
+        shown = subject.condition
+        before = None if shown is None else ((shown.status, shown.reason), shown.message)
+        decisive = (_FALSE, verdict.reason)
+        known = before is not None and before[0] == decisive
+        if verdict.event and self._ledger.tell(subject, f"{verdict.event}/{verdict.reason}", known):
+            found.append(events.emit(_ref(pod), names.WARNING, verdict.event, verdict.message))
+        if marks and self._ledger.due(subject, names.POD_SCHEDULED, (decisive, verdict.message), before):
+            found.append(SetCondition(_ref(pod), names.POD_SCHEDULED, _FALSE, verdict.reason, verdict.message))
+
+
+def _of_group(state: GroupState | None) -> Verdict | None:
+    return None if state is None or state.reason is None else judge(state.reason)
+
+
+def _ref(pod: Pod) -> Ref:
+    return Ref("v1", "Pod", pod.namespace, pod.name, pod.uid)

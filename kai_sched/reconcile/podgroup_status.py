@@ -1,0 +1,140 @@
+"""The status and annotations that a pod group should have (API contract 6.1, 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kai_sched.api import names
+from kai_sched.model.checks import short_of, tree_fault
+from kai_sched.model.objects import PodGroup
+from kai_sched.model.times import format_time
+from kai_sched.plan import reasons
+from kai_sched.plan.reasons import Reason
+from kai_sched.plan.result import QUEUE_RESOURCES, GroupState, QueueState
+from kai_sched.reconcile.tally import GroupTally, Tally, resource_list
+
+# What leaves the conditions of a group as they are: it was not tried, or is not complete.
+_SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY})
+_WAITING = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
+
+
+def resources_status(group: GroupTally, tally: Tally) -> dict[str, Any]:
+    """``status.resourcesStatus``; what is empty is left out."""
+    held = resource_list(tally.amounts(group.counts.held))
+    fields = {
+        "allocated": held,
+        "allocatedNonPreemptible": {} if group.preemptible else held,
+        "requested": resource_list(tally.amounts(group.counts.asked)),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def scheduling_conditions(
+    previous: Sequence[Mapping[str, Any]],
+    state: GroupState,
+    pool: str,
+    details: Mapping[str, Any] | None,
+    now_ns: int,
+) -> list[Any]:
+    """``status.schedulingConditions`` as they should be, given those that are there.
+
+    Other pools' conditions are kept; this pool's newest goes to the end. ``details`` are the ``queue_details`` of the
+    reason, if it has some.
+    """
+    if not state.counts.keys() & _WAITING:
+        return []
+    reason = state.reason
+    held = state.counts.keys() & {"Running", "Bound", "Binding"}
+    if reason is None or reason.code in _SILENT or "Pending" not in state.counts or held:
+        return list(previous)
+    entry: dict[str, Any] = {"reason": reason.code, "message": reason.message}
+    if details is not None:
+        entry["details"] = {"queueDetails": details}
+    wanted = {
+        "type": names.UNSCHEDULABLE_ON_NODE_POOL,
+        "nodePool": pool,
+        "reason": names.UNSCHEDULABLE,
+        "message": reason.message,
+        "reasons": [entry],
+        "transitionID": str(_last_id(previous) + 1),
+        "lastTransitionTime": format_time(now_ns),
+        "status": "True",
+    }
+    if previous and _same(previous[-1], wanted):
+        return list(previous)
+    return [each for each in previous if each.get("nodePool") != pool] + [wanted]
+
+
+def _same(condition: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(condition.get(field) == wanted[field] for field in ("type", "nodePool", "reason", "message", "status"))
+
+
+def _last_id(conditions: Sequence[Mapping[str, Any]]) -> int:
+    texts = [condition.get("transitionID") for condition in conditions]
+    return max((int(text) for text in texts if isinstance(text, str) and text.isdecimal()), default=0)
+
+
+def decisive(conditions: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """What of the conditions is told at once: all but numbers in texts, times and counters."""
+    return [
+        (
+            condition.get("type"),
+            condition.get("nodePool"),
+            condition.get("reason"),
+            condition.get("status"),
+            [each.get("reason") for each in condition.get("reasons") or ()],
+        )
+        for condition in conditions
+    ]
+
+
+def queue_details(
+    reason: Reason, group: GroupTally, tally: Tally, queues: Mapping[str, QueueState]
+) -> dict[str, Any] | None:
+    """Amounts of the queue in the way and of the group; None where no queue's limit or quota is."""
+    queue = queues.get(reason.queue)
+    if queue is None:
+        return None
+    requested = resource_list(tally.amounts(group.counts.asked))
+    fields: dict[str, Any] = {
+        "name": queue.name,
+        "queueRequestedResources": _triple(queue.requested),
+        "queueDeservedResources": _triple(queue.quota),
+        "queueAllocatedResources": _triple(queue.allocated),
+        "queueAllocatedNonPreemptibleResources": _triple(queue.allocated_non_preemptible),
+        "queueResourceLimits": _triple(queue.limit),
+        "podGroupRequestedResources": requested,
+        "podGroupRequestedNonPreemptibleResources": {} if group.preemptible else requested,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _triple(amounts: tuple[float, float, float]) -> dict[str, str]:
+    return resource_list(dict(zip(QUEUE_RESOURCES, amounts, strict=True)))
+
+
+def is_stale(group: PodGroup, tally: GroupTally) -> bool:
+    """Whether the group runs with fewer pods than its tree of sub-groups needs, none having finished."""
+    return bool(tally.used) and not tally.finished and shortage(group, tally) != ""
+
+
+def shortage(group: PodGroup, tally: GroupTally) -> str:
+    """Which minimum the pods on nodes do not reach, in words; "" where they do."""
+    if tree_fault(group) is not None:
+        return ""
+    short = short_of(group, tally.used)
+    return short[1] if short else ""
+
+
+def contradiction(group: PodGroup) -> str:
+    """What in the group's specification contradicts itself, with the field; "" where nothing does."""
+    if group.min_member is not None and group.min_sub_group is not None:
+        return "spec.minMember: minMember and minSubGroup exclude each other: leave one of them out"
+    for i, each in enumerate(group.sub_groups):
+        if each.min_member is not None and each.min_sub_group is not None:
+            return f"spec.subGroups[{i}]: minMember and minSubGroup exclude each other: leave one of them out"
+    fault = tree_fault(group)
+    if fault is None:
+        return ""
+    return f"{fault[0]}: {fault[1]}; until then the sub-groups are ignored and the minimum is 1 pod"
