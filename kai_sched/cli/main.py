@@ -87,6 +87,77 @@ def simulate(
 
 
 @app.command()
+def run(
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]"),
+    ] = None,
+    context: Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")] = None,
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Where the lease and the certificate live.")
+    ] = "kai-scheduler",
+    scheduler_name: Annotated[
+        str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")
+    ] = "kai-scheduler",
+    shard: Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")] = "default",
+    partition_label_value: Annotated[
+        str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: what has no label of one.")
+    ] = "",
+    nodepool_label_key: Annotated[str, typer.Option(metavar="LABEL")] = "kai.scheduler/node-pool",
+    queue_label_key: Annotated[str, typer.Option(metavar="LABEL")] = "kai.scheduler/queue",
+    scheduler_conf: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
+    listen_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz; empty: none.")
+    ] = ":8080",
+    webhook_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
+    ] = "",
+    lease_name: Annotated[
+        str, typer.Option(metavar="NAME", help="  [default: the scheduler's name, and the node pool]")
+    ] = "",
+    metrics_namespace: Annotated[str, typer.Option(metavar="PREFIX")] = "kai",
+    connections: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
+    ] = 32,
+    default_queues: Annotated[
+        bool, typer.Option(help="Create default-queue and its parent where there is no queue at all.")
+    ] = True,
+    log_json: Annotated[
+        bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
+    ] = None,
+) -> None:
+    """Schedule the pods of a cluster, until a signal.
+
+    Several may run: one leads, the others wait to take over. Exit status: 0 after a signal, 1 where the lease was lost
+    or a part failed (start it again), 2 where it cannot start.
+    """
+    from kai_sched.cli.run import Request, run
+    from kai_sched.model.config import Config
+    from kai_sched.operator.options import Options
+
+    config = Config(
+        scheduler_name=scheduler_name,
+        queue_label=queue_label_key,
+        node_pool_label=nodepool_label_key,
+        node_pool=partition_label_value,
+    )
+    options = Options(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        config=config,
+        shard=shard,
+        lease=lease_name,
+        listen_address=listen_address,
+        webhook_address=webhook_address,
+        metrics_namespace=metrics_namespace,
+        connections=connections,
+        default_queues=default_queues,
+    )
+    raise typer.Exit(run(Request(options, scheduler_conf, log_json)))
+
+
+@app.command()
 def warmup() -> None:
     """Compile the solver into the cache, so that no later command has to."""
     from kai_sched.cli.kernels import warm_up

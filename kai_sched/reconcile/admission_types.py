@@ -6,6 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kai_sched.api.config import Admission, ConfigSpec
+
+
+RUNTIME_CLASS = "nvidia"
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
@@ -15,7 +20,25 @@ class AdmissionSettings:
     gpu_sharing: bool = False
     hami_core: bool = False
     block_visible_devices: bool = False
-    runtime_class: str = "nvidia"  # given to pods with a part of a GPU; empty: none
+    runtime_class: str = RUNTIME_CLASS  # given to pods with a part of a GPU; empty: none
+
+
+def admission_from_operator(raw: bytes) -> AdmissionSettings:
+    """As the ``spec`` of the object kai-config says, which has been found readable (1.6)."""
+    spec = ConfigSpec.model_validate_json(raw)
+    admission, plugins = spec.admission, (spec.binder.plugins if spec.binder else None) or {}
+    if admission is None:
+        admission = Admission.model_validate({})
+    runtime_class = admission.gpu_fraction_runtime_class_name
+    if runtime_class is None:
+        runtime_class = admission.gpu_pod_runtime_class_name
+    isolator = plugins.get("hamicore")
+    return AdmissionSettings(
+        gpu_sharing=bool(admission.gpu_sharing),
+        hami_core=bool(isolator and isolator.enabled),
+        block_visible_devices=bool(admission.block_nvidia_visible_devices),
+        runtime_class=RUNTIME_CLASS if runtime_class is None else runtime_class,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""`kai-sched run`: the operator, from flags to exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from dataclasses import dataclass, replace
+
+from kai_sched.cluster.login import LoginFailure
+from kai_sched.files.faults import BrokenInput
+from kai_sched.files.settings import read_overlay
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError
+from kai_sched.model.problems import Problem
+from kai_sched.operator.app import run as run_operator
+from kai_sched.operator.listen import AddressError, parse_address
+from kai_sched.operator.options import Options
+from kai_sched.telemetry import logs
+
+# The operator's objects live long: looking at them again and again for garbage costs more than it finds.
+COLLECT_AFTER = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line says beyond ``options``."""
+
+    options: Options
+    scheduler_conf: str | None = None
+    log_json: bool | None = None
+
+
+def run(request: Request) -> int:
+    """Run until a signal; returns 0, 1 where the process cannot go on, 2 where it cannot start as it was asked to."""
+    try:
+        options = request.options
+        for address in filter(None, (options.listen_address, options.webhook_address)):
+            parse_address(address)
+        if request.scheduler_conf:
+            options = _with_file(options, request.scheduler_conf)
+        logs.set_up(sys.stderr, request.log_json)
+        gc.set_threshold(COLLECT_AFTER, 20, 50)
+        return asyncio.run(run_operator(options))
+    except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 0
+
+
+def _with_file(options: Options, path: str) -> Options:
+    problems: list[Problem] = []
+    with open(path, "rb") as file:
+        overlay = read_overlay(path, file.read(), problems)
+    config: Config = overlay(options.config)
+    for problem in problems:
+        print(f"warning: {problem}", file=sys.stderr)
+    return replace(options, config=config)

@@ -1,0 +1,313 @@
+"""Requests to the API server: bytes in, bytes out, one session. Sent twice only where a login was outdated."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from kai_sched.cluster.login import Credentials, Login, LoginFailure
+
+TOKEN_FILE_S = 60.0  # the token of a service account is read this often, as Kubernetes asks of its clients
+RENEW_PAUSE_S = 1.0  # many requests may be refused at once; the login is not renewed for each
+RENEW_TIMEOUT_S = 60.0  # for an exec plugin
+CONNECT_S = 10.0
+ANSWER_S = 20.0  # a watch is accepted at once, or after some seconds where the server lags behind
+READ_BUFFER_BYTES = 2**18
+MESSAGE_MAX = 300
+TERMINATING = "because it is being terminated"  # of a namespace, which is refused with 403 too
+
+
+class ApiFailure(Exception):
+    """A request that did not succeed. ``status`` 0: no answer (timeout, cut connection, DNS), or it was not sent."""
+
+    def __init__(
+        self, verb: str, path: str, status: int, reason: str, message: str, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(f"{verb} {path}: {f'{status} ' if status else ''}{reason}: {message}")
+        self.verb = verb
+        self.path = path
+        self.status = status
+        self.reason = reason  # of the Status object, as "Conflict"; "Timeout", "NoAnswer" or "NotLeader" for status 0
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+class _Details(msgspec.Struct):
+    retry_after_s: float | None = msgspec.field(name="retryAfterSeconds", default=None)
+
+
+class _Status(msgspec.Struct):
+    """What the API server answers instead of an object."""
+
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    more: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_page = msgspec.json.Decoder(_Page).decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    verb: str
+    path: str
+    params: Mapping[str, str] | None
+    body: bytes | None
+    headers: Mapping[str, str]
+    timeout: aiohttp.ClientTimeout
+    guarded: bool
+    answer_s: float | None = None  # until the answer begins, where ``timeout`` has no total
+
+
+class Api:
+    """One login and one session, for the event loop that connected it."""
+
+    def __init__(
+        self, login: Login, credentials: Credentials, connections: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises LoginFailure where the certificates cannot be used."""
+        self._login = login
+        self._clock = clock
+        self._loaded_at = clock()
+        self._renewed_at = -math.inf
+        self._use(credentials)
+        # The bound is a semaphore and not the connector's, so that a request that has passed the guard is sent at
+        # once, and watches, which last, take no slot.
+        self._slots = asyncio.Semaphore(connections)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "kai-sched", "Accept-Encoding": "identity"},
+            read_bufsize=READ_BUFFER_BYTES,
+        )
+        self._renewing = asyncio.Lock()
+        self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
+        self._refused: dict[str, str] = {}
+
+    @classmethod
+    async def connect(
+        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 32, server: str | None = None
+    ) -> Self:
+        """Find the login (see Login); nothing is sent yet. At most ``connections`` requests are under way at a time.
+
+        Raises LoginFailure.
+        """
+        login = Login(kubeconfig, context, server)
+        return cls(login, await login.load(), connections)
+
+    async def close(self) -> None:
+        """Cut all connections."""
+        await self._session.close()
+
+    def credentials(self) -> Credentials:
+        """The login in use, for handing it to others. It changes when it is renewed."""
+        return self._credentials
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout_s: float = 10.0,
+        guarded: bool = True,
+    ) -> bytes:
+        """The body of the answer; raises ApiFailure. The time counts from when the request gets its connection.
+
+        With ``guarded`` a write is refused while the guard says no. A write with a ``timeout_s`` beyond the lease's
+        duration could be sent by a process that was stopped in the middle of connecting and had lost its lease.
+        """
+        headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        call = _Call(method, path, params, body, headers, timeout, guarded and method != "GET")
+        async with self._slots, self._answer(call) as response:
+            return await response.read()
+
+    async def list_pages(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        limit: int = 500,
+        accept: str = "application/json",
+        timeout_s: float = 60.0,
+    ) -> AsyncGenerator[tuple[list[msgspec.Raw], str], None]:
+        """Each page's items, still encoded, and the list's resourceVersion.
+
+        Raises ApiFailure; with status 410 the list has changed too much since its first page and begins anew.
+        """
+        query = {"limit": str(limit), **params}
+        while True:
+            body = await self.request("GET", path, params=query, accept=accept, timeout_s=timeout_s)
+            try:
+                page = _decode_page(body)
+            except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+                raise ApiFailure("GET", path, 0, "NoAnswer", f"the list cannot be read: {wrong}") from wrong
+            yield page.items or [], page.metadata.resource_version
+            if not page.metadata.more:
+                return
+            query["continue"] = page.metadata.more
+
+    async def watch(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        resource_version: str,
+        *,
+        timeout_s: float,
+        stalled_s: float,
+        accept: str = "application/json",
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch with bookmarks, which the server ends after ``timeout_s``; raises ApiFailure.
+
+        The first one is empty and says that the server has accepted the watch.
+        ``stalled_s`` without a byte is reason "Timeout". Close it (contextlib.aclosing) when leaving early.
+        """
+        query = {
+            **params,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, round(timeout_s))),
+        }
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stalled_s)
+        call = _Call("GET", path, query, None, {"Accept": accept}, timeout, guarded=False, answer_s=ANSWER_S)
+        async with self._answer(call) as response:
+            yield b""
+            begun = bytearray()  # of a line that has not ended yet
+            async for chunk in response.content.iter_any():
+                begun += chunk
+                if b"\n" in chunk:
+                    *lines, rest = bytes(begun).split(b"\n")
+                    begun = bytearray(rest)
+                    for line in lines:
+                        if line:
+                            yield line
+
+    def refusals(self) -> str:
+        """The rights that were missing when last needed, as "may not POST pods/binding: ..."; empty where none was."""
+        return "; ".join(f"may not {right}: {message}" for right, message in sorted(self._refused.items()))
+
+    async def renew(self) -> bool:
+        """Log in anew; whether that made other credentials. Raises LoginFailure, and the old ones stay in use."""
+        try:
+            fresh = await asyncio.wait_for(self._login.load(), RENEW_TIMEOUT_S)
+        except TimeoutError as late:
+            raise LoginFailure(f"no login within {RENEW_TIMEOUT_S:.0f} s") from late
+        finally:
+            self._loaded_at = self._renewed_at = self._clock()
+        changed = fresh != self._credentials
+        if changed:
+            self._use(fresh)
+        return changed
+
+    def _use(self, credentials: Credentials) -> None:
+        # The context goes with each request, so that a new one makes new connections of the same session.
+        self._tls = credentials.tls() if credentials.server.startswith("https") else True
+        self._credentials = credentials
+        self._authorization = credentials.authorization()
+
+    @asynccontextmanager
+    async def _answer(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A successful answer to be read in the body, where a failure to read is an ApiFailure too."""
+        try:
+            if self._login.in_cluster and self._clock() - self._loaded_at > TOKEN_FILE_S:
+                await self._renewed(self._credentials)
+            used = self._credentials
+            response = await self._send(call)
+            try:
+                told = ""
+                if response.status == 401:
+                    renewed, told = await self._renewed(used)
+                    if renewed:
+                        response.release()
+                        response = await self._send(call)
+                if response.status >= 300:
+                    failure = await _failure(call, response, told)
+                    if failure.status == 403 and TERMINATING not in failure.message:
+                        self._refused[_right(call)] = failure.message
+                    raise failure
+                if self._refused:
+                    self._refused.pop(_right(call), None)
+                yield response
+            finally:
+                response.release()
+        except TimeoutError as late:
+            raise ApiFailure(call.verb, call.path, 0, "Timeout", str(late) or "no answer in time") from late
+        except aiohttp.ClientConnectorError as cut:  # its own text shows the address of an SSLContext
+            why = f"cannot connect to {self._credentials.server}: {cut.__cause__ or cut}"
+            raise ApiFailure(call.verb, call.path, 0, "NoAnswer", why) from cut
+        except (aiohttp.ClientError, OSError) as cut:
+            raise ApiFailure(call.verb, call.path, 0, "NoAnswer", str(cut) or type(cut).__name__) from cut
+
+    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
+        url = URL(self._credentials.server + call.path, encoded=True)
+        if call.guarded and self.guard is not None and not self.guard():
+            raise ApiFailure(call.verb, call.path, 0, "NotLeader", "not sent: this process does not hold the lease")
+        async with asyncio.timeout(call.answer_s):
+            return await self._session.request(
+                call.verb,
+                url,
+                params=call.params,
+                data=call.body,
+                headers={**call.headers, **self._authorization},
+                timeout=call.timeout,
+                allow_redirects=False,
+                ssl=self._tls,
+                server_hostname=self._credentials.tls_server_name,
+                proxy=self._credentials.proxy_url,
+            )
+
+    async def _renewed(self, used: Credentials) -> tuple[bool, str]:
+        """Whether there are credentials other than the ones used, and what went wrong where there are none."""
+        async with self._renewing:
+            if self._credentials == used and self._clock() - self._renewed_at > RENEW_PAUSE_S:
+                try:
+                    await self.renew()
+                except LoginFailure as failure:
+                    return False, f" ({failure})"
+            return self._credentials != used, ""
+
+
+def _right(call: _Call) -> str:
+    """What the call needs a right for: "GET pods", "POST pods/binding"."""
+    parts = call.path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if len(parts) > 2 and parts[0] == "namespaces":
+        parts = parts[2:]
+    return f"{call.verb} {'/'.join(parts[:1] + parts[2:3])}"
+
+
+async def _failure(call: _Call, response: aiohttp.ClientResponse, told: str) -> ApiFailure:
+    body = await response.read()
+    try:
+        status = _decode_status(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = _Status(message=body[:MESSAGE_MAX].decode(errors="replace").strip())
+    header = response.headers.get("Retry-After", "")
+    after_s = float(header) if header.isdecimal() else (status.details or _Details()).retry_after_s
+    reason = status.reason or response.reason or "Unknown"
+    return ApiFailure(call.verb, call.path, response.status, reason, (status.message or "no message") + told, after_s)

@@ -1,0 +1,267 @@
+"""Leader election by a Lease, in a thread with an event loop and a connection of its own: nothing else delays it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import msgspec
+
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.login import LoginFailure
+
+
+def boot_time() -> float:
+    """Seconds since the machine started, also those that it slept, which time.monotonic leaves out."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Durations of the election, in seconds: retry < renew deadline < lease."""
+
+    lease_s: float = 15.0  # who has not been heard of for so long is replaced
+    renew_deadline_s: float = 10.0  # the holder itself gives up so long after its last renewal was sent
+    retry_s: float = 2.0
+
+
+class LeaderLease:
+    """Tries to hold the Lease from ``start`` to ``release``. A holder that lost it tries again as any other does.
+
+    No wall clock is trusted: another's lease ends when its record has not changed for the lease's duration on our own
+    clock since we saw it. ``clock`` must go on while the process is stopped or the machine sleeps.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Api]],
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        random: Random,
+        terms: Terms | None = None,
+        clock: Callable[[], float] = boot_time,
+    ) -> None:
+        """``connect`` is called in the lease's own loop; its Api is closed at the end. ``identity`` must be unique."""
+        self._connect = connect
+        self._namespace = namespace
+        self._name = name
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self.identity = identity
+        self._random = random
+        self._terms = terms or Terms()
+        self._clock = clock
+        self._held_until = float("-inf")
+        self._lease: dict[str, Any] | None = None  # our own, as last answered: it is renewed without reading it
+        self._seen: tuple[dict[str, Any], float] | None = None  # another's record, and since when it is the same
+        self.failure: str | None = None  # what is wrong with the last attempt
+        self.holder = ""  # as last seen
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[bool, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="lease", daemon=True)
+
+    def start(self) -> None:
+        """Begin; once only."""
+        self._thread.start()
+
+    def held(self) -> bool:
+        """Whether we lead now. From any thread, cheap; false at once for a process that was stopped for too long."""
+        return self._clock() < self._held_until and not self._stopping.is_set()
+
+    @property
+    def state(self) -> str:
+        """What goes on, as a sentence."""
+        if self.failure is not None:
+            return f"lease {self._namespace}/{self._name}: {self.failure}"
+        return "leading" if self.held() else f"standby, {self.holder or 'nobody'} leads"
+
+    async def wait_held(self) -> None:
+        """Return as soon as we lead."""
+        await self._wait(True)
+
+    async def wait_lost(self) -> None:
+        """Return as soon as we do not lead."""
+        await self._wait(False)
+
+    async def release(self, timeout_s: float = 5.0) -> None:
+        """Lead no more, from this moment, and let another take over at once, for which it waits up to ``timeout_s``."""
+        self._stopping.set()
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(self._wake.set)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, timeout_s)
+        self._tell()
+
+    async def _wait(self, wanted: bool) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.held() == wanted:
+                return
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((wanted, loop, future))
+        try:
+            await future
+        finally:
+            with self._lock:
+                self._waiting = [entry for entry in self._waiting if entry[2] is not future]
+
+    def _tell(self) -> None:
+        """Let those go on who wait for what is now the case."""
+        with self._lock:
+            held = self.held()
+            ready = [entry for entry in self._waiting if entry[0] == held]
+            self._waiting = [entry for entry in self._waiting if entry[0] != held]
+        for _, loop, future in ready:
+            with suppress(RuntimeError):  # the loop of one who waited has ended
+                loop.call_soon_threadsafe(_resolve, future)
+
+    async def _run(self) -> None:
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        api: Api | None = None
+        try:
+            while not self._stopping.is_set():
+                try:
+                    if api is None:
+                        api = await self._connect()
+                    gained = await self._attempt(api)
+                    self.failure = None
+                    self._tell()
+                    if gained:
+                        await self._announce(api)
+                except (ApiFailure, LoginFailure) as failure:
+                    self._lease = None  # whether it was written is not known: read it
+                    self.failure = str(failure)
+                    self._tell()
+                await self._pause()
+            if api is not None and self._lease is not None:
+                with suppress(ApiFailure):  # then the standby has to wait
+                    await self._write(api, self._lease, "")
+        finally:
+            if api is not None:
+                await api.close()
+
+    async def _pause(self) -> None:
+        """Until the next attempt; not beyond the moment where the lease is lost, of which others are to be told."""
+        wait_s = self._terms.retry_s * (1.0 + 0.2 * self._random.random())
+        left_s = self._held_until - self._clock()
+        if 0.0 < left_s < wait_s:
+            wait_s = left_s
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), wait_s)
+
+    async def _attempt(self, api: Api) -> bool:
+        """Take or renew the lease if we may; whether we lead from now on. Raises ApiFailure."""
+        lease = self._lease or await self._read(api)
+        if lease is None:
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"namespace": self._namespace, "name": self._name},
+            }
+        elif not self._may_take(lease.get("spec") or {}):
+            self._lease = None
+            self._held_until = float("-inf")
+            return False
+        sent_at = self._clock()
+        self._lease = await self._write(api, lease, self.identity)
+        self._tell()  # that it was lost, where it had run out before this renewal
+        gained = not self.held()
+        self._held_until = sent_at + self._terms.renew_deadline_s
+        self.holder = self.identity
+        return gained and self.held()
+
+    def _may_take(self, spec: dict[str, Any]) -> bool:
+        """Whether the record is ours already, nobody's, or one that has not changed for as long as it may."""
+        self.holder = spec.get("holderIdentity") or ""
+        if self.holder in ("", self.identity):
+            return True
+        now = self._clock()
+        if self._seen is None or self._seen[0] != spec:
+            self._seen = (spec, now)
+        return now - self._seen[1] >= max(self._terms.lease_s, spec.get("leaseDurationSeconds") or 0)
+
+    async def _read(self, api: Api) -> dict[str, Any] | None:
+        path = f"{self._leases}/{self._name}"
+        try:
+            return _decode(path, await api.request("GET", path, timeout_s=self._timeout_s()))
+        except ApiFailure as failure:
+            if failure.status == 404:
+                return None
+            raise
+
+    async def _write(self, api: Api, lease: dict[str, Any], holder: str) -> dict[str, Any]:
+        """Create or replace the Lease as it was read; raises ApiFailure, with 409 where another was faster."""
+        spec = lease.get("spec") or {}
+        now = _micro(datetime.now(UTC))
+        changed = {**spec, "holderIdentity": holder, "renewTime": now}
+        changed["leaseDurationSeconds"] = max(1, round(self._terms.lease_s))
+        if holder and holder != spec.get("holderIdentity"):
+            changed["acquireTime"] = now
+            changed["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
+        body = msgspec.json.encode({**lease, "spec": changed})
+        new = "resourceVersion" not in lease["metadata"]
+        path = self._leases if new else f"{self._leases}/{self._name}"
+        answer = await api.request("POST" if new else "PUT", path, body=body, timeout_s=self._timeout_s())
+        return _decode(path, answer)
+
+    def _timeout_s(self) -> float:
+        """Of a request: there is time for a second one, and it ends when the lease does."""
+        left_s = self._held_until - self._clock()
+        longest_s = self._terms.renew_deadline_s / 2
+        return min(left_s, longest_s) if left_s > 0.0 else longest_s
+
+    async def _announce(self, api: Api) -> None:
+        now = datetime.now(UTC)
+        involved = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "namespace": self._namespace,
+            "name": self._name,
+        }
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": self._namespace, "name": f"{self._name}.{time.time_ns():x}"},
+            "involvedObject": {**involved, "uid": (self._lease or {}).get("metadata", {}).get("uid", "")},
+            "reason": "LeaderElection",
+            "message": f"{self.identity} became leader",
+            "type": "Normal",
+            "source": {"component": "kai-sched"},
+            "firstTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "lastTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{self._namespace}/events"
+        with suppress(ApiFailure):  # only news for people
+            await api.request("POST", path, body=msgspec.json.encode(event), timeout_s=self._terms.retry_s)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _decode(path: str, body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+        raise ApiFailure("GET", path, 0, "NoAnswer", f"the lease cannot be read: {wrong}") from wrong
+
+
+def _micro(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"

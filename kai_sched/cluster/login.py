@@ -1,0 +1,131 @@
+"""Where the API server is and who we are there: kubeconfig or service account, found by kubernetes_asyncio."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import getproxies, proxy_bypass
+
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import load_kube_config
+from kubernetes_asyncio.config.incluster_config import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_TOKEN_FILENAME,
+    InClusterConfigLoader,
+)
+from yarl import URL
+
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+class LoginFailure(Exception):
+    """No usable kubeconfig or service account; the text says where it was looked for and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One login. Paths may be temporary files of this process; all but ``server`` may be empty."""
+
+    server: str  # "https://host:port", no slash at the end
+    ca_path: str | None
+    insecure: bool  # the server's certificate is not verified
+    certificate_path: str | None
+    private_key_path: str | None
+    scheme: str | None  # "Bearer" or "Basic"
+    token: str | None
+    proxy_url: str | None
+    tls_server_name: str | None  # the name in the server's certificate, where it is not the host's
+    files: tuple[bytes, ...]  # what the files above hold, so that a renewed certificate makes other credentials
+
+    def authorization(self) -> dict[str, str]:
+        """The header that says who we are, if a token does."""
+        return {"Authorization": f"{self.scheme} {self.token}"} if self.token else {}
+
+    def tls(self) -> ssl.SSLContext:
+        """A new context that trusts the cluster's authority. Raises LoginFailure where a file cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_path)
+            if self.certificate_path:
+                context.load_cert_chain(self.certificate_path, self.private_key_path)
+        except OSError as wrong:
+            files = ", ".join(path for path in (self.ca_path, self.certificate_path, self.private_key_path) if path)
+            raise LoginFailure(f"cannot use the certificates {files}: {wrong}") from wrong
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # many clusters' own authorities lack optional extensions
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class Login:
+    """How to log in: an explicit kubeconfig, else KUBECONFIG, ~/.kube/config, or the service account of the pod."""
+
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None, server: str | None = None) -> None:
+        """``context`` of the kubeconfig instead of its current one; ``server`` instead of the one it names."""
+        self._kubeconfig = kubeconfig or _default_kubeconfig()
+        self._context = context
+        self._server = server
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the service account of the pod is used: its token is a file that changes."""
+        return self._kubeconfig is None
+
+    async def load(self) -> Credentials:
+        """Read all files anew and run the exec plugin, if there is one. Raises LoginFailure."""
+        configuration = Configuration()
+        source = self._kubeconfig or "the service account of the pod"
+        try:
+            if self._kubeconfig is None:
+                InClusterConfigLoader(SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME, False).load_and_set(configuration)
+            elif not _exists(self._kubeconfig):
+                raise LoginFailure(f"kubeconfig {self._kubeconfig}: no such file")
+            else:
+                await load_kube_config(
+                    self._kubeconfig, self._context, client_configuration=configuration, persist_config=False
+                )
+            return self._credentials(configuration)
+        except LoginFailure:
+            raise
+        except Exception as wrong:  # the library raises what it meets: its own, OSError, TypeError, of YAML
+            hint = "" if self._kubeconfig else "; outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
+            raise LoginFailure(f"no login from {source}: {wrong}{hint}") from wrong
+
+    def _credentials(self, configuration: Configuration) -> Credentials:
+        scheme, _, token = configuration.api_key.get("BearerToken", "").strip().partition(" ")
+        server = (self._server or str(configuration.host)).rstrip("/")
+        paths = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        return Credentials(
+            server=server,
+            ca_path=paths[0],
+            insecure=not configuration.verify_ssl,
+            certificate_path=paths[1],
+            private_key_path=paths[2],
+            scheme=scheme or None,
+            token=token.strip() or None,
+            proxy_url=configuration.proxy or _environment_proxy(server),
+            tls_server_name=configuration.tls_server_name,
+            files=tuple(Path(path).read_bytes() for path in paths if path),
+        )
+
+
+def _default_kubeconfig() -> str | None:
+    given = os.environ.get("KUBECONFIG")
+    usual = Path.home() / ".kube" / "config"
+    return given or (str(usual) if usual.exists() else None)
+
+
+def _exists(kubeconfig: str) -> bool:
+    """Whether any of the files is there: several may be named, as in PATH."""
+    return any(Path(path).expanduser().exists() for path in kubeconfig.split(os.pathsep) if path)
+
+
+def _environment_proxy(server: str) -> str | None:
+    """The proxy that HTTPS_PROXY and NO_PROXY ask for. As with kubectl, none for the machine itself."""
+    url = URL(server)
+    host = url.host or ""
+    if host in LOOPBACK or proxy_bypass(host):
+        return None
+    return getproxies().get(url.scheme)

@@ -1,0 +1,205 @@
+"""One kind of object of the cluster, kept up to date in a sink: list in pages, watch, resume, list again on 410."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from kai_sched.cluster.client import Api, ApiFailure
+
+Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
+
+JSON = "application/json"
+METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
+RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watch, what it would resume from is doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed)."""
+
+    kind: Kind
+    path: str  # "/api/v1/pods"
+    params: tuple[tuple[str, str], ...] = ()  # selectors
+    metadata_only: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a reflector gives up and how long it waits, in seconds."""
+
+    watch_s: float = 300.0  # the server ends a watch after once to twice this
+    stalled_s: float = 70.0  # without a byte a watch may be dead: a bookmark comes about once a minute
+    retry_first_s: float = 0.2  # doubles with each failure
+    retry_last_s: float = 10.0
+    absent_s: float = 3.0  # how often to look for an optional source that is not there
+
+
+class Sink(Protocol):
+    """What is told of the objects, at once and in order. The bytes belong to a whole page: copy what is kept.
+
+    A complete list comes between ``begin`` and ``finish``; what it did not name is gone. A list that breaks off is
+    followed by another ``begin``. Items of a list lack apiVersion and kind.
+    """
+
+    def begin(self, kind: Kind) -> None: ...
+    def item(self, kind: Kind, raw: msgspec.Raw) -> None: ...
+    def finish(self, kind: Kind) -> None: ...
+    def changed(self, kind: Kind, raw: msgspec.Raw) -> None: ...
+    def deleted(self, kind: Kind, raw: msgspec.Raw) -> None: ...
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct):
+    version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    reason: str = "Unknown"
+    message: str = "no message"
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_versioned = msgspec.json.Decoder(_Versioned).decode
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
+class Reflector:
+    """Runs until it is cancelled. Whatever the API server does is retried; only a sink that raises ends it."""
+
+    def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
+        self._api = api
+        self._source = source
+        self._sink = sink
+        self._random = random
+        self._pace = pace or Pace()
+        self._resource = source.path.rpartition("/")[2]
+        self._version = ""  # to watch from; empty: list first
+        self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
+        self._retry_s = self._pace.retry_first_s
+        self._told_absent = False
+        self.listed = False  # whether the sink has ever had a complete list
+        self.synced = False  # whether it has one and, as far as is known, hears of every change
+        self.state = f"{self._resource}: not listed yet"  # "synced", or a sentence that says what is wrong
+
+    async def run(self) -> None:
+        """Keep the sink up to date."""
+        verb = "list"
+        while True:
+            try:
+                if not self._version:
+                    verb = "list"
+                    await self._list()
+                verb = "watch"
+                await self._watch()
+            except ApiFailure as failure:
+                await asyncio.sleep(self._failed(verb, failure))
+
+    async def _list(self) -> None:
+        source = self._source
+        accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
+        version = None
+        async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:
+            async for items, of_page in pages:
+                if version is None:
+                    self._sink.begin(source.kind)
+                version = of_page
+                for raw in items:
+                    self._sink.item(source.kind, raw)
+                await asyncio.sleep(0)
+        self._sink.finish(source.kind)
+        self._version = version or ""
+        self._told_absent = False
+        self.listed = True
+
+    async def _watch(self) -> None:
+        source = self._source
+        accept = METADATA.format("PartialObjectMetadata") if source.metadata_only else JSON
+        timeout_s = self._pace.watch_s * (1.0 + self._random.random())
+        stream = self._api.watch(
+            source.path,
+            dict(source.params),
+            self._version,
+            timeout_s=timeout_s,
+            stalled_s=self._pace.stalled_s,
+            accept=accept,
+        )
+        accepted = False
+        silent = True
+        try:
+            async with aclosing(stream) as lines:
+                async for line in lines:
+                    if line:
+                        self._tell(line)
+                        silent = False
+                        self._retry_s = self._pace.retry_first_s
+                    else:
+                        accepted = True
+                        self.synced, self.state = True, "synced"
+        except ApiFailure as failure:
+            # Of a kind that has not changed since it started, an API server sends no bookmarks either.
+            if not accepted or failure.reason != "Timeout":
+                raise
+        finally:
+            if self._latest is not None:
+                self._version = _decode_versioned(self._latest).metadata.version
+                self._latest = None
+        if silent:  # a server that ends each watch at once must not be asked again at once
+            await asyncio.sleep(self._pace.retry_first_s)
+
+    def _tell(self, line: bytes) -> None:
+        try:
+            event = _decode_event(line)
+            if event.type == "ERROR":
+                error = _decode_error(event.object)
+                raise ApiFailure("GET", self._source.path, error.code, error.reason, error.message)
+        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+            raise ApiFailure("GET", self._source.path, 0, "NoAnswer", f"an event cannot be read: {wrong}") from wrong
+        if event.type in ("ADDED", "MODIFIED"):
+            self._sink.changed(self._source.kind, event.object)
+        elif event.type == "DELETED":
+            self._sink.deleted(self._source.kind, event.object)
+        self._latest = event.object
+
+    def _failed(self, verb: str, failure: ApiFailure) -> float:
+        """Take note of the failure and say how many seconds to wait."""
+        if verb == "list" or failure.status not in RESUMED:
+            self._version = ""
+        if failure.status == 404 and self._source.optional:
+            return self._absent() if verb == "list" else 0.0
+        if verb == "watch" and failure.status == 410:
+            return self._backoff()  # nothing is wrong but our version
+        may = "may not" if failure.status in (401, 403) else "cannot"
+        status = f"{failure.status} " if failure.status else ""
+        self.synced = False
+        self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}"
+        return max(self._backoff(), failure.retry_after_s or 0.0)
+
+    def _absent(self) -> float:
+        if not self._told_absent:
+            self._sink.begin(self._source.kind)
+            self._sink.finish(self._source.kind)
+            self._told_absent = True
+        self.listed = self.synced = True
+        self.state = f"{self._resource}: not known to the API server, so there are none (is the CRD installed?)"
+        return self._pace.absent_s
+
+    def _backoff(self) -> float:
+        wait_s = self._retry_s * (0.5 + self._random.random() / 2)
+        self._retry_s = min(self._retry_s * 2, self._pace.retry_last_s)
+        return wait_s

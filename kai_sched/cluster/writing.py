@@ -1,0 +1,260 @@
+"""Writes what people look at: statuses, annotations, conditions, events. Binds go first; all this can wait.
+
+Writes about one thing are merged until they are sent, so a burst of changes costs one request. Each names the uid of
+its object: what is written about a pod never lands on another of the same name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
+
+ATTEMPTS = 5
+FIRST_DELAY_S = 0.2
+DELAY_MAX_S = 10.0
+QUEUE_MAX = 50_000
+BUSY_PAUSE_S = 0.02
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+# An event outlives its object's change by about an hour; messages longer than this are refused.
+MESSAGE_MAX = 1024
+
+_PLURALS = {
+    "Pod": "pods",
+    "Queue": "queues",
+    "PodGroup": "podgroups",
+}
+Key = tuple[str, str, str, str]
+
+
+def path_of(ref: Ref) -> str:
+    """The object's path in the API."""
+    root = "/api/v1" if ref.api_version == "v1" else f"/apis/{ref.api_version}"
+    scope = f"/namespaces/{ref.namespace}" if ref.namespace else ""
+    return f"{root}{scope}/{_PLURALS[ref.kind]}/{ref.name}"
+
+
+class Writer:
+    """Sends writes as they are submitted, at most ``workers`` at a time, one while ``busy`` says that binds wait.
+
+    ``now`` is the wall clock in seconds. ``version`` is the resourceVersion in which a pod is known to wait for a node,
+    empty for one that does not: what was to be said of a waiting pod must not be said of one bound meanwhile.
+    ``failed`` is told what was given up, and why. The oldest writes are dropped where more than QUEUE_MAX wait.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        source: str,
+        busy: Callable[[], bool],
+        now: Callable[[], float],
+        version: Callable[[Ref], str],
+        failed: Callable[[Write, ApiFailure | None], None],
+        chance: random.Random,
+        workers: int = 8,
+    ) -> None:
+        self._api = api
+        self._source = source
+        self._busy = busy
+        self._now = now
+        self._version = version
+        self._failed = failed
+        self._chance = chance
+        self._workers = workers
+        self._waiting: OrderedDict[Key, Write] = OrderedDict()
+        # What is being sent, and what has come meanwhile about the same thing: an older write must not land last.
+        self._under_way: set[Key] = set()
+        self._later: dict[Key, Write] = {}
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def pending(self) -> int:
+        """Writes that wait."""
+        return len(self._waiting)
+
+    async def drained(self) -> None:
+        """Return once nothing waits."""
+        await self._idle.wait()
+
+    def submit(self, writes: Iterable[Write]) -> None:
+        """Write these some time soon."""
+        for write in writes:
+            self._idle.clear()
+            key = _key(write)
+            queue = self._later if key in self._under_way else self._waiting
+            queue[key] = _merged(queue.get(key), write)
+            if len(self._waiting) > QUEUE_MAX:
+                self._failed(self._waiting.popitem(last=False)[1], None)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(self._workers):
+                tasks.create_task(self._work(steady=number == 0))
+
+    async def _work(self, *, steady: bool) -> None:
+        while True:
+            if not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+            if not steady and self._busy():
+                await asyncio.sleep(BUSY_PAUSE_S)
+                continue
+            if self._waiting:
+                key, write = self._waiting.popitem(last=False)
+                self._under_way.add(key)
+                try:
+                    await self._write(key, write)
+                finally:
+                    self._under_way.discard(key)
+                    if key in self._later:
+                        self._waiting[key] = self._later.pop(key)
+                if not self._waiting and not self._under_way:
+                    self._idle.set()
+
+    async def _write(self, key: Key, write: Write) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                await self._send(write)
+                return
+            except ApiFailure as failure:
+                # 409: the object of that uid is gone; so is what was to be said of it.
+                lost = failure.reason == "NotLeader" or (400 <= failure.status < 500 and failure.status != 429)
+                if lost or attempt == ATTEMPTS:
+                    self._failed(write, failure)
+                    return
+                delay = min(DELAY_MAX_S, FIRST_DELAY_S * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
+                await asyncio.sleep(max(delay, min(DELAY_MAX_S, failure.retry_after_s or 0.0)))
+                if key in self._later:
+                    write = _merged(write, self._later.pop(key))
+
+    async def _send(self, write: Write) -> None:
+        match write:
+            case PatchStatus():
+                body: dict[str, Any] = {"status": write.status}
+                await self._patch(write.ref, "/status", MERGE, body)
+            case Annotate():
+                await self._patch(write.ref, "", MERGE, {"metadata": {"annotations": write.annotations}})
+            case SetCondition():
+                condition = {
+                    "type": write.type,
+                    "status": write.status,
+                    "reason": write.reason,
+                    "message": write.message,
+                }
+                version = self._version(write.ref)
+                if not version:
+                    return
+                if write.changes_status:
+                    condition["lastTransitionTime"] = rfc3339(self._now())
+                await self._patch(
+                    write.ref,
+                    "/status",
+                    STRATEGIC,
+                    {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
+                )
+            case Emit():
+                await self._emit(write)
+
+    async def _patch(self, ref: Ref, part: str, content_type: str, body: dict[str, Any]) -> None:
+        if ref.uid:
+            body.setdefault("metadata", {})["uid"] = ref.uid
+        await self._api.request("PATCH", path_of(ref) + part, body=msgspec.json.encode(body), content_type=content_type)
+
+    async def _emit(self, emit: Emit) -> None:
+        event = event_of(emit, self._source, rfc3339(self._now()))
+        namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
+        path = f"/api/v1/namespaces/{namespace}/events"
+        try:
+            await self._api.request("POST", path, body=msgspec.json.encode(event))
+        except ApiFailure as failure:
+            if failure.reason != "AlreadyExists":
+                raise
+            before = msgspec.json.decode(await self._api.request("GET", f"{path}/{name}"))
+            news = {"count": int(before.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+            await self._api.request("PATCH", f"{path}/{name}", body=msgspec.json.encode(news), content_type=MERGE)
+
+
+def event_of(emit: Emit, source: str, now: str) -> dict[str, Any]:
+    """The Event as it is posted. Its name is that of the fact, so that the same fact is one series."""
+    ref = emit.ref
+    message = emit.message if len(emit.message) <= MESSAGE_MAX else emit.message[: MESSAGE_MAX - 3] + "..."
+    fact = "\0".join((ref.kind, ref.uid or ref.key, emit.type, emit.reason, message))
+    metadata: dict[str, Any] = {
+        "name": f"{ref.name[:200]}.{hashlib.sha256(fact.encode()).hexdigest()[:16]}",
+        "namespace": ref.namespace or "default",
+    }
+    if emit.annotations:
+        metadata["annotations"] = dict(emit.annotations)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": metadata,
+        "involvedObject": {
+            "apiVersion": ref.api_version,
+            "kind": ref.kind,
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "uid": ref.uid,
+        },
+        "type": emit.type,
+        "reason": emit.reason,
+        "message": message,
+        "source": {"component": source},
+        "reportingComponent": source,
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+def rfc3339(wall_s: float) -> str:
+    """Seconds since the epoch as Kubernetes writes a time."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _key(write: Write) -> Key:
+    kind = f"{write.ref.kind}:{write.ref.uid or write.ref.key}"
+    match write:
+        case Emit():
+            return ("event", kind, write.reason, write.message)
+        case SetCondition():
+            return ("condition", kind, write.type, "")
+        case _:
+            return (type(write).__name__, kind, "", "")
+
+
+def _both(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that does what the two do one after the other."""
+    both = dict(first)
+    for name, value in then.items():
+        before = both.get(name)
+        both[name] = _both(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def _merged(before: Write | None, write: Write) -> Write:
+    match before, write:
+        case PatchStatus(), PatchStatus():
+            return PatchStatus(write.ref, _both(before.status, write.status))
+        case Annotate(), Annotate():
+            return Annotate(write.ref, {**before.annotations, **write.annotations})
+        case SetCondition(), SetCondition():
+            changes = before.changes_status or write.changes_status
+            return SetCondition(write.ref, write.type, write.status, write.reason, write.message, changes)
+        case _:
+            return write

@@ -1,0 +1,176 @@
+"""What the API server tells becomes the store. Level-triggered: what is put here is a state, never an order.
+
+Objects come by lists and by watches, from the reflectors and from kopf's handlers, in any order between kinds. Of one
+kind, what is older than what is known is passed over: lists and watches of our own kinds overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import msgspec
+import structlog
+
+from kai_sched.api import core
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Object, Phase, Pod
+from kai_sched.model.read import CLASSES, NAMESPACED, POD, Kind, Reader
+from kai_sched.model.store import Store
+
+log = structlog.get_logger("feed")
+
+# What else wants to see the objects as they come: (kind, "namespace/name", raw JSON, what makes it unusable). The JSON
+# is None for one that is gone, the text is empty for one that can be used.
+Observer = Callable[[Kind, str, bytes | None, str], None]
+
+
+class _Version(core.Wire):
+    name: str | None = None
+    namespace: str | None = None
+    resource_version: str | None = None
+
+
+class _Versioned(core.Wire):
+    metadata: _Version | None = None
+
+
+_decode_version = msgspec.json.Decoder(_Versioned).decode
+
+
+class Feed:
+    """The sink of all lists and watches, for one event loop.
+
+    ``changed`` is called after each change of the store, with whether it can matter to who is waiting. ``broken`` holds
+    what is wrong with each object that cannot be used, by kind and key: it is left out, and all others go on.
+    """
+
+    def __init__(self, store: Store, config: Config, changed: Callable[[bool], None], observer: Observer) -> None:
+        self._store = store
+        self.overlay = Overlay(store)
+        self._reader = Reader(config)
+        self._changed = changed
+        self._observe = observer
+        self._versions: dict[Kind, dict[str, int]] = {}
+        self._listing: dict[Kind, set[str]] = {}
+        self._gone: dict[Kind, dict[str, int]] = {}
+        self.listed: set[Kind] = set()  # kinds of which there has been a complete list
+        self.broken: dict[tuple[Kind, str], str] = {}
+
+    def known(self, kind: Kind) -> Mapping[str, int]:
+        """Keys of the objects of the kind, and the versions in which they are known."""
+        return self._versions.get(kind, {})
+
+    def begin(self, kind: Kind) -> None:
+        """A complete list follows."""
+        self._listing[kind] = set()
+        self._gone[kind] = {}
+
+    def item(self, kind: Kind, raw: bytes) -> None:
+        """One object of the list."""
+        key, version = _key_and_version(kind, raw)
+        listed = self._listing.get(kind)
+        if listed is not None:
+            listed.add(key)
+        if version > self._gone.get(kind, {}).get(key, -1):
+            self._put(kind, key, version, raw)
+
+    def finish(self, kind: Kind) -> None:
+        """The list is complete: what it did not name is gone."""
+        listed = self._listing.pop(kind, set())
+        self._gone.pop(kind, None)
+        for key in [key for key in self.known(kind) if key not in listed]:
+            self._remove(kind, key)
+        self.listed.add(kind)
+        self._changed(True)
+
+    def changed(self, kind: Kind, raw: bytes) -> None:
+        """The object is there, in this version."""
+        key, version = _key_and_version(kind, raw)
+        if kind in self._listing:
+            self._listing[kind].add(key)
+        self._put(kind, key, version, raw)
+
+    def deleted(self, kind: Kind, raw: bytes) -> None:
+        """The object is gone; ``raw`` is its last version."""
+        key, version = _key_and_version(kind, raw)
+        if version < self.known(kind).get(key, -1):
+            return
+        if kind in self._listing:
+            self._listing[kind].discard(key)
+            self._gone[kind][key] = version
+        self._remove(kind, key)
+
+    def _put(self, kind: Kind, key: str, version: int, raw: bytes) -> None:
+        versions = self._versions.setdefault(kind, {})
+        if version <= versions.get(key, -1):
+            return
+        versions[key] = version
+        if kind not in CLASSES:
+            self._observe(kind, key, raw, "")
+            self._changed(True)
+            return
+        found, fault = self._read(kind, key, raw)
+        self._observe(kind, key, raw, fault)
+        before, serial = self._store.get(CLASSES[kind], key), self._store.serial
+        if found is None:
+            self._forget(kind, key)
+        elif isinstance(found, Pod):
+            self.overlay.observe(found)
+        else:
+            self._store.put(found)
+        if self._store.serial != serial:
+            self._changed(not _only_runs(before, found))
+
+    def _read(self, kind: Kind, key: str, raw: bytes) -> tuple[Object | None, str]:
+        """The object, or what makes it unusable."""
+        problems: list[str] = []
+        try:
+            found = self._reader.read(kind, raw, lambda field, message: problems.append(f"{field}: {message}"))
+        except FieldError as error:
+            self._tell(kind, key, str(error), "object.unusable")
+            return None, str(error)
+        if problems:
+            self._tell(kind, key, "; ".join(problems), "object.doubtful")
+        else:
+            self.broken.pop((kind, key), None)
+        return found, ""
+
+    def _tell(self, kind: Kind, key: str, text: str, event: str) -> None:
+        if self.broken.get((kind, key)) != text:
+            self.broken[kind, key] = text
+            log.warning(event, kind=kind[1], object=key, problem=text)
+
+    def _remove(self, kind: Kind, key: str) -> None:
+        self._versions.get(kind, {}).pop(key, None)
+        self.broken.pop((kind, key), None)
+        self._observe(kind, key, None, "")
+        if kind in CLASSES:
+            self._forget(kind, key)
+        self._changed(True)
+
+    def _forget(self, kind: Kind, key: str) -> None:
+        if kind == POD:
+            self.overlay.gone(key)
+        else:
+            self._store.remove(CLASSES[kind], key)
+
+
+def _only_runs(before: Object | None, after: Object | None) -> bool:
+    """Whether all that happened is that a pod that has its node has begun to run: nobody gets a place by that."""
+    return (
+        isinstance(before, Pod)
+        and isinstance(after, Pod)
+        and before.node == after.node != ""
+        and replace(before, phase=after.phase) == after
+        and (before.phase, after.phase) == (Phase.PENDING, Phase.RUNNING)
+    )
+
+
+def _key_and_version(kind: Kind, raw: bytes) -> tuple[str, int]:
+    meta = _decode_version(raw).metadata or _Version()
+    version = meta.resource_version or "0"
+    key = f"{meta.namespace or 'default'}/{meta.name}" if kind[1] in NAMESPACED else meta.name or ""
+    return key, int(version) if version.isdecimal() else 0

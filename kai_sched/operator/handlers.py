@@ -1,0 +1,103 @@
+"""Kopf's handlers of our own kinds. Each only hands on what the API server says; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+import msgspec
+
+from kai_sched.cluster.client import Api
+from kai_sched.model.read import OPERATOR_CONFIG, POD_GROUP, QUEUE, SHARD, TOPOLOGY, Kind
+from kai_sched.operator.feed import Feed
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKind:
+    """One of our custom resources. A cluster without an optional one works."""
+
+    kind: Kind
+    plural: str
+    optional: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where they are listed, in all namespaces."""
+        return f"/apis/{self.kind[0]}/{self.plural}"
+
+
+OWN_KINDS = (
+    OwnKind(OPERATOR_CONFIG, "configs", optional=True),
+    OwnKind(SHARD, "schedulingshards", optional=True),
+    OwnKind(TOPOLOGY, "topologies", optional=True),
+    OwnKind(QUEUE, "queues"),
+    OwnKind(POD_GROUP, "podgroups"),
+)
+
+
+def make_registry(
+    feed: Feed, api: Api, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]
+) -> kopf.OperatorRegistry:
+    """Handlers that start and stop the rest, log in as ``api`` does, and feed the events of our own kinds."""
+    registry = kopf.OperatorRegistry()
+
+    async def on_startup(**_: Any) -> None:
+        await start()
+
+    async def on_cleanup(**_: Any) -> None:
+        await stop()
+
+    async def on_login(**_: Any) -> kopf.ConnectionInfo:
+        found = api.credentials()
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.ca_path,
+            insecure=found.insecure,
+            certificate_path=found.certificate_path,
+            private_key_path=found.private_key_path,
+            scheme=found.scheme,
+            token=found.token,
+            proxy_url=found.proxy_url,
+        )
+
+    kopf.on.startup(registry=registry)(on_startup)
+    kopf.on.cleanup(registry=registry)(on_cleanup)
+    kopf.on.login(registry=registry)(on_login)
+    for own in OWN_KINDS:
+        group, version = own.kind[0].split("/")
+        kopf.on.event(group, version, own.plural, registry=registry, id=own.plural)(_handler(feed, own.kind))
+    return registry
+
+
+def _handler(feed: Feed, kind: Kind) -> Callable[..., Awaitable[None]]:
+    async def on_event(event: kopf.RawEvent, **_: Any) -> None:
+        raw = msgspec.json.encode(event["object"])
+        if event["type"] == "DELETED":
+            feed.deleted(kind, raw)
+        else:
+            feed.changed(kind, raw)
+
+    return on_event
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """Kopf only watches for us: no events, no finalizers, no annotations; it never gives up."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.networking.error_backoffs = _Forever()
+    settings.networking.request_timeout = 30.0
+    settings.watching.server_timeout = 300
+    settings.process.ultimate_exiting_timeout = 30.0
+    return settings
+
+
+class _Forever:
+    """Delays between attempts in seconds, without end: an API server that is away comes back."""
+
+    def __iter__(self) -> Any:
+        delay = 0.5
+        while True:
+            yield delay
+            delay = min(10.0, delay * 2.0)

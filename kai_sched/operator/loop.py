@@ -1,0 +1,288 @@
+"""The cycle: takes a view of the store when something has changed, has it decided, and hands the decisions on.
+
+It reacts and does not poll: a cycle runs when there is news or when a time that matters has come. The solver runs in a
+thread of its own; all else here belongs to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+
+from kai_sched.cluster.binding import NOT_LEADER, OBSOLETE, BindFailure
+from kai_sched.cycle.run import run_cycle
+from kai_sched.lowering.cache import Cache
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay, Turns
+from kai_sched.model.objects import Node, Pod
+from kai_sched.model.store import Cluster, Store
+from kai_sched.plan.effects import Bind
+from kai_sched.plan.result import CycleResult, GroupState
+
+log = structlog.get_logger("cycle")
+
+SETTLE_S = 0.003  # news seldom come alone
+PAUSE_MIN_S = 0.005
+LAZY_S = 1.0
+PAUSE_MAX_S = 1.0
+RETRY_AFTER_FAULT_S = 1.0
+FIRST_BACKOFF_S = 1.0
+BACKOFF_MAX_S = 60.0
+ACTIVE = ("Binding", "Bound", "Running")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Seconds that never go back, and nanoseconds since the epoch, which may."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall_ns: Callable[[], int] = time.time_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A cycle that was run: what was seen, what was decided, and how long it took."""
+
+    cluster: Cluster
+    result: CycleResult
+    seconds: float
+
+
+@dataclass(slots=True)
+class Backoff:
+    """When a group whose bind failed is tried again."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class Setbacks:
+    """Groups whose binds failed: ``backoff`` by group, and those ``torn``, with some pods bound and some not."""
+
+    backoff: dict[str, Backoff] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)
+
+    def add(self, group: str, now: float) -> float:
+        """One more failure; returns when the group is tried again."""
+        self.torn.add(group)
+        backoff = self.backoff.setdefault(group, Backoff())
+        if now >= backoff.until:
+            backoff.failures += 1
+            backoff.until = now + min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (backoff.failures - 1))
+        return backoff.until
+
+    def turns(self, now: float) -> Turns:
+        """Who waits, and who goes first."""
+        return Turns(
+            frozenset(self.torn), frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
+        )
+
+    def next_end(self, now: float) -> float | None:
+        """When the next group has waited long enough."""
+        return min((backoff.until for backoff in self.backoff.values() if backoff.until > now), default=None)
+
+
+class Loop:
+    """Runs cycles while ``may_act`` holds; before, it only keeps its caches warm, every ``standby_s`` at most.
+
+    ``acted`` is called after each cycle that was acted upon, ``failed`` for each bind that failed, with when its group
+    is tried again (monotonic seconds; None: as soon as there is news).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        overlay: Overlay,
+        config: Callable[[], Config],
+        may_act: Callable[[], bool],
+        acted: Callable[[Decided], None],
+        failed: Callable[[Bind, BindFailure, float | None], None],
+        clock: Clock,
+        standby_s: float = 10.0,
+    ) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._config = config
+        self._may_act = may_act
+        self._acted = acted
+        self._told_failed = failed
+        self._clock = clock
+        self._standby_s = standby_s
+        self._cache = Cache()
+        self._thread = ThreadPoolExecutor(1, "solver")
+        self._news = asyncio.Event()
+        self._lazy: asyncio.TimerHandle | None = None
+        self._led = asyncio.Event()
+        self._setbacks = Setbacks()
+        self._leads = False
+        self._group_of: dict[str, str] = {}  # pods whose binds are under way
+        # Takes the binds of a group, and the view that they were decided on.
+        self.send: Callable[[Sequence[Bind], Cluster], None] | None = None
+        self.busy_since: float | None = None  # monotonic, while a cycle is being decided
+
+    def wake(self, matters: bool = True) -> None:
+        """Something has changed. What matters to nobody who waits is looked at within LAZY_S."""
+        if matters:
+            self._news.set()
+        elif self._lazy is None:
+            self._lazy = asyncio.get_running_loop().call_later(LAZY_S, self._news.set)
+
+    def lead(self) -> None:
+        """The lease is ours: what was only watched so far is acted upon."""
+        self._led.set()
+        self.wake()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                await self._wait()
+                self._news.clear()
+                if self._lazy is not None:
+                    self._lazy.cancel()
+                    self._lazy = None
+                try:
+                    rest_s = await self._turn()
+                except Exception:
+                    log.exception("cycle.failed")
+                    await asyncio.sleep(RETRY_AFTER_FAULT_S)
+                    self.wake()
+                else:
+                    await self._rest(rest_s)
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _rest(self, seconds: float) -> None:
+        if self._leads:
+            await asyncio.sleep(min(PAUSE_MAX_S, max(PAUSE_MIN_S, seconds)))
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._led.wait()
+        except TimeoutError:
+            pass
+
+    async def _wait(self) -> None:
+        """Until there is news, or a time has come at which a group may be tried again."""
+        now = self._clock.monotonic()
+        end = self._setbacks.next_end(now)
+        try:
+            async with asyncio.timeout(None if end is None else max(0.0, end - now)):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(SETTLE_S)
+
+    async def _turn(self) -> float:
+        """One cycle; returns how long to rest after it."""
+        if not self._may_act():
+            self._leads = False
+            self._led.clear()
+            await self._decide(Turns())
+            return self._standby_s
+        if not self._leads:
+            # A predecessor may have died in the middle of binding a gang: what it left goes first.
+            first = await self._decide(Turns())
+            self._setbacks.torn = {key for key, group in first.result.groups.items() if _is_torn(group)}
+            self._leads = True
+        turns = self._setbacks.turns(self._clock.monotonic())
+        decided = await self._decide(turns)
+        if self._may_act():
+            self._settle_setbacks(decided.result, turns)
+            self._act(decided)
+            self._acted(decided)
+        return decided.seconds
+
+    async def _decide(self, turns: Turns) -> Decided:
+        cluster, config = self._store.cluster(), self._config()
+        started = self.busy_since = self._clock.monotonic()
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(
+                self._thread,
+                lambda: run_cycle(cluster, config, self._clock.wall_ns(), self._cache, self._clock.monotonic, turns),
+            )
+        finally:
+            self.busy_since = None
+        return Decided(cluster, result, self._clock.monotonic() - started)
+
+    def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
+        """Forget setbacks of groups that have recovered or are gone."""
+        for key in turns.first:
+            group = result.groups.get(key)
+            if group is None or not _is_torn(group):
+                self._setbacks.torn.discard(key)
+        for key in list(self._setbacks.backoff):
+            group = result.groups.get(key)
+            if group is None or not group.counts.keys() & {"Pending", "Binding", "Pipelined"}:
+                del self._setbacks.backoff[key]
+
+    def _act(self, decided: Decided) -> None:
+        assert self.send is not None, "set before the loop runs"
+        groups: dict[str, list[Bind]] = {}
+        for effect in decided.result.effects:
+            if isinstance(effect, Bind):
+                groups.setdefault(group_of(decided.cluster.pods[effect.pod]), []).append(effect)
+        for key, binds in groups.items():
+            self._group_of.update((bind.uid, key) for bind in binds)
+            assumed = [bind for bind in binds if self._overlay.assume(bind.pod, bind.uid, bind.node)]
+            if len(assumed) == len(binds):
+                self.send(binds, decided.cluster)
+                continue
+            # A pod of the group is gone or taken meanwhile: the next cycle decides on what there is now.
+            for bind in assumed:
+                self._overlay.forget(bind.pod, bind.uid)
+            self._drop(binds)
+
+    def _drop(self, binds: Iterable[Bind]) -> None:
+        for bind in binds:
+            self._group_of.pop(bind.uid, None)
+        self.wake()
+
+    def check(self, bind: Bind) -> str:
+        """Why the bind makes no sense any more; empty where it does."""
+        pod = self._store.get(Pod, bind.pod)
+        if not isinstance(pod, Pod):
+            return f"pod {bind.pod} is gone"
+        if pod.uid != bind.uid:
+            return f"pod {bind.pod} was deleted and created anew"
+        if pod.deleted_ns:
+            return f"pod {bind.pod} is being deleted"
+        if pod.node != bind.node:
+            return f"pod {bind.pod} is on node {pod.node} already" if pod.node else f"pod {bind.pod} is decided anew"
+        node = self._store.get(Node, bind.node)
+        if not isinstance(node, Node):
+            return f"node {bind.node} is gone"
+        if node.unschedulable:
+            return f"node {bind.node} was cordoned"
+        return f"node {bind.node} is {', '.join(node.bad_conditions)}" if node.bad_conditions else ""
+
+    def bound(self, bind: Bind) -> None:
+        """The API server has taken the bind."""
+        self._group_of.pop(bind.uid, None)
+
+    def failed(self, bind: Bind, failure: BindFailure) -> None:
+        """The bind was given up: the pod counts as pending again, and its group is tried again in its time."""
+        self._overlay.forget(bind.pod, bind.uid)
+        group = self._group_of.pop(bind.uid, bind.pod)
+        stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
+        again = None if stale else self._setbacks.add(group, self._clock.monotonic())
+        if stale:
+            self._setbacks.torn.add(group)
+        self._told_failed(bind, failure, again)
+        self.wake()
+
+
+def group_of(pod: Pod) -> str:
+    """The group that the pod is in: its pod group, or itself."""
+    return f"{pod.namespace}/{pod.group}" if pod.group else pod.key
+
+
+def _is_torn(group: GroupState) -> bool:
+    active = sum(group.counts.get(status, 0) for status in ACTIVE)
+    return 0 < active < group.min_member and group.counts.keys().isdisjoint({"Gated"}) and "Pending" in group.counts

@@ -1,0 +1,91 @@
+"""Hands on what the feed sees and the store does not keep: statuses, conditions, settings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.model.config import Config
+from kai_sched.model.read import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
+from kai_sched.operator.settings import Settings
+from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.pod_conditions import PodCondition
+
+
+class _Identity(core.Wire):
+    uid: str | None = None
+
+
+class _Object(core.Wire):
+    metadata: _Identity | None = None
+    status: msgspec.Raw = core.ABSENT
+
+
+class _Condition(core.Wire):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class _PodSpec(core.Wire):
+    node_name: str | None = None
+    scheduler_name: str | None = None
+
+
+class _PodStatus(core.Wire):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(core.Wire):
+    metadata: _Identity | None = None
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+
+
+class Observing:
+    """An observer of the feed. Pods of other schedulers, and pods that have a node, need no keeping."""
+
+    def __init__(self, config: Config, settings: Settings, keeper: StatusKeeper) -> None:
+        self._scheduler = config.scheduler_name
+        self._settings = settings
+        self._keeper = keeper
+
+    def __call__(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
+        """See ``feed.Observer``."""
+        if kind == POD:
+            self._pod(key, raw)
+        elif kind in (SHARD, OPERATOR_CONFIG):
+            self._settings.observe(kind, key, None if raw is None else bytes(raw))
+        elif kind == QUEUE:
+            if raw is None:
+                self._keeper.forget_queue(key)
+            else:
+                uid, status = _status(raw)
+                self._keeper.observe_queue(key, uid, status, fault)
+        elif kind == POD_GROUP:
+            if raw is None:
+                self._keeper.forget_pod_group(key)
+            else:
+                uid, status = _status(raw)
+                self._keeper.observe_pod_group(key, uid, status, fault)
+
+    def _pod(self, key: str, raw: bytes | None) -> None:
+        pod = _decode_pod(raw) if raw is not None else None
+        if pod is None or pod.spec is None or pod.spec.node_name or pod.spec.scheduler_name != self._scheduler:
+            self._keeper.forget_pod(key)
+            return
+        shown = None
+        for condition in (pod.status.conditions if pod.status else None) or ():
+            if condition.type == names.POD_SCHEDULED:
+                shown = PodCondition(condition.status or "", condition.reason or "", condition.message or "")
+        self._keeper.observe_pod(key, (pod.metadata and pod.metadata.uid) or "", shown)
+
+
+def _status(raw: bytes) -> tuple[str, bytes]:
+    found = _decode_object(raw)
+    return (found.metadata and found.metadata.uid) or "", bytes(found.status)

@@ -1,0 +1,35 @@
+"""How `kai-sched run` was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kai_sched.model.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags. Addresses are "host:port"; an empty one is off.
+
+    ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard
+    that changes it. ``namespace`` is where the lease and the certificate live. ``lease`` is empty for the name that
+    follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    server: str | None = None
+    namespace: str = "kai-scheduler"
+    config: Config = field(default_factory=Config)
+    shard: str = "default"
+    lease: str = ""
+    listen_address: str = ":8080"
+    webhook_address: str = ""
+    metrics_namespace: str = "kai"
+    connections: int = 32
+    default_queues: bool = True
+
+    def lease_name(self, config: Config) -> str:
+        """The scheduler's name, and the node pool where there is one (API contract 2.4), unless a flag says another."""
+        pool = config.node_pool
+        return self.lease or f"{config.scheduler_name}{f'-{pool}' if pool else ''}"

@@ -1,0 +1,66 @@
+"""Which settings are in force, from flags, kai-config and the shard."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kai_sched.model.config import Config
+from kai_sched.model.read import OPERATOR_CONFIG, SHARD
+from kai_sched.operator.settings import Settings
+
+
+def raw(spec: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"metadata": {"name": "x"}, "spec": spec})
+
+
+def test_flags_hold_where_the_cluster_says_nothing() -> None:
+    base = Config(scheduler_name="mine")
+    settings = Settings(base, "default")
+    assert settings.config == base
+    assert (settings.admission.scheduler_name, settings.admission.gpu_sharing) == ("mine", False)
+
+
+def test_the_shard_changes_how_pods_are_placed_until_it_is_gone() -> None:
+    settings = Settings(Config(), "default")
+    settings.observe(SHARD, "default", raw({"placementStrategy": {"gpu": "spread"}}))
+    assert settings.config.plugins["nodeplacement"]["gpu"] == "spread"
+    settings.observe(SHARD, "default", None)
+    assert settings.config == Config()
+
+
+def test_another_shard_and_another_config_are_others_business() -> None:
+    settings = Settings(Config(), "default")
+    settings.observe(SHARD, "blue", raw({"placementStrategy": {"gpu": "spread"}}))
+    settings.observe(OPERATOR_CONFIG, "mine", raw({"admission": {"gpuSharing": True}}))
+    assert settings.config == Config()
+    assert not settings.admission.gpu_sharing
+
+
+def test_a_mistake_is_told_and_the_rest_goes_on() -> None:
+    settings = Settings(Config(), "default")
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
+    settings.observe(SHARD, "default", raw({"args": {"scheduler-name": 7}, "placementStrategy": {"gpu": "scatter"}}))
+    assert settings.config.queue_label == "team"
+    assert "spec" in settings.problems["SchedulingShard default"]
+
+
+def test_admission_is_set_up_by_kai_config() -> None:
+    settings = Settings(Config(), "default")
+    spec = {
+        "global": {"schedulerName": "other"},
+        "admission": {"gpuSharing": True, "gpuPodRuntimeClassName": "", "blockNvidiaVisibleDevices": True},
+        "binder": {"plugins": {"hamicore": {"enabled": True}}},
+    }
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw(spec))
+    admission = settings.admission
+    assert (admission.scheduler_name, admission.gpu_sharing, admission.block_visible_devices) == ("other", True, True)
+    assert (admission.hami_core, admission.runtime_class) == (True, "")
+
+
+def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> None:
+    settings = Settings(Config(), "default")
+    settings.fixed = True
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
+    settings.observe(SHARD, "default", raw({"partitionLabelValue": "blue", "placementStrategy": {"cpu": "spread"}}))
+    assert (settings.config.queue_label, settings.config.node_pool) == (Config().queue_label, "")
+    assert settings.config.plugins["nodeplacement"]["cpu"] == "spread"

@@ -1,0 +1,161 @@
+"""Metrics: the names of the contract, what they say, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kai_sched.model.objects import Pod, Queue, Shape, Share
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Bind, Effect, Pipeline
+from kai_sched.plan.result import CycleResult, QueueState
+from kai_sched.telemetry.metrics import CycleTimes, Metrics
+
+TIMES = CycleTimes(whole_s=0.25, open_s=0.1, actions_s={"allocate": 0.0125}, close_s=0.05)
+
+# API contract 9.1 and 9.2, as far as this version has something to say.
+CONTRACT = {
+    "kai_e2e_scheduling_latency_milliseconds": "gauge",
+    "kai_open_session_latency_milliseconds": "gauge",
+    "kai_close_session_latency_milliseconds": "gauge",
+    "kai_action_scheduling_latency_milliseconds": "gauge",
+    "kai_task_scheduling_latency_milliseconds": "histogram",
+    "kai_task_bind_latency_milliseconds": "histogram",
+    "kai_podgroups_scheduled_by_action": "counter",
+    "kai_queue_fair_share_cpu_cores": "gauge",
+    "kai_queue_fair_share_memory_gb": "gauge",
+    "kai_queue_fair_share_gpu": "gauge",
+    "kai_queue_info": "gauge",
+    "kai_queue_deserved_gpus": "gauge",
+    "kai_queue_quota_cpu_cores": "gauge",
+    "kai_queue_quota_memory_bytes": "gauge",
+    "kai_queue_allocated_gpus": "gauge",
+    "kai_queue_allocated_cpu_cores": "gauge",
+    "kai_queue_allocated_memory_bytes": "gauge",
+}
+
+
+def types(text: str) -> dict[str, str]:
+    heads = (line.split() for line in text.splitlines() if line.startswith("# TYPE "))
+    return {name: kind for _, _, name, kind in heads}
+
+
+def values(metrics: Metrics, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """Each series of that name by its labels."""
+    families = text_string_to_metric_families(metrics.render().decode())
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return {tuple(sorted(sample.labels.items())): sample.value for sample in samples}
+
+
+def state(name: str, fair: tuple[float, float, float], allocated: tuple[float, float, float]) -> QueueState:
+    unlimited = (math.inf, math.inf, math.inf)
+    return QueueState(name, "", 0, 100, unlimited, unlimited, fair, allocated, (0.0, 0.0, 0.0), allocated)
+
+
+def result(effects: tuple[Effect, ...] = (), queues: tuple[QueueState, ...] = ()) -> CycleResult:
+    return CycleResult(effects, (), {}, {}, queues, {}, 0.0)
+
+
+def labels(name: str, shown: str | None = None, display: str = "") -> tuple[tuple[str, str], ...]:
+    return (
+        ("queue_display_name", display),
+        ("queue_metadata_name", name),
+        ("queue_name", name if shown is None else shown),
+    )
+
+
+def test_names_and_types_are_those_of_the_contract() -> None:
+    text = Metrics().render().decode()
+    ours = {name: kind for name, kind in types(text).items() if name.startswith("kai_")}
+    assert ours == CONTRACT
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= types(text).keys()
+
+
+def test_the_prefix_is_the_namespace() -> None:
+    assert "team_queue_info" in types(Metrics("team").render().decode())
+    assert "queue_info" in types(Metrics("").render().decode())
+
+
+def test_two_of_them_do_not_meet() -> None:
+    first, second = Metrics(), Metrics()
+    first.observe_cycle(Cluster.of([]), result(), TIMES)
+    assert values(first, "kai_e2e_scheduling_latency_milliseconds") == {(): 250.0}
+    assert values(second, "kai_e2e_scheduling_latency_milliseconds") == {(): 0.0}
+
+
+def test_a_cycle_is_measured_in_milliseconds() -> None:
+    metrics = Metrics()
+    metrics.observe_cycle(Cluster.of([]), result(), TIMES)
+    assert values(metrics, "kai_open_session_latency_milliseconds") == {(): 100.0}
+    assert values(metrics, "kai_close_session_latency_milliseconds") == {(): 50.0}
+    assert values(metrics, "kai_action_scheduling_latency_milliseconds") == {(("action", "allocate"),): 12.5}
+
+
+def test_groups_are_counted_not_pods() -> None:
+    """Two pods of one group and one without a group: two groups. What only has room in view is not scheduled."""
+    pods = [
+        Pod("ml", name, Shape(), group=group) for name, group in (("a-0", "a"), ("a-1", "a"), ("b", ""), ("c", "c"))
+    ]
+    effects = (*(Bind(f"ml/{name}", "", "node-1") for name in ("a-0", "a-1", "b")), Pipeline("ml/c", "", "node-1"))
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.observe_cycle(Cluster.of(pods), result(effects), TIMES)
+    # As text, for this client's parser appends "_total" too.
+    assert 'kai_podgroups_scheduled_by_action{action="allocate"} 4\n' in metrics.render().decode()
+
+
+def test_queues_have_their_quota_and_shares() -> None:
+    none = Share(-1, -1, 1)
+    queues = [
+        Queue("team-a", display_name='A "team"', cpu=Share(2500), memory=Share(3e9), gpu=Share(1.5)),
+        Queue("team-b", cpu=none, memory=none, gpu=none),
+    ]
+    states = (
+        state("team-a", (1500.0, 2.5e9, 16 / 3), (1250.0, 1e9, 1 / 3)),
+        state("team-b", (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+    )
+    metrics = Metrics()
+    metrics.observe_cycle(Cluster.of(queues), result(queues=states), TIMES)
+    first, second = labels("team-a", display='A "team"'), labels("team-b")
+    assert values(metrics, "kai_queue_info") == {first: 1.0, second: 1.0}
+    assert values(metrics, "kai_queue_deserved_gpus") == {first: 1.5, second: -1.0}
+    assert values(metrics, "kai_queue_quota_cpu_cores") == {first: 2.5, second: -1.0}
+    assert values(metrics, "kai_queue_quota_memory_bytes") == {first: 3e9, second: -1.0}
+    assert values(metrics, "kai_queue_allocated_gpus") == {first: 0.3333, second: 0.0}
+    assert values(metrics, "kai_queue_allocated_cpu_cores") == {first: 1.25, second: 0.0}
+    assert values(metrics, "kai_queue_allocated_memory_bytes") == {first: 1e9, second: 0.0}
+    shown = labels("team-a", 'A "team"', 'A "team"')
+    assert values(metrics, "kai_queue_fair_share_cpu_cores") == {shown: 1.5, second: 0.0}
+    assert values(metrics, "kai_queue_fair_share_memory_gb") == {shown: 2.5, second: 0.0}
+    assert values(metrics, "kai_queue_fair_share_gpu") == {shown: 16 / 3, second: 0.0}
+
+
+def test_a_queue_that_is_gone_leaves_nothing_behind() -> None:
+    metrics = Metrics()
+    states = (state("team-a", (0.0, 0.0, 1.0), (0.0, 0.0, 1.0)),)
+    metrics.observe_cycle(Cluster.of([Queue("team-a")]), result(queues=states), TIMES)
+    metrics.observe_cycle(Cluster.of([]), result(), TIMES)
+    assert 'queue_name="' not in metrics.render().decode()
+
+
+def test_a_queue_that_the_cycle_left_out_has_a_quota_only() -> None:
+    metrics = Metrics()
+    metrics.observe_cycle(Cluster.of([Queue("orphan", parent="nobody", gpu=Share(2))]), result(), TIMES)
+    assert values(metrics, "kai_queue_deserved_gpus") == {labels("orphan"): 2.0}
+    assert values(metrics, "kai_queue_fair_share_gpu") == {}
+
+
+@pytest.mark.parametrize(("created_to_sent_s", "sum_ms"), [(0.012, 12.0), (-3.0, 0.0)])
+def test_bindings_are_measured(created_to_sent_s: float, sum_ms: float) -> None:
+    metrics = Metrics()
+    metrics.observe_binding(created_to_sent_s, 0.004)
+    assert values(metrics, "kai_task_scheduling_latency_milliseconds_sum") == {(): sum_ms}
+    assert values(metrics, "kai_task_bind_latency_milliseconds_sum") == {(): 4.0}
+    bounds = [dict(key)["le"] for key in values(metrics, "kai_task_bind_latency_milliseconds_bucket")]
+    assert bounds == [f"{5.0 * 2**k}" for k in range(10)] + ["+Inf"]
+
+
+def test_no_series_of_the_client_s_own() -> None:
+    assert "_created" not in Metrics().render().decode()
