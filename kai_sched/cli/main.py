@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from kai_sched import __version__
+from kai_sched.cli import flags
 
 MOST_CYCLES = 10_000
 
@@ -88,43 +89,22 @@ def simulate(
 
 @app.command()
 def run(
-    kubeconfig: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]"),
-    ] = None,
-    context: Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")] = None,
-    namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Where the lease and the certificate live.")
-    ] = "kai-scheduler",
-    scheduler_name: Annotated[
-        str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")
-    ] = "kai-scheduler",
-    shard: Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")] = "default",
-    partition_label_value: Annotated[
-        str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: what has no label of one.")
-    ] = "",
-    nodepool_label_key: Annotated[str, typer.Option(metavar="LABEL")] = "kai.scheduler/node-pool",
-    queue_label_key: Annotated[str, typer.Option(metavar="LABEL")] = "kai.scheduler/queue",
-    scheduler_conf: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
-    listen_address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz; empty: none.")
-    ] = ":8080",
-    webhook_address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
-    ] = "",
-    lease_name: Annotated[
-        str, typer.Option(metavar="NAME", help="  [default: the scheduler's name, and the node pool]")
-    ] = "",
-    metrics_namespace: Annotated[str, typer.Option(metavar="PREFIX")] = "kai",
-    connections: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
-    ] = 32,
-    default_queues: Annotated[
-        bool, typer.Option(help="Create default-queue and its parent where there is no queue at all.")
-    ] = True,
-    log_json: Annotated[
-        bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
-    ] = None,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    namespace: flags.Namespace = "kai-scheduler",
+    scheduler_name: flags.SchedulerName = "kai-scheduler",
+    shard: flags.Shard = "default",
+    partition_label_value: flags.PartitionLabelValue = "",
+    nodepool_label_key: flags.NodePoolLabelKey = "kai.scheduler/node-pool",
+    queue_label_key: flags.QueueLabelKey = "kai.scheduler/queue",
+    scheduler_conf: flags.SchedulerConf = None,
+    listen_address: flags.ListenAddress = ":8080",
+    webhook_address: flags.WebhookAddress = "",
+    lease_name: flags.LeaseName = "",
+    metrics_namespace: flags.MetricsNamespace = "kai",
+    connections: flags.Connections = 32,
+    default_queues: flags.DefaultQueues = True,
+    log_json: flags.LogJson = None,
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
 

@@ -80,6 +80,11 @@ class LeaderLease:
         return self._clock() < self._held_until and not self._stopping.is_set()
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread still tries; it ends with ``release``, and with a fault of ours."""
+        return self._thread.is_alive()
+
+    @property
     def state(self) -> str:
         """What goes on, as a sentence."""
         if self.failure is not None:

@@ -19,6 +19,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
 
+
 @dataclass(frozen=True, slots=True)
 class JobRows:
     """Columns of the jobs in canonical order (creation, uid, name), before their tasks are known."""
@@ -127,7 +128,8 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints) -> tuple[Jobs, Set
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    table = Jobs(jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.set_ptr, task_ptr[jobs.set_ptr])
+    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.set_ptr)
+    table = Jobs(*columns, task_ptr[jobs.set_ptr])
     return table, sets
 
 

@@ -140,7 +140,7 @@ class Operator:
     async def start(self) -> None:
         """Everything that runs, from here on, beside kopf."""
         options = self._options
-        pages = probes.application({"cycle": self._stuck}, self._checks(), self._metrics.render)
+        pages = probes.application({"cycle": self._stuck, "lease": self._dead}, self._checks(), self._metrics.render)
         if options.listen_address:
             self._probes = await listen(pages, options.listen_address)
         log.info(
@@ -313,6 +313,9 @@ class Operator:
         since = self._loop.busy_since
         lasted_s = 0.0 if since is None else self._clock.monotonic() - since
         return f"a cycle has been running for {lasted_s:.0f} s" if lasted_s > STUCK_S else ""
+
+    def _dead(self) -> str:
+        return "" if self._lease.alive or self._stopping else "the thread that renews the lease has ended"
 
     def _checks(self) -> dict[str, Callable[[], str]]:
         checks: dict[str, Callable[[], str]] = {

@@ -10,6 +10,7 @@ import kopf
 import msgspec
 
 from kai_sched.cluster.client import Api
+from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.read import OPERATOR_CONFIG, POD_GROUP, QUEUE, SHARD, TOPOLOGY, Kind
 from kai_sched.operator.feed import Feed
 
@@ -50,6 +51,10 @@ def make_registry(
         await stop()
 
     async def on_login(**_: Any) -> kopf.ConnectionInfo:
+        try:
+            await api.renew()
+        except LoginFailure as failure:
+            raise kopf.TemporaryError(str(failure), delay=5.0) from failure
         found = api.credentials()
         return kopf.ConnectionInfo(
             server=found.server,

@@ -8,7 +8,6 @@ from typing import Any
 
 from kai_sched.api.config import Admission, ConfigSpec
 
-
 RUNTIME_CLASS = "nvidia"
 
 

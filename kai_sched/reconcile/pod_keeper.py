@@ -69,7 +69,8 @@ class PodKeeper:
             subject = self._subjects.get(key)
             if subject is None or subject.uid != pod.uid:
                 continue
-            if not pod.group and not pod.queue and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
+            unlabelled = not pod.group and not pod.queue and in_pool(pod.labels, self._config)
+            if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
                 found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
             if key in placed or key in tally.binding or pod.gates:
                 continue

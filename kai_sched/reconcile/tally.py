@@ -74,7 +74,7 @@ class Tally:
                 group = self.groups.get(f"{pod.namespace}/{pod.group}")
                 if group is not None:
                     self._add(pod, cluster, group, group.counts)
-            elif pod.scheduler == config.scheduler_name:
+            elif pod.scheduler == config.scheduler_name and in_pool(pod.labels, config):
                 name = pod.priority_class
                 if name not in bare_classes:
                     bare_classes[name] = is_preemptible(PodGroup("", "", priority_class=name), classes, default)

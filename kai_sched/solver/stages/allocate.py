@@ -51,7 +51,10 @@ def allocate(
     scratch: Scratch,
     decisions: Decisions,
 ) -> None:
-    """Run the action for the jobs whose turn it is. ``decisions`` gets the placements in order, and by job why something of it is still pending."""
+    """Run the action for the jobs whose turn it is.
+
+    ``decisions`` gets the placements in order, and by job why something of it is still pending.
+    """
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
     enlist(turn, settings, snapshot, state, log, tree, scratch, decisions)
     while True:

@@ -1,0 +1,40 @@
+"""The flags of `kai-sched run`. Where the original has the same one, the name is the same (API contract 10.1)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Kubeconfig = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]")
+]
+Context = Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")]
+Namespace = Annotated[str, typer.Option(metavar="NAME", help="Where the lease and the certificate live.")]
+SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
+Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
+PartitionLabelValue = Annotated[
+    str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: what has no label of one.")
+]
+NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label of node pools.")]
+QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label by which pods name their queue.")]
+SchedulerConf = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
+ListenAddress = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz; empty: none.")
+]
+WebhookAddress = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
+]
+LeaseName = Annotated[
+    str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")
+]
+MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="What the names of the metrics begin with.")]
+Connections = Annotated[
+    int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
+]
+DefaultQueues = Annotated[
+    bool, typer.Option(help="Create default-queue and its parent where there is no queue at all.")
+]
+LogJson = Annotated[
+    bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
+]
