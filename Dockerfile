@@ -2,6 +2,8 @@
 #
 #   docker build -t kai-sched .
 #   docker run --rm --read-only -v "$PWD/examples:/examples:ro" kai-sched simulate /examples
+#
+# `kai-sched run` is how manifests/ starts it: 8080 for probes and metrics, 9443 for the webhooks.
 
 FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
@@ -25,5 +27,6 @@ LABEL org.opencontainers.image.title="kai-sched" org.opencontainers.image.licens
 COPY --from=build /opt/kai-sched /opt/kai-sched
 ENV PATH=/opt/kai-sched/bin:$PATH PYTHONDONTWRITEBYTECODE=1 \
     KAI_SCHED_CACHE_DIR=/opt/kai-sched/cache NUMBA_CPU_NAME=generic
+EXPOSE 8080 9443
 USER 10000:10000
 ENTRYPOINT ["kai-sched"]

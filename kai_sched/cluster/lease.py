@@ -80,9 +80,9 @@ class LeaderLease:
         return self._clock() < self._held_until and not self._stopping.is_set()
 
     @property
-    def alive(self) -> bool:
-        """Whether the thread still tries; it ends with ``release``, and with a fault of ours."""
-        return self._thread.is_alive()
+    def ended(self) -> bool:
+        """Whether the thread has ended: by ``release``, or by a fault of ours."""
+        return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def state(self) -> str:

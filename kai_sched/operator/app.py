@@ -58,6 +58,7 @@ SOURCES = (
     Source(BIND_REQUEST, f"/apis/{BIND_REQUEST[0]}/bindrequests", optional=True),
     Source(POD, "/api/v1/pods"),
 )
+DEFAULTS = "default queues"  # the only part that ends by itself
 STATUS_PERIOD_S = 1.0
 DRAIN_S = 5.0
 STUCK_S = 300.0
@@ -126,7 +127,16 @@ class Operator:
         self._failure = ""
 
     async def run(self) -> int:
-        """Until a signal, 0, or until going on makes no sense, 1."""
+        """Until a signal, 0, or until going on makes no sense, 1. Raises OSError where an address cannot be had."""
+        pages = probes.application({"cycle": self._stuck, "lease": self._dead}, self._checks(), self._metrics.render)
+        try:
+            if self._options.listen_address:
+                self._probes = await listen(pages, self._options.listen_address)
+            if self._options.webhook_address:
+                await self._webhooks.start(self._options.webhook_address)
+        except OSError:
+            await self._close()
+            raise
         registry = make_registry(self._feed, self._api, self.start, self.stop)
         await kopf.operator(
             registry=registry,
@@ -140,9 +150,6 @@ class Operator:
     async def start(self) -> None:
         """Everything that runs, from here on, beside kopf."""
         options = self._options
-        pages = probes.application({"cycle": self._stuck, "lease": self._dead}, self._checks(), self._metrics.render)
-        if options.listen_address:
-            self._probes = await listen(pages, options.listen_address)
         log.info(
             "operator.started",
             version=__version__,
@@ -161,7 +168,6 @@ class Operator:
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
         if options.webhook_address:
-            await self._webhooks.start(options.webhook_address)
             self._go(self._certificate.run(), "certificate")
 
     async def stop(self) -> None:
@@ -183,11 +189,14 @@ class Operator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._close()
+        log.info("operator.stopped", failure=self._failure)
+
+    async def _close(self) -> None:
         for listener in (self._probes, self._webhooks):
             if listener is not None:
                 await listener.stop()
         await self._api.close()
-        log.info("operator.stopped", failure=self._failure)
 
     def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -196,7 +205,7 @@ class Operator:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled() or self._stopping:
+        if task.cancelled() or self._stopping or task.get_name() == DEFAULTS:
             return
         error = task.exception()
         log.error("operator.part_ended", part=task.get_name(), exc_info=error)
@@ -222,7 +231,7 @@ class Operator:
         self._loop.lead()
         await self._known.wait()
         if self._options.default_queues and not self._feed.known(QUEUE):
-            await create_default_queues(self._api)
+            self._go(create_default_queues(self._api), DEFAULTS)
         await self._lease.wait_lost()
         if not self._stopping:
             log.error("lease.lost", holder=self._lease.holder)
@@ -315,7 +324,7 @@ class Operator:
         return f"a cycle has been running for {lasted_s:.0f} s" if lasted_s > STUCK_S else ""
 
     def _dead(self) -> str:
-        return "" if self._lease.alive or self._stopping else "the thread that renews the lease has ended"
+        return "the thread that renews the lease has ended" if self._lease.ended and not self._stopping else ""
 
     def _checks(self) -> dict[str, Callable[[], str]]:
         checks: dict[str, Callable[[], str]] = {

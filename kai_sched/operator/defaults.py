@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 import structlog
@@ -14,17 +16,30 @@ from kai_sched.model.read import QUEUE
 log = structlog.get_logger("defaults")
 
 PATH = f"/apis/{QUEUE[0]}/queues"
+RETRY_S = 1.0
+RETRY_MAX_S = 30.0
 
 
 async def create_default_queues(api: Api) -> None:
-    """Create them, parents first. What fails is logged: the scheduler works without them."""
+    """Create them, parents first. Until it works: right after the start our own webhook may not be reached yet."""
     text = (files("kai_sched.operator") / "default_queues.yaml").read_text()
     for queue in yaml.safe_load_all(text):
-        name = queue["metadata"]["name"]
+        await _create(api, queue)
+
+
+async def _create(api: Api, queue: dict[str, Any]) -> None:
+    delay_s, told = RETRY_S, ""
+    while True:
         try:
             await api.request("POST", PATH, body=msgspec.json.encode(queue))
         except ApiFailure as failure:
-            if failure.reason != "AlreadyExists":
-                log.warning("queue.not_created", queue=name, problem=str(failure))
+            if failure.reason == "AlreadyExists":
+                return
+            if str(failure) != told:
+                told = str(failure)
+                log.warning("queue.not_created", queue=queue["metadata"]["name"], problem=told)
+            await asyncio.sleep(delay_s)
+            delay_s = min(RETRY_MAX_S, 2.0 * delay_s)
         else:
-            log.info("queue.created", queue=name)
+            log.info("queue.created", queue=queue["metadata"]["name"])
+            return

@@ -113,7 +113,7 @@ def mark_warm() -> None:
     if _interpreted:
         return
     folder = cache_folder()
-    if folder is not None:
+    if folder is not None and not (folder / _MARK).exists():
         (folder / _MARK).touch()
 
 

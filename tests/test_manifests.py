@@ -1,0 +1,350 @@
+"""manifests/ as kustomize builds it: it agrees with the code, asks for no right without need, and runs restricted."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kai_sched import __version__
+from kai_sched.api import names
+from kai_sched.operator import certificate, webhooks
+from kai_sched.operator.app import SOURCES
+from kai_sched.operator.handlers import OWN_KINDS
+from kai_sched.operator.options import Options
+from tests.cluster import components
+from tests.tree import ROOT, modules
+
+Document = dict[str, Any]
+
+NAMESPACE = "kai-scheduler"
+APP = {"app": "kai-scheduler-default"}
+
+REFLECTOR = "kai_sched.cluster.reflector"
+HANDLERS = "kai_sched.operator.handlers"
+BINDER = "kai_sched.cluster.binding"
+VOLUMES = "kai_sched.cluster.volumes"
+WRITER = "kai_sched.cluster.writing"
+KEEPER = "kai_sched.operator.certificate"
+LEASE = "kai_sched.cluster.lease"
+
+# Why the operator may do what it may: resource and verb, and the module that does it.
+CLUSTER_RIGHTS = {
+    ("/pods", "list watch"): REFLECTOR,
+    ("/nodes", "list watch"): REFLECTOR,
+    ("/namespaces", "list watch"): REFLECTOR,
+    ("/configmaps", "list watch"): REFLECTOR,
+    ("/persistentvolumeclaims", "list watch"): REFLECTOR,
+    ("/persistentvolumes", "list watch"): REFLECTOR,
+    ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
+    ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
+    ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,
+    ("scheduling.run.ai/queues", "list watch"): HANDLERS,
+    ("scheduling.run.ai/podgroups", "list watch"): HANDLERS,
+    ("kai.scheduler/topologies", "list watch"): HANDLERS,
+    ("kai.scheduler/configs", "list watch"): HANDLERS,
+    ("kai.scheduler/schedulingshards", "list watch"): HANDLERS,
+    ("apiextensions.k8s.io/customresourcedefinitions", "list watch"): HANDLERS,  # kopf waits for our kinds
+    ("/pods", "get"): BINDER,
+    ("/pods/binding", "create"): BINDER,
+    ("/persistentvolumeclaims", "patch"): VOLUMES,
+    ("/persistentvolumes", "patch"): VOLUMES,
+    ("/pods/status", "patch"): WRITER,
+    ("/events", "create get patch"): WRITER,
+    ("scheduling.run.ai/podgroups", "patch"): WRITER,
+    ("scheduling.run.ai/podgroups/status", "patch"): WRITER,
+    ("scheduling.run.ai/queues/status", "patch"): WRITER,
+    ("scheduling.run.ai/queues", "create"): "kai_sched.operator.defaults",
+    (
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations:" + ",".join(certificate.MUTATING),
+        "get patch",
+    ): KEEPER,
+    (
+        "admissionregistration.k8s.io/validatingwebhookconfigurations:" + ",".join(certificate.VALIDATING),
+        "get patch",
+    ): KEEPER,
+}
+OWN_NAMESPACE_RIGHTS = {
+    ("coordination.k8s.io/leases", "create"): LEASE,
+    ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
+    ("/secrets", "create"): KEEPER,
+    (f"/secrets:{certificate.SECRET}", "get update"): KEEPER,
+}
+
+
+@functools.cache
+def built() -> tuple[Document, ...]:
+    """What `kubectl apply -k manifests` sends; where there is no kubectl, the files that the kustomization lists."""
+    kubectl = find_kubectl()
+    if kubectl:
+        text = subprocess.run(
+            [kubectl, "kustomize", ROOT / "manifests"], capture_output=True, text=True, check=True
+        ).stdout
+        return tuple(yaml.safe_load_all(text))
+    return tuple(document for path in listed(ROOT / "manifests") for document in yaml.safe_load_all(path.read_text()))
+
+
+def find_kubectl() -> str | None:
+    """kubectl of the machine, or else the one that was built for the cluster tests."""
+    try:
+        return shutil.which("kubectl") or str(components.program("kubernetes", "kubectl"))
+    except components.Unavailable:
+        return None
+
+
+def listed(folder: Path) -> list[Path]:
+    """The files of a kustomization, those of the kustomizations in it too."""
+    found: list[Path] = []
+    for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
+        path = folder / name
+        found += listed(path) if path.is_dir() else [path]
+    return found
+
+
+def all_of(kind: str) -> list[Document]:
+    return [document for document in built() if document["kind"] == kind]
+
+
+def the(kind: str, name: str | None = None) -> Document:
+    (found,) = [document for document in all_of(kind) if name in (None, document["metadata"]["name"])]
+    return found
+
+
+def pod_spec() -> Document:
+    spec: Document = the("Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container() -> Document:
+    (found,) = pod_spec()["containers"]
+    return dict(found)
+
+
+def rights(role: Document) -> list[tuple[str, str]]:
+    """Each resource of a role, with the names it is bound to, and the verbs."""
+    return [
+        (f"{group}/{resource}{bound}", " ".join(sorted(rule["verbs"])))
+        for rule in role["rules"]
+        for bound in [":" + ",".join(rule["resourceNames"]) if "resourceNames" in rule else ""]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    ]
+
+
+def hooks() -> dict[str, Document]:
+    """Every webhook by its path."""
+    configurations = all_of("MutatingWebhookConfiguration") + all_of("ValidatingWebhookConfiguration")
+    every = [hook for configuration in configurations for hook in configuration["webhooks"]]
+    by_path = {hook["clientConfig"]["service"]["path"]: hook for hook in every}
+    assert len(by_path) == len(every)
+    return by_path
+
+
+def test_all_that_the_issue_asks_for_is_there() -> None:
+    kinds = sorted({document["kind"] for document in built()})
+    assert kinds == sorted(
+        [
+            "ClusterRole",
+            "ClusterRoleBinding",
+            "CustomResourceDefinition",
+            "Deployment",
+            "MutatingWebhookConfiguration",
+            "Namespace",
+            "PodDisruptionBudget",
+            "PriorityClass",
+            "Role",
+            "RoleBinding",
+            "Service",
+            "ServiceAccount",
+            "ValidatingWebhookConfiguration",
+        ]
+    )
+    crds = {document["metadata"]["name"] for document in all_of("CustomResourceDefinition")}
+    assert crds == {path.stem for path in (ROOT / "crds").glob("*.*.yaml")}
+    classes = {document["metadata"]["name"]: document["value"] for document in all_of("PriorityClass")}
+    assert classes == {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+
+
+def test_everything_lives_in_one_namespace() -> None:
+    assert the("Namespace")["metadata"]["name"] == NAMESPACE
+    namespaces = {document["metadata"].get("namespace", NAMESPACE) for document in built()}
+    assert namespaces == {NAMESPACE}
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"), [("ClusterRole", CLUSTER_RIGHTS), ("Role", OWN_NAMESPACE_RIGHTS)], ids=["ClusterRole", "Role"]
+)
+def test_each_right_is_needed_and_given_once(kind: str, needed: dict[tuple[str, str], str]) -> None:
+    assert sorted(rights(the(kind))) == sorted(needed)
+    missing = set(needed.values()) - {module.name for module in modules()}
+    assert missing == set(), "the code that needed it is gone: so is the need"
+
+
+def test_what_is_watched_is_what_may_be_watched() -> None:
+    paths = [source.path for source in SOURCES] + [own.path for own in OWN_KINDS]
+    watched = {re.sub(r"^/(?:api/v1|apis/([^/]+)/[^/]+)/", r"\1/", path) for path in paths}
+    may = {resource for resource, verbs in CLUSTER_RIGHTS if verbs == "list watch"}
+    assert may - watched == {"apiextensions.k8s.io/customresourcedefinitions"}, "kopf's own"
+    assert watched - may == set()
+
+
+def test_the_lease_is_the_one_that_may_be_held() -> None:
+    assert f"coordination.k8s.io/leases:{Options().lease_name}" in {resource for resource, _ in OWN_NAMESPACE_RIGHTS}
+
+
+def test_no_right_is_a_wildcard() -> None:
+    for role in (the("ClusterRole"), the("Role")):
+        texts = [text for rule in role["rules"] for key in ("apiGroups", "resources", "verbs") for text in rule[key]]
+        assert [text for text in texts if "*" in text] == []
+
+
+def test_rights_go_to_the_account_that_the_pods_run_as() -> None:
+    account = the("ServiceAccount")["metadata"]
+    assert pod_spec()["serviceAccountName"] == account["name"]
+    for kind in ("ClusterRole", "Role"):
+        binding = the(f"{kind}Binding")
+        subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}
+        assert binding["subjects"] == [subject]
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, the(kind)["metadata"]["name"])
+
+
+def test_pods_are_allowed_where_security_is_restricted() -> None:
+    """The rules of the restricted pod security standard, which the namespace enforces."""
+    labels = the("Namespace")["metadata"]["labels"]
+    assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
+    pod, main = pod_spec(), container()
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 10000
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert main["securityContext"]["allowPrivilegeEscalation"] is False
+    assert main["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert main["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "privileged" not in main["securityContext"]
+    assert {"hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"} & pod.keys() == set()
+    assert [port for port in main["ports"] if "hostPort" in port] == []
+
+
+def test_it_runs_as_the_image_does() -> None:
+    user = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[-1]
+    security = pod_spec()["securityContext"]
+    assert user == (str(security["runAsUser"]), str(security["runAsGroup"]))
+    images = yaml.safe_load((ROOT / "manifests" / "kustomization.yaml").read_text())["images"]
+    assert images == [{"name": container()["image"].split(":")[0], "newTag": __version__}]
+
+
+def test_its_options_are_those_of_the_command() -> None:
+    command, *options = container()["args"]
+    words = [sys.executable, "-m", "kai_sched.cli.main", command, "--help"]
+    wide = {**os.environ, "COLUMNS": "200"}
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT, env=wide).stdout
+    assert [option for option in options if option.split("=")[0] not in shown] == []
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert f"--webhook-address=:{ports['webhook']}" in options
+    assert Options().listen_address == f":{ports['http-metrics']}"
+    assert Options().namespace == NAMESPACE
+
+
+def test_two_replicas_and_never_fewer_than_one() -> None:
+    deployment, budget = the("Deployment")["spec"], the("PodDisruptionBudget")["spec"]
+    assert deployment["replicas"] == 2
+    assert budget["maxUnavailable"] == 1
+    assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+    spread = [constraint["whenUnsatisfiable"] for constraint in pod_spec()["topologySpreadConstraints"]]
+    assert set(spread) == {"ScheduleAnyway"}, "one node is enough to run it"
+
+
+def test_selectors_select_the_pods() -> None:
+    labels = the("Deployment")["spec"]["template"]["metadata"]["labels"]
+    spread = [constraint["labelSelector"]["matchLabels"] for constraint in pod_spec()["topologySpreadConstraints"]]
+    services = [service["spec"]["selector"] for service in all_of("Service")]
+    selectors = [the(kind)["spec"]["selector"]["matchLabels"] for kind in ("Deployment", "PodDisruptionBudget")]
+    assert labels == APP
+    assert [selector for selector in spread + services + selectors if selector != APP] == []
+
+
+def test_services_and_probes_reach_the_ports() -> None:
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {"http-metrics": 8080, "webhook": 9443}
+    assert {service["spec"]["ports"][0]["targetPort"] for service in all_of("Service")} == ports.keys()
+    probes = {kind: container()[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+    assert {probe["port"] for probe in probes.values()} == {"http-metrics"}
+    assert [probe["path"] for probe in probes.values()] == ["/healthz", "/healthz", "/readyz"]
+    (webhook,) = the("Service", certificate.SERVICE)["spec"]["ports"]
+    assert (webhook["port"], webhook["targetPort"]) == (443, "webhook")
+
+
+def test_webhooks_are_those_that_are_served_and_kept_up_to_date() -> None:
+    assert hooks().keys() == set(webhooks.PATHS)
+    kept = {
+        "MutatingWebhookConfiguration": certificate.MUTATING,
+        "ValidatingWebhookConfiguration": certificate.VALIDATING,
+    }
+    for kind, expected in kept.items():
+        assert {document["metadata"]["name"] for document in all_of(kind)} == set(expected)
+    for hook in hooks().values():
+        service = hook["clientConfig"]["service"]
+        assert (service["name"], service["namespace"]) == (certificate.SERVICE, NAMESPACE)
+        assert "caBundle" not in hook["clientConfig"], "applying the manifests again must not take it away"
+
+
+def test_webhooks_ask_for_the_kinds_and_changes_of_the_contract() -> None:
+    asked = {}
+    for path, hook in hooks().items():
+        (rule,) = hook["rules"]
+        (group,), (version,), (resource,) = rule["apiGroups"], rule["apiVersions"], rule["resources"]
+        asked[path] = (hook["name"], f"{group}/{version}/{resource}", rule["operations"], rule["scope"])
+    both = ["CREATE", "UPDATE"]
+    queue, group = f"{names.QUEUE_VERSION}/queues", f"{names.POD_GROUP_VERSION}/podgroups"
+    topology = f"{names.TOPOLOGY_VERSION}/topologies"
+    assert asked == {
+        webhooks.MUTATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", ["CREATE"], "Namespaced"),
+        webhooks.VALIDATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", both, "Namespaced"),
+        webhooks.VALIDATE_QUEUE: ("queue-validation.kai.scheduler", queue, both, "Cluster"),
+        webhooks.VALIDATE_POD_GROUP: ("podgroup-validation.kai.scheduler", group, both, "Namespaced"),
+        webhooks.VALIDATE_TOPOLOGY: ("topology.admission.kai-scheduler.svc", topology, both, "Cluster"),
+    }
+
+
+def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
+    """Fail is for our own kinds; pods are asked about only where they name our scheduler, outside of the system."""
+    for path, hook in hooks().items():
+        assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
+        assert 1 <= hook["timeoutSeconds"] <= 5
+        if path in (webhooks.MUTATE_POD, webhooks.VALIDATE_POD):
+            (condition,) = hook["matchConditions"]
+            assert condition == {
+                "name": "scheduler-name-match",
+                "expression": "has(object.spec.schedulerName) && object.spec.schedulerName == 'kai-scheduler'",
+            }
+            (selected,) = hook["namespaceSelector"]["matchExpressions"]
+            assert selected == {
+                "key": names.NAMESPACE_NAME_LABEL,
+                "operator": "NotIn",
+                "values": ["kube-system", NAMESPACE],
+            }
+        else:
+            assert {group for rule in hook["rules"] for group in rule["apiGroups"]} <= {
+                names.QUEUE_GROUP,
+                names.KAI_GROUP,
+            }
+            assert {"matchConditions", "namespaceSelector"} & hook.keys() == set()
+    assert hooks()[webhooks.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_the_default_queues_are_a_parent_and_its_child() -> None:
+    parent, child = yaml.safe_load_all((ROOT / "kai_sched" / "operator" / "default_queues.yaml").read_text())
+    assert parent["metadata"]["name"] == "default-parent-queue"
+    assert child["metadata"]["name"] == names.DEFAULT_QUEUE
+    assert child["spec"]["parentQueue"] == parent["metadata"]["name"]
+    for queue in (parent, child):
+        assert queue["apiVersion"] == names.QUEUE_VERSION
+        shares = queue["spec"]["resources"]
+        assert shares == {kind: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "gpu", "memory")}
