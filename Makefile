@@ -18,24 +18,32 @@ WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
-FAST := --hypothesis-profile=fast -m 'not slow'
+FAST := --hypothesis-profile=fast -m 'not slow and not cluster'
 FULL := --hypothesis-profile=full
+# The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
+GO := $(shell command -v go)
 # What runs a second time with kernels interpreted.
 KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test test-fast check crds docs bench lock dist clean
+.PHONY: help demo install test test-fast test-kind check crds docs bench bench-cluster lock dist clean
+.PHONY: cluster-tools cluster-up cluster-down
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
 	@echo 'make test       set up, then all checks and all tests'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
 	@echo 'make test-fast  the tests that take less than a minute together'
+	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
 	@echo 'make docs       write docs/data-model.md anew from kai_sched/snapshot'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE'"
+	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
+	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
+	@echo 'make cluster-down   end it'
+	@echo 'make cluster-tools  build etcd, kube-apiserver, kwok and kubectl into the cache (with Go; 10 minutes at first)'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'
@@ -45,12 +53,21 @@ demo: $(WARM)
 
 install: $(WARM)
 
-test: $(DEV) $(WARM) check
+test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
 	$(BIN)/python -m pytest $(FULL)
 	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES)
 
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST)
+
+test-kind: $(DEV) $(WARM) cluster-tools
+	@docker info > /dev/null || { echo 'make test-kind needs Docker, and a daemon that answers' >&2; exit 1; }
+	@$(BIN)/python -m tests.cluster.components kind
+	@mkdir -p .cluster
+	kind=$$($(BIN)/python -m tests.cluster.components where kind kind) && \
+	trap "$$kind delete cluster --name kai-sched-tests" EXIT && \
+	$$kind create cluster --name kai-sched-tests --kubeconfig .cluster/kind --wait 5m && \
+	KAI_TEST_KUBECONFIG=.cluster/kind $(BIN)/python -m pytest $(FULL) tests/cluster
 
 check: $(DEV)
 	$(BIN)/ruff format --check --quiet .
@@ -69,6 +86,18 @@ docs: $(DEV)
 
 bench: $(RUNTIME)
 	$(BIN)/python tests/perf/bench.py $(ARGS)
+
+bench-cluster: $(DEV) $(WARM) cluster-tools
+	$(BIN)/python -m tests.cluster.measure $(ARGS)
+
+cluster-tools: $(PLACE)
+	@$(BIN)/python -m tests.cluster.components
+
+cluster-up: $(DEV) $(WARM) cluster-tools
+	@$(BIN)/python -m tests.cluster.play up
+
+cluster-down: $(PLACE)
+	@$(BIN)/python -m tests.cluster.play down
 
 lock: $(DEV)
 	PATH="$(CURDIR)/$(BIN):$$PATH" requirements/compile $(ARGS)
