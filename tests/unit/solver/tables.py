@@ -251,7 +251,14 @@ def assemble(
         **(tasks or {}),
     }
     none, all_jobs = [0] * len(roots), [1] * len(roots)
-    job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, **(jobs or {})}
+    job_columns = {
+        "queue": none,
+        "priority": none,
+        "preemptible": all_jobs,
+        "refused": none,
+        "turn": none,
+        **(jobs or {}),
+    }
     classes = {"quota": [row[:3] for row in request], "cpu_only": [row[GPU] == 0.0 for row in request]}
     return Snapshot(
         queues,
