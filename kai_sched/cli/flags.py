@@ -32,9 +32,7 @@ MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="What the 
 Connections = Annotated[
     int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
 ]
-DefaultQueues = Annotated[
-    bool, typer.Option(help="Create default-queue and its parent where there is no queue at all.")
-]
+DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
 LogJson = Annotated[
     bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
 ]

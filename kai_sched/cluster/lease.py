@@ -64,6 +64,7 @@ class LeaderLease:
         self._seen: tuple[dict[str, Any], float] | None = None  # another's record, and since when it is the same
         self.failure: str | None = None  # what is wrong with the last attempt
         self.holder = ""  # as last seen
+        self.created = False  # whether we made the Lease: nobody has ever led before
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._waiting: list[tuple[bool, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -220,6 +221,7 @@ class LeaderLease:
             changed["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
         body = msgspec.json.encode({**lease, "spec": changed})
         new = "resourceVersion" not in lease["metadata"]
+        self.created = self.created or new
         path = self._leases if new else f"{self._leases}/{self._name}"
         answer = await api.request("POST" if new else "PUT", path, body=body, timeout_s=self._timeout_s())
         return _decode(path, answer)

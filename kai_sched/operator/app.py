@@ -190,6 +190,7 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._close()
+        self._stop.set()  # kopf waits for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
     async def _close(self) -> None:
@@ -230,7 +231,8 @@ class Operator:
         log.info("lease.held")
         self._loop.lead()
         await self._known.wait()
-        if self._options.default_queues and not self._feed.known(QUEUE):
+        first = self._lease.created or not self._feed.known(QUEUE)
+        if self._options.default_queues and first:
             self._go(create_default_queues(self._api), DEFAULTS)
         await self._lease.wait_lost()
         if not self._stopping:
@@ -363,20 +365,22 @@ def _counts(decided: Decided) -> dict[str, int]:
 
 async def read_settings(api: Api, settings: Settings, shard: str, chance: random.Random) -> None:
     """What the cluster says of the settings: all else is read by them. Waits until the API server answers."""
-    wanted = ((OPERATOR_CONFIG, f"configs/{names.CONFIG_NAME}"), (SHARD, f"schedulingshards/{shard}"))
-    for kind, name in wanted:
+    wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
+    for kind, plural, name in wanted:
         delay_s = 0.2
         while True:
+            found: list[bytes] = []
             try:
-                raw: bytes | None = await api.request("GET", f"/apis/{kind[0]}/{name}")
+                pages = api.list_pages(f"/apis/{kind[0]}/{plural}", {"fieldSelector": f"metadata.name={name}"})
+                async for items, _ in pages:
+                    found += map(bytes, items)
             except ApiFailure as failure:
                 if failure.status != 404:
-                    log.warning("settings.unknown", object=name, problem=str(failure))
+                    log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
                     await asyncio.sleep(delay_s * chance.uniform(0.5, 1.0))
                     delay_s = min(10.0, 2.0 * delay_s)
                     continue
-                raw = None
-            settings.observe(kind, name.rpartition("/")[2], raw)
+            settings.observe(kind, name, found[0] if found else None)
             break
     settings.fixed = True
 

@@ -1,4 +1,4 @@
-"""The queues that a cluster without any queue gets, so that the first pod runs. Nobody restores them later."""
+"""The queues that a cluster gets at the first start, so that the first pod runs. Nobody restores them later."""
 
 from __future__ import annotations
 

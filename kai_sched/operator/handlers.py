@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import kopf
@@ -13,6 +15,8 @@ from kai_sched.cluster.client import Api
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.read import OPERATOR_CONFIG, POD_GROUP, QUEUE, SHARD, TOPOLOGY, Kind
 from kai_sched.operator.feed import Feed
+
+LOGIN_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,12 @@ def make_registry(
     async def on_cleanup(**_: Any) -> None:
         await stop()
 
+    logins = count()
+
     async def on_login(**_: Any) -> kopf.ConnectionInfo:
+        number = next(logins)
+        if number:  # the last one was refused, and there may not be another yet
+            await asyncio.sleep(LOGIN_PAUSE_S)
         try:
             await api.renew()
         except LoginFailure as failure:
@@ -65,6 +74,7 @@ def make_registry(
             scheme=found.scheme,
             token=found.token,
             proxy_url=found.proxy_url,
+            priority=number,  # kopf ends where it is given a login that was refused before; so no two are the same
         )
 
     kopf.on.startup(registry=registry)(on_startup)

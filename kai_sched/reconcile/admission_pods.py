@@ -40,8 +40,10 @@ def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> An
         _share(after, *own, settings, suffix)
     if settings.block_visible_devices:
         _hide_devices(after, own)
-    if shares(pod) and settings.runtime_class and not after["spec"].get("runtimeClassName"):
-        after["spec"]["runtimeClassName"] = settings.runtime_class
+    # Where sharing is off the pod is refused, and not before its time for a runtime class that nobody has installed.
+    wanted = settings.runtime_class if shares(pod) and settings.gpu_sharing else ""
+    if wanted and not after["spec"].get("runtimeClassName"):
+        after["spec"]["runtimeClassName"] = wanted
     return Answer(patch=_patch(dict(pod), after))
 
 
