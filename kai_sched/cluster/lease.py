@@ -221,9 +221,9 @@ class LeaderLease:
             changed["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
         body = msgspec.json.encode({**lease, "spec": changed})
         new = "resourceVersion" not in lease["metadata"]
-        self.created = self.created or new
         path = self._leases if new else f"{self._leases}/{self._name}"
         answer = await api.request("POST" if new else "PUT", path, body=body, timeout_s=self._timeout_s())
+        self.created = self.created or new
         return _decode(path, answer)
 
     def _timeout_s(self) -> float:

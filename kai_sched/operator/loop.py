@@ -120,6 +120,7 @@ class Loop:
         self._lazy: asyncio.TimerHandle | None = None
         self._led = asyncio.Event()
         self._setbacks = Setbacks()
+        self._turned_at = clock.monotonic()  # when the last cycle chose who waits
         self._leads = False
         self._group_of: dict[str, str] = {}  # pods whose binds are under way
         # Takes the binds of a group, and the view that they were decided on.
@@ -169,11 +170,10 @@ class Loop:
             pass
 
     async def _wait(self) -> None:
-        """Until there is news, or a time has come at which a group may be tried again."""
-        now = self._clock.monotonic()
-        end = self._setbacks.next_end(now)
+        """Until there is news, or a time has come at which a group that the last cycle left out may be tried again."""
+        end = self._setbacks.next_end(self._turned_at)
         try:
-            async with asyncio.timeout(None if end is None else max(0.0, end - now)):
+            async with asyncio.timeout(None if end is None else max(0.0, end - self._clock.monotonic())):
                 await self._news.wait()
         except TimeoutError:
             return
@@ -191,7 +191,8 @@ class Loop:
             first = await self._decide(Turns())
             self._setbacks.torn = {key for key, group in first.result.groups.items() if _is_torn(group)}
             self._leads = True
-        turns = self._setbacks.turns(self._clock.monotonic())
+        self._turned_at = self._clock.monotonic()
+        turns = self._setbacks.turns(self._turned_at)
         decided = await self._decide(turns)
         if self._may_act():
             self._settle_setbacks(decided.result, turns)

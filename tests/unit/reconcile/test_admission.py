@@ -329,7 +329,9 @@ def test_other_pods_are_left_alone(obj: Any, settings: AdmissionSettings) -> Non
 
 def test_a_runtime_class_is_kept_or_not_wanted() -> None:
     assert mutated(pod(HALF, runtimeClassName="own"))["spec"]["runtimeClassName"] == "own"
-    assert "runtimeClassName" not in mutated(pod(HALF), AdmissionSettings(runtime_class=""))["spec"]
+    without = AdmissionSettings(gpu_sharing=True, runtime_class="")
+    assert "runtimeClassName" not in mutated(pod(HALF), without)["spec"]
+    assert "runtimeClassName" not in mutated(pod(HALF), AdmissionSettings())["spec"]
 
 
 REVIEW = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":%s}'
