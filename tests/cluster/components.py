@@ -1,0 +1,132 @@
+"""The programs that the cluster tests run, built from the Go modules in tools/: `make cluster-tools`.
+
+Each folder of tools/ is a group of programs that is built into a folder of its own in the user's cache, named after all
+that goes into it, so that the second time nothing is built. KUBEBUILDER_ASSETS, the convention of envtest, is a folder
+with programs to take instead. Needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent / "tools"
+GROUPS = ("etcd", "kwok", "kubernetes")
+ASSETS = "KUBEBUILDER_ASSETS"
+
+# The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
+KWOK_STAGES = ("kustomize/stage/node/fast", "kustomize/stage/node/heartbeat", "kustomize/stage/pod/fast")
+GO_NAMES = {"etcd": "server"}  # what `go build` calls it, where that is not its name
+
+
+class Unavailable(Exception):
+    """A program cannot be had here; the text says why and what to do."""
+
+
+def go() -> str:
+    """The path of the go command. Raises Unavailable where there is none."""
+    found = shutil.which("go")
+    if found is None:
+        raise Unavailable("Go is not installed (https://go.dev/doc/install): it builds etcd, kube-apiserver and kwok")
+    return found
+
+
+def program(group: str, name: str) -> Path:
+    """The built program of a group. Raises Unavailable where neither the assets' folder nor the cache has it."""
+    assets = os.environ.get(ASSETS)
+    if assets and (Path(assets) / name).is_file():
+        return Path(assets) / name
+    path = _folder(group) / name
+    if not path.is_file():
+        raise Unavailable(f"{name} is not built: run `make cluster-tools`")
+    return path
+
+
+def kwok_stages() -> list[Path]:
+    """The stage files that kwok takes as --config."""
+    return sorted((program("kwok", "kwok").parent / "stages").glob("*.yaml"))
+
+
+def build(groups: Sequence[str] = GROUPS) -> None:
+    """Build what is not in the cache; two that run at once wait for each other.
+
+    Raises CalledProcessError where a build fails, Unavailable where there is no Go.
+    """
+    for group in groups:
+        folder = _folder(group)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{group}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.is_dir():
+                _say(f"{group}: in {folder}")
+                continue
+            _say(f"{group}: building into {folder}")
+            started = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix=f"{group}-", dir=folder.parent) as scratch:
+                made = Path(scratch, "made")
+                _build(group, made)
+                made.rename(folder)
+            _say(f"{group}: built in {time.monotonic() - started:.0f} s")
+
+
+def _build(group: str, folder: Path) -> None:
+    folder.mkdir()
+    flags = "-s -w"
+    if group == "kubernetes":  # its version goes in by the linker, else the API server says v0.0.0
+        version = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (TOOLS / group / "go.mod").read_text(), re.MULTILINE)
+        assert version, "go.mod requires k8s.io/kubernetes"
+        flags += f" -X k8s.io/component-base/version.gitVersion={version[1]}"
+    # No more than two packages at once: compilers of this size take more memory than they save time.
+    command = [go(), "build", "-p", "2", "-trimpath", "-ldflags", flags, "-o", f"{folder}/", "tool"]
+    subprocess.run(command, cwd=TOOLS / group, check=True)
+    for name, built in GO_NAMES.items():
+        if (folder / built).is_file():
+            (folder / built).rename(folder / name)
+    if group == "kwok":
+        module = Path(_ask_go(group, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"))
+        (folder / "stages").mkdir()
+        for stage in KWOK_STAGES:
+            for path in sorted((module / stage).glob("*.yaml")):
+                if path.name != "kustomization.yaml":
+                    shutil.copyfile(path, folder / "stages" / path.name)
+
+
+@functools.cache
+def _folder(group: str) -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    key = hashlib.sha256(_ask_go(group, "env", "GOVERSION", "GOOS", "GOARCH").encode())
+    for name in ("go.mod", "go.sum"):
+        key.update((TOOLS / group / name).read_bytes())
+    return Path(base) / "kai-sched-tools" / f"{group}-{key.hexdigest()[:16]}"
+
+
+def _ask_go(group: str, *arguments: str) -> str:
+    answer = subprocess.run([go(), *arguments], cwd=TOOLS / group, check=True, stdout=subprocess.PIPE, text=True)
+    return answer.stdout.strip()
+
+
+def _say(line: str) -> None:
+    print(f"cluster tools: {line}", flush=True)
+
+
+# [GROUP ...] builds these groups, `where GROUP PROGRAM` prints a path.
+if __name__ == "__main__":
+    try:
+        if sys.argv[1:2] == ["where"]:
+            print(program(*sys.argv[2:]))
+        else:
+            build(sys.argv[1:] or GROUPS)
+    except Unavailable as missing:
+        sys.exit(f"cluster tools: {missing}")
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"cluster tools: {' '.join(failure.cmd)} failed with {failure.returncode}: see above")

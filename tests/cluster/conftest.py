@@ -1,0 +1,201 @@
+"""Fixtures of the tests against a real API server, started once a test run and emptied after each test.
+
+``cluster`` is what most tests need. A test that asks for ``own_plane`` restarts components or reads the audit log: it
+is left out where the cluster is one that was there before, named in KAI_TEST_KUBECONFIG.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kai_sched.operator import certificate
+from tests.cluster import components
+from tests.cluster.cluster import Cluster, Key
+from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane
+from tests.cluster.external import ExternalPlane
+from tests.cluster.operator_process import Operator
+from tests.cluster.proxy import Proxy
+from tests.tree import ROOT
+
+GIVEN = "KAI_TEST_KUBECONFIG"
+SYSTEM_NAMESPACE = "kai-scheduler"
+FOLDER = Path(__file__).resolve().parent
+LEFT_OUT = pytest.StashKey[list[str]]()
+
+Plane = ControlPlane | ExternalPlane
+StartOperator = Callable[..., Operator]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Mark what lies here; after the choice by -m, leave out what cannot run, and say so."""
+    for item in items:
+        if item.path.is_relative_to(FOLDER):
+            item.add_marker("cluster")
+    yield
+    chosen = [item for item in items if item.get_closest_marker("cluster")]
+    lines: list[str] = []
+    dropped: list[pytest.Item] = []
+    if chosen and (why := _missing()):
+        if os.environ.get("CI") == "true":
+            raise pytest.UsageError(f"the cluster tests cannot run: {why}")
+        dropped = chosen
+        lines = [f"{len(chosen)} CLUSTER TESTS LEFT OUT: {why}"]
+    elif os.environ.get(GIVEN):
+        dropped = [item for item in chosen if "own_plane" in getattr(item, "fixturenames", ())]
+        lines = [f"left out, as {GIVEN} names a cluster that is not ours: {item.nodeid}" for item in dropped]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+    config.stash[LEFT_OUT] = lines
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The loud line, where it cannot be missed."""
+    for line in config.stash.get(LEFT_OUT, []):
+        terminalreporter.write_line(line, yellow=True, bold=True)
+
+
+def _missing() -> str:
+    try:
+        components.program("kubernetes", "kubectl")
+        components.program("kwok", "kwok")
+        if not os.environ.get(GIVEN):
+            components.program("kubernetes", "kube-apiserver")
+            components.program("etcd", "etcd")
+    except components.Unavailable as missing:
+        return str(missing)
+    return ""
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """The control plane, with our CRDs and without anything else."""
+    folder = tmp_path_factory.mktemp("control-plane")
+    given = os.environ.get(GIVEN)
+    plane = ExternalPlane(folder, Path(given)) if given else ControlPlane(folder)
+    plane.start()
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="session")
+def _empty(plane: Plane) -> tuple[Cluster, set[Key]]:
+    given = isinstance(plane, ExternalPlane)
+    cluster = Cluster(plane.server, plane.token(ADMIN), plane.authority, plane.kubeconfig(ADMIN), controlled=given)
+    cluster.add_crds()
+    cluster.add_namespace("default")
+    return cluster, cluster.everything()
+
+
+@pytest.fixture
+def cluster(plane: Plane, _empty: tuple[Cluster, set[Key]]) -> Iterator[Cluster]:
+    """The administrator of a cluster with our CRDs and nothing else; after the test it is made so again."""
+    cluster, keep = _empty
+    yield cluster
+    plane.mend()
+    cluster.clear(keep)
+
+
+@pytest.fixture
+def own_plane(plane: Plane, cluster: Cluster) -> ControlPlane:
+    """The control plane, for tests that restart its components or read its audit log. What is stopped starts again."""
+    assert isinstance(plane, ControlPlane)
+    assert cluster.server == plane.server
+    return plane
+
+
+@pytest.fixture
+def controller_manager(own_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with kube-controller-manager, for tests that need its controllers."""
+    own_plane.start_controller_manager()
+    yield own_plane
+    own_plane.stop_controller_manager()
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Callable[..., str]:
+    """kubectl(*arguments, input=None): what it prints."""
+    return cluster.kubectl
+
+
+@pytest.fixture
+def proxy(plane: Plane, cluster: Cluster) -> Iterator[Proxy]:
+    """A proxy before the API server that does as it is told."""
+    assert cluster.server == plane.server
+    with Proxy(plane.server, plane.authority) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def system_namespace(cluster: Cluster) -> str:
+    """The namespace of the operator's lease and secrets."""
+    return cluster.add_namespace(SYSTEM_NAMESPACE)
+
+
+@pytest.fixture
+def defaults(cluster: Cluster) -> None:
+    """The priority classes of the manifests, and the default queues."""
+    for path in ("manifests/priority-classes.yaml", "kai_sched/operator/default_queues.yaml"):
+        cluster.kubectl("apply", "--server-side", "-f", str(ROOT / path))
+
+
+@pytest.fixture
+def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[StartOperator]:
+    """operator(*flags, kubeconfig=None, proxy=None, webhooks=False, ready=True): `kai-sched run` as one more replica.
+
+    Through the proxy where one is given, as the user ``operator`` (system:masters) where no kubeconfig is. ``entry`` as
+    of Operator.
+    """
+    replicas: list[Operator] = []
+
+    def start(
+        *flags: str,
+        kubeconfig: Path | None = None,
+        proxy: Proxy | None = None,
+        webhooks: bool = False,
+        ready: bool = True,
+        entry: Sequence[str] = ("kai_sched.cli.main",),
+    ) -> Operator:
+        chosen = kubeconfig or plane.kubeconfig(OPERATOR, proxy.url if proxy else None)
+        log = tmp_path / f"operator-{len(replicas)}.log"
+        replica = Operator(chosen, log, "--namespace", system_namespace, *flags, webhooks=webhooks, entry=entry)
+        replicas.append(replica)
+        return replica.wait_ready() if ready else replica
+
+    yield start
+    for replica in replicas:
+        replica.end()
+        print(f"{replica.process.name} said at the end:\n{replica.process.tail()}")
+
+
+@pytest.fixture(scope="module")
+def shared_operator(
+    plane: Plane, _empty: tuple[Cluster, set[Key]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One leading replica for all tests of a module that ask for ``live``, as the user ``operator``."""
+    cluster, keep = _empty
+    cluster.add_namespace(SYSTEM_NAMESPACE)
+    log = tmp_path_factory.mktemp("shared") / "operator.log"
+    flags = ["--namespace", SYSTEM_NAMESPACE, "--no-default-queues"]
+    replica = Operator(plane.kubeconfig(OPERATOR), log, *flags, webhooks=True).wait_ready()
+    replica.process.wait_until(lambda: bool(replica.logs("lease.held")), "the lease being held", 60.0)
+    yield replica
+    replica.end()
+    cluster.clear(keep)
+
+
+@pytest.fixture
+def live(plane: Plane, shared_operator: Operator, _empty: tuple[Cluster, set[Key]]) -> Iterator[Cluster]:
+    """As ``cluster``, with an operator that leads and that the tests of the module share. Not for use beside it."""
+    cluster, keep = _empty
+    yield cluster
+    plane.mend()
+    its = {"Lease": "kai-scheduler", "ServiceAccount": "default", "Secret": certificate.SECRET}
+    cluster.clear(keep | {("Namespace", "", SYSTEM_NAMESPACE)} | {(kind, SYSTEM_NAMESPACE, its[kind]) for kind in its})
+    status, text = shared_operator.get("/readyz")
+    assert status == 200, text
