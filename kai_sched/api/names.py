@@ -14,6 +14,7 @@ CONFIG_VERSION = f"{KAI_GROUP}/v1"
 CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"
+DEFAULT_PARENT_QUEUE = "default-parent-queue"
 
 # Labels
 QUEUE_LABEL = "kai.scheduler/queue"

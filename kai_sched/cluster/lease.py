@@ -162,11 +162,11 @@ class LeaderLease:
                 await api.close()
 
     async def _pause(self) -> None:
-        """Until the next attempt; not beyond the moment where the lease is lost, of which others are to be told."""
+        """Until the next attempt; not beyond the moment where the lease is lost, or another's may be taken."""
         wait_s = self._terms.retry_s * (1.0 + 0.2 * self._random.random())
-        left_s = self._held_until - self._clock()
-        if 0.0 < left_s < wait_s:
-            wait_s = left_s
+        now = self._clock()
+        ends = [self._held_until] + ([self._end_of(*self._seen)] if self._seen is not None else [])
+        wait_s = min([wait_s, *(end - now for end in ends if end > now)])
         with suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), wait_s)
 
@@ -199,7 +199,11 @@ class LeaderLease:
         now = self._clock()
         if self._seen is None or self._seen[0] != spec:
             self._seen = (spec, now)
-        return now - self._seen[1] >= max(self._terms.lease_s, spec.get("leaseDurationSeconds") or 0)
+        return now >= self._end_of(*self._seen)
+
+    def _end_of(self, spec: dict[str, Any], since: float) -> float:
+        """When the lease of another may be taken, whose record has been this since then."""
+        return since + max(self._terms.lease_s, spec.get("leaseDurationSeconds") or 0)
 
     async def _read(self, api: Api) -> dict[str, Any] | None:
         path = f"{self._leases}/{self._name}"

@@ -61,7 +61,8 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) ->
         case Verdict.OK:
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
-            return reasons.no_queue(queue, _leaves(lowered, "", known))
+            above = lowered.queues.left_out.get(queue)
+            return reasons.no_queue(queue, _leaves(lowered, "", known), above)
         case Verdict.QUEUE_NOT_LEAF:
             return reasons.queue_not_leaf(queue, _leaves(lowered, queue, known))
         case Verdict.GANG_NOT_READY:

@@ -237,7 +237,7 @@ def bare_key(pod_key: str) -> str:
 
 
 def _is_bare(pod: Pod, config: Config) -> bool:
-    return not pod.group and pod.scheduler == config.scheduler_name
+    return not pod.group and pod.scheduler == config.scheduler_name and in_pool(pod.labels, config)
 
 
 def _has_worker_label(node: Node, config: Config) -> bool:

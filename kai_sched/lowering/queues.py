@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import UNLIMITED, Queue, Share
-from kai_sched.model.queue_tree import rooted_queues
+from kai_sched.model.queue_tree import missing_above, rooted_queues
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Queues
 
@@ -24,6 +24,7 @@ class QueueRows:
     table: Queues
     queues: tuple[Queue, ...]
     row_of: dict[str, int]
+    left_out: Mapping[str, str]  # queues that do not count, and the queue above that is missing; "" for a circle
 
     @property
     def is_leaf(self) -> npt.NDArray[np.bool_]:
@@ -32,19 +33,20 @@ class QueueRows:
         return leaf
 
 
-def reachable(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
-    """The queues that count: in the pool, with all their ancestors there. Cycles hang in the air and fall out too."""
+def visible_queues(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
+    """The queues of the pool, each under the parent that counts."""
     visible = {name: queue for name, queue in queues.items() if in_pool(queue.labels, config)}
     if not config.full_hierarchy_fairness:
         unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
         below = {name: replace(queue, parent=SYNTHETIC_ROOT) for name, queue in visible.items() if queue.parent}
         visible = below | {SYNTHETIC_ROOT: Queue(SYNTHETIC_ROOT, cpu=unlimited, memory=unlimited, gpu=unlimited)}
-    return rooted_queues(visible)
+    return visible
 
 
 def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
     """Rows by depth, then age, uid and name, so that parents come first and the lower row wins ties among siblings."""
-    found = reachable(queues, config)
+    visible = visible_queues(queues, config)
+    found = rooted_queues(visible)
     depth: dict[str, int] = {}
     for name, queue in found.items():
         path = []
@@ -72,7 +74,8 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         np.array([queue.priority for queue in rows], np.int64),
         np.zeros((n_queues, 3)),
     )
-    return QueueRows(table, tuple(rows), row_of)
+    left_out = {name: missing_above(name, visible) for name in visible if name not in found}
+    return QueueRows(table, tuple(rows), row_of, left_out)
 
 
 def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from kai_sched.api.names import DEFAULT_QUEUE
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem
 from kai_sched.model.queue_tree import rooted_queues
@@ -227,7 +227,7 @@ def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
             yield Problem("", subject, "spec.nodeName", message)
         if pod.group:
             yield from _membership(subject, pod, sets, cluster)
-        elif pod.scheduler == config.scheduler_name:
+        elif pod.scheduler == config.scheduler_name and in_pool(pod.labels, config):
             field = f"metadata.labels[{config.queue_label}]"
             problem = queues.problem(subject, field, pod.queue or DEFAULT_QUEUE)
             if problem:

@@ -18,3 +18,13 @@ def rooted_queues(queues: Mapping[str, Queue]) -> dict[str, Queue]:
         found |= {name: queues[name] for name in frontier}
         frontier = [child for name in frontier for child in children.get(name, [])]
     return found
+
+
+def missing_above(name: str, queues: Mapping[str, Queue]) -> str:
+    """The name of the first queue above that is not there; empty where the parents go in a circle."""
+    seen = {name}
+    above = queues[name].parent
+    while above in queues and above not in seen:
+        seen.add(above)
+        above = queues[above].parent
+    return "" if above in seen else above

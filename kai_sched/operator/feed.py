@@ -27,6 +27,9 @@ log = structlog.get_logger("feed")
 Observer = Callable[[Kind, str, bytes | None, str], None]
 
 
+OTHER_SCHEDULER = "spec.schedulerName"
+
+
 class _Version(core.Wire):
     name: str | None = None
     namespace: str | None = None
@@ -51,6 +54,7 @@ class Feed:
         self._store = store
         self.overlay = Overlay(store)
         self._reader = Reader(config)
+        self._scheduler = config.scheduler_name
         self._changed = changed
         self._observe = observer
         self._versions: dict[Kind, dict[str, int]] = {}
@@ -118,6 +122,9 @@ class Feed:
         if found is None:
             self._forget(kind, key)
         elif isinstance(found, Pod):
+            if found.scheduler != self._scheduler and not found.node:
+                # Another's pod in one of our groups counts as a member, but it is not ours to place.
+                found = replace(found, gates=(*found.gates, OTHER_SCHEDULER))
             self.overlay.observe(found)
         else:
             self._store.put(found)

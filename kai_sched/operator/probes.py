@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from kai_sched.operator.listen import Listener, listen
+from kai_sched.telemetry.metrics import Metrics
+
 # A check says in a sentence what is wrong, and nothing where nothing is.
 Check = Callable[[], str]
 
@@ -42,3 +45,28 @@ def application(
 
 def _asked(checks: Mapping[str, Check]) -> dict[str, str]:
     return {name: check() for name, check in checks.items()}
+
+
+class Pages:
+    """The pages of one process, from its first moment on: what is asked is filled in as the process comes to be."""
+
+    def __init__(self, metrics_namespace: str) -> None:
+        self.metrics = Metrics(metrics_namespace)
+        self.alive: dict[str, Check] = {}
+        self.ready: dict[str, Check] = {"settings": lambda: "not read yet"}
+        self._listener: Listener | None = None
+
+    @property
+    def port(self) -> int:
+        """The port in use; 0 where nobody listens."""
+        return self._listener.port if self._listener else 0
+
+    async def listen(self, address: str) -> None:
+        """Answer from now on; not at all where the address is empty. Raises AddressError, and OSError."""
+        if address:
+            self._listener = await listen(application(self.alive, self.ready, self.metrics.render), address)
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        if self._listener:
+            await self._listener.stop()

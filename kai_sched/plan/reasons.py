@@ -66,8 +66,17 @@ def some_of(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
 
 
-def no_queue(name: str, leaves: Sequence[str]) -> Reason:
-    """The queue is unknown, or left out because a queue above it is."""
+def no_queue(name: str, leaves: Sequence[str], above: str | None) -> Reason:
+    """The queue is unknown; or it is left out, as ``above`` is not there, or ("") as its parents go in a circle."""
+    if above:
+        remedy = f"create {above!r}, or correct spec.parentQueue"
+        return Reason(
+            NO_QUEUE, f"queue {name!r} counts for nothing, as queue {above!r} above it does not exist: {remedy}"
+        )
+    if above is not None:
+        return Reason(
+            NO_QUEUE, f"queue {name!r} counts for nothing, as its parents go in a circle: correct spec.parentQueue"
+        )
     there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
     return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct kai.scheduler/queue")
 

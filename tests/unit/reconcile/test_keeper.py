@@ -36,7 +36,7 @@ def waits(reason: Reason | None) -> Any:
         (reasons.over_quota("team", "gpu", 1, 1, 1), "QueueOverQuota", "Unschedulable"),
         (reasons.not_ready([("default", 2, 1, 0)]), "GangNotReady", ""),
         (reasons.nothing_to_add(), "GangNotReady", ""),
-        (reasons.no_queue("x", ["team"]), "QueueDoesNotExist", "QueueDoesNotExist"),
+        (reasons.no_queue("x", ["team"], None), "QueueDoesNotExist", "QueueDoesNotExist"),
         (reasons.queue_not_leaf("top", ["team"]), "QueueIsNotALeaf", "QueueIsNotALeaf"),
         (reasons.not_supported("that"), "NotSupported", "Unschedulable"),
         (reasons.refused("ml/a-0", "required ConfigMap ml/c does not exist"), "DependencyMissing", "Unschedulable"),

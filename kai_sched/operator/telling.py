@@ -1,0 +1,137 @@
+"""What is told of a cycle: statuses, conditions and events to the cluster, numbers to Prometheus, a line to the log.
+
+Nothing here decides anything, and all of it can be late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import structlog
+
+from kai_sched.cluster.binding import BindFailure
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.writing import Writer
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Pod
+from kai_sched.model.read import POD
+from kai_sched.model.store import Store
+from kai_sched.operator.feed import Feed
+from kai_sched.operator.loop import Clock, Decided
+from kai_sched.plan.effects import Bind, Ref, Write
+from kai_sched.reconcile import events
+from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.telemetry.metrics import CycleTimes, Metrics
+
+log = structlog.get_logger("cycle")
+
+STATUS_PERIOD_S = 1.0
+
+
+class Telling:
+    """For one event loop. ``busy`` says that binds wait, ``may_write`` whether we lead."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        feed: Feed,
+        keeper: StatusKeeper,
+        metrics: Metrics,
+        config: Config,
+        busy: Callable[[], bool],
+        may_write: Callable[[], bool],
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._keeper = keeper
+        self._metrics = metrics
+        self._config = config
+        self._may_write = may_write
+        self._clock = clock
+        self._decided: Decided | None = None
+        self._written_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        now = lambda: clock.wall_ns() / 1e9  # noqa: E731 - the writer wants seconds
+        self.writer = Writer(api, config.scheduler_name, busy, now, self._version, self._lost, chance)
+
+    def stop(self) -> None:
+        """Write no more statuses."""
+        self._decided = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def acted(self, decided: Decided) -> None:
+        """A cycle was carried out: its statuses are written soon, once a second at the most."""
+        self._decided = decided
+        result = decided.result
+        bound = sum(isinstance(effect, Bind) for effect in result.effects)
+        log.info(
+            "cycle.done",
+            ms=round(decided.seconds * 1000, 1),
+            solver_ms=round(result.solver_s * 1000, 2),
+            pods=len(decided.cluster.pods),
+            nodes=len(decided.cluster.nodes),
+            bound=bound,
+            pipelined=len(result.effects) - bound,
+        )
+        times = CycleTimes(decided.seconds, decided.seconds - result.solver_s, {"allocate": result.solver_s}, 0.0)
+        self._metrics.observe_cycle(decided.cluster, result, times)
+        self._plan(self._written_at + STATUS_PERIOD_S - self._clock.monotonic())
+
+    def bound(self, bind: Bind, seconds: float) -> None:
+        """The API server has taken the bind, which took so long."""
+        pod, ref = self._store.get(Pod, bind.pod), pod_ref(bind)
+        if isinstance(pod, Pod):
+            created_s = (self._clock.wall_ns() - pod.created_ns) / 1e9
+            self._metrics.observe_binding(created_s - seconds, seconds)
+            if not pod.group and not pod.queue and pod.scheduler == self._config.scheduler_name:
+                self.writer.submit([events.queue_label_missing(ref, self._config.queue_label)])
+        self.writer.submit((events.scheduled(ref, bind.node, self._config.node_pool), events.bound(ref, bind.node)))
+
+    def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
+        """The bind was given up; ``again`` is when its group is tried again, None for as soon as there is news."""
+        log.warning("bind.failed", pod=bind.pod, node=bind.node, reason=failure.reason, message=failure.message)
+        if again is not None and failure.status != 404:
+            wait_s = max(0.0, again - self._clock.monotonic())
+            text = f"{failure.message}; tried again in {wait_s:.0f} s"
+            self.writer.submit(events.failed_binding(pod_ref(bind), bind.node, text))
+
+    def _plan(self, delay_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, delay_s), self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        if self._decided is None or not self._may_write():
+            return
+        self._written_at = self._clock.monotonic()
+        writes, again_s = self._keeper.writes(
+            self._decided.cluster, self._decided.result, self._clock.wall_ns(), round(self._written_at * 1e9)
+        )
+        self.writer.submit(writes)
+        if again_s is not None:
+            self._plan(max(again_s, STATUS_PERIOD_S))
+
+    def _version(self, ref: Ref) -> str:
+        """In which version the pod waits for a node; empty where it does not."""
+        pod = self._store.get(Pod, ref.key)
+        if not isinstance(pod, Pod) or pod.uid != ref.uid or pod.node or pod.deleted_ns:
+            return ""
+        return str(self._feed.known(POD).get(ref.key, ""))
+
+    def _lost(self, write: Write, failure: ApiFailure | None) -> None:
+        if failure is None or failure.status not in (404, 409):
+            what = type(write).__name__
+            log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
+
+
+def pod_ref(bind: Bind) -> Ref:
+    """The pod that is bound."""
+    namespace, name = bind.pod.split("/", 1)
+    return Ref("v1", "Pod", namespace, name, bind.uid)

@@ -1,0 +1,159 @@
+"""The operator with the rights of manifests/ and no more: installed in one go, as the ServiceAccount that pods get."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kai_sched.api import names
+from kai_sched.operator import authority, certificate
+from tests.cluster import objects
+from tests.cluster.client import KINDS, Object
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.installed import MANIFESTS, webhook_configurations
+from tests.cluster.processes import wait_until
+from tests.cluster.proxy import Proxy
+
+ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:scheduler"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def install(cluster: Cluster) -> None:
+    """`kubectl apply -k manifests` on a cluster that has never heard of us."""
+    crds = [crd["metadata"]["name"] for crd in cluster.list("CustomResourceDefinition")]
+    cluster.kubectl("delete", "customresourcedefinitions", "--wait", *crds)
+    cluster.kubectl("apply", "-k", str(MANIFESTS))
+    mine = {(kind, name) for kind, _, name in cluster.everything()}
+    assert {("PriorityClass", name) for name in ("train", "build-preemptible", "build", "inference")} <= mine
+    assert ("Deployment", "kai-scheduler-default") in mine
+    assert {("CustomResourceDefinition", name) for name in crds} <= mine
+
+
+def call_on_loopback(cluster: Cluster, port: int) -> None:
+    """Have the installed webhooks called at this port; who signs for them is the operator's business."""
+    for configuration in webhook_configurations(port):
+        hooks = [
+            {"name": hook["name"], "clientConfig": {"service": None, "url": hook["clientConfig"]["url"]}}
+            for hook in configuration["webhooks"]
+        ]
+        name = configuration["metadata"]["name"]
+        cluster.patch(configuration["kind"], name, {"webhooks": hooks}, how=STRATEGIC)
+
+
+def granted(cluster: Cluster) -> set[tuple[str, str]]:
+    """Verb and subject of all that the roles of the manifests allow."""
+    roles = (cluster.get("ClusterRole", "kai-scheduler"), cluster.get("Role", "kai-scheduler", SYSTEM_NAMESPACE))
+    return {
+        (verb, subject)
+        for role in roles
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for subject in rule["resources"]
+    }
+
+
+def claimed(name: str, **spec: Any) -> list[Object]:
+    """A storage class that waits for the first consumer, a claim of it and a pod with the claim."""
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": objects.meta(name),
+        "volumeBindingMode": "WaitForFirstConsumer",
+        **spec,
+    }
+    size = {"requests": {"storage": "1Gi"}}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": objects.meta(name, "default"),
+        "spec": {"storageClassName": name, "accessModes": ["ReadWriteOnce"], "resources": size},
+    }
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+    return [storage, claim, objects.pod(name, volumes=[volume])]
+
+
+def local_volume(name: str, node: str) -> Object:
+    """A free volume on one node, of the class of that name."""
+    there = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": objects.meta(name),
+        "spec": {
+            "capacity": {"storage": "2Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": name,
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [there]}]}},
+        },
+    }
+
+
+def due_certificate() -> Mapping[str, str]:
+    """The data of a Secret with a certificate that is to be renewed."""
+    name = authority.service_name(certificate.SERVICE, SYSTEM_NAMESPACE)
+    pair = authority.issue(name, datetime.now(UTC) - authority.RENEW_AFTER - timedelta(days=1))
+    fields = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": pair.authorities}
+    return {field: base64.b64encode(value).decode() for field, value in fields.items()}
+
+
+def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
+    cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
+) -> None:
+    install(cluster)
+    token = own_plane.service_account_token(SYSTEM_NAMESPACE, "scheduler")
+    kubeconfig = own_plane.kubeconfig("scheduler", proxy.url, token)
+    mark = own_plane.audit.mark()
+    replica = operator(kubeconfig=kubeconfig, webhooks=True, ready=False)
+    assert replica.webhook_port
+    call_on_loopback(cluster, replica.webhook_port)
+    replica.wait_ready()
+
+    # The default queues appear, through our own webhook, and the first pod without any label runs.
+    wait_until(lambda: cluster.find("Queue", "default-queue"), "the default queues")
+    assert {queue["metadata"]["name"] for queue in cluster.list("Queue")} == {"default-queue", "default-parent-queue"}
+    cluster.create(objects.pod("first", queue=None))
+    cluster.wait_condition("Pod", "first", names.POD_SCHEDULED, status="False", reason=names.UNSCHEDULABLE)
+    # One answer to a binding gets lost, so that the operator has to look.
+    lost = proxy.add("POST", "/pods/first/binding", cut=True, after=True, times=1)
+    cluster.add_nodes()
+    cluster.wait_bound(["first"])
+    lost.wait_hits()
+    told = wait_until(lambda: cluster.wait_event("first", names.BOUND), "the pod being told")
+    assert told["source"]["component"] == "kai-scheduler"
+
+    # Gangs, status, volumes.
+    cluster.add_queues("team")
+    cluster.create_all(objects.gang("gang", 2, priorityClassName="build"))
+    cluster.wait_bound(["gang-0", "gang-1"])
+
+    def shown() -> bool:
+        group = cluster.get("PodGroup", "gang")
+        assert "allocated" in group.get("status", {}).get("resourcesStatus", {}), f"{group}"
+        return names.LAST_START_ANNOTATION in group["metadata"].get("annotations", {})
+
+    wait_until(shown, "the group's status and start")
+    cluster.create(local_volume("local", "node-0"))
+    cluster.patch("PersistentVolume", "local", {"status": {"phase": "Available"}}, subresource="/status")
+    cluster.create_all(claimed("local", provisioner="kubernetes.io/no-provisioner"))
+    cluster.create_all(claimed("made", provisioner="example.com/maker"))
+    wait_until(lambda: cluster.get("PersistentVolume", "local")["spec"].get("claimRef"), "the volume being reserved")
+    chosen = wait_until(
+        lambda: cluster.get("PersistentVolumeClaim", "made")["metadata"].get("annotations"), "a node being chosen"
+    )
+    assert chosen[names.SELECTED_NODE_ANNOTATION] == "node-0"
+
+    # The certificate is made, and made anew by the next one to start.
+    assert replica.terminate() == 0
+    cluster.patch("Secret", certificate.SECRET, {"data": due_certificate()}, SYSTEM_NAMESPACE)
+    operator(kubeconfig=kubeconfig, webhooks=True, ready=False).wait_ready()
+
+    asked = own_plane.audit.since(mark, ACCOUNT)
+    assert [(one.verb, one.subject, one.name) for one in asked if one.status == 403] == []
+    plurals = {plural for _, plural, _ in KINDS.values()}
+    used = {(one.verb, one.subject) for one in asked if one.subject.partition("/")[0] in plurals}
+    assert used == granted(cluster)

@@ -1,0 +1,200 @@
+"""The binder: every bind ends bound or given up, and none is sent that makes no sense any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kai_sched.cluster import binding
+from kai_sched.cluster.binding import ATTEMPTS, NOT_LEADER, OBSOLETE, Binder, BindFailure
+from kai_sched.cluster.client import ApiFailure
+from kai_sched.plan.effects import Bind
+from tests.unit.cluster.scripted import Answer, Naps, ScriptedApi, failure
+
+A, B = Bind("ml/a", "ua", "n1"), Bind("ml/b", "ub", "n2")
+
+
+class Bench:
+    """A binder with one worker over a scripted API. ``refused`` holds why a bind makes no sense any more."""
+
+    def __init__(self) -> None:
+        self.api = ScriptedApi()
+        self.refused: dict[str, str] = {}
+        self.bound: list[str] = []
+        self.failed: list[tuple[str, BindFailure]] = []
+        self.binder = Binder(
+            self.api,  # type: ignore[arg-type]
+            lambda bind: self.refused.get(bind.pod, ""),
+            lambda bind, _: self.bound.append(bind.pod),
+            lambda bind, failed: self.failed.append((bind.pod, failed)),
+            random.Random(1),
+            workers=1,
+        )
+
+    async def settle(self, *binds: Bind) -> None:
+        self.binder.submit(binds)
+        async with asyncio.timeout(30):
+            await self.binder.drained()
+        assert self.binder.pending == 0
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> Naps:
+    naps = Naps()
+    monkeypatch.setattr(binding, "asyncio", naps)
+    return naps
+
+
+@pytest_asyncio.fixture
+async def bench(naps: Naps) -> AsyncIterator[Bench]:
+    assert naps.seconds == []
+    bench = Bench()
+    task = asyncio.create_task(bench.binder.run())
+    yield bench
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def pod(uid: str = "ua", node: str = "", deleted: str | None = None) -> bytes:
+    meta = {"name": "a", "namespace": "ml", "uid": uid, "deletionTimestamp": deleted}
+    return json.dumps({"metadata": meta, "spec": {"nodeName": node} if node else {}}).encode()
+
+
+async def test_a_bind_names_the_pod_s_uid_and_the_node(bench: Bench) -> None:
+    await bench.settle(A)
+    assert bench.bound == ["ml/a"]
+    assert bench.api.asked == [
+        (
+            "POST",
+            "/api/v1/namespaces/ml/pods/a/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"namespace": "ml", "name": "a", "uid": "ua"},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+            },
+        )
+    ]
+
+
+async def test_of_a_group_with_one_bad_bind_none_is_sent(bench: Bench) -> None:
+    bench.refused["ml/b"] = "node n2 is gone"
+    await bench.settle(A, B)
+    assert bench.api.asked == []
+    assert bench.failed == [
+        ("ml/a", BindFailure(OBSOLETE, "not sent, as of ml/b: node n2 is gone")),
+        ("ml/b", BindFailure(OBSOLETE, "node n2 is gone")),
+    ]
+
+
+async def test_a_bind_is_looked_at_again_right_before_it_is_sent(bench: Bench) -> None:
+    async def slow() -> bytes:
+        bench.refused["ml/b"] = "node n2 was cordoned"
+        return b"{}"
+
+    bench.api.answers["POST"] = [slow]
+    await bench.settle(A, B)
+    assert bench.bound == ["ml/a"]
+    assert bench.failed == [("ml/b", BindFailure(OBSOLETE, "node n2 was cordoned"))]
+    assert len(bench.api.asked) == 1
+
+
+async def test_a_bind_is_looked_at_again_before_each_attempt(bench: Bench) -> None:
+    async def overtaken() -> bytes:
+        bench.refused["ml/a"] = "pod ml/a is gone"
+        raise failure(429)
+
+    bench.api.answers["POST"] = [overtaken]
+    await bench.settle(A)
+    assert bench.failed == [("ml/a", BindFailure(OBSOLETE, "pod ml/a is gone"))]
+    assert bench.api.methods == ["POST"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422])
+async def test_a_refusal_for_good_is_not_argued_with(bench: Bench, status: int) -> None:
+    bench.api.answers["POST"] = [failure(status)]
+    await bench.settle(A)
+    assert [(name, told.status) for name, told in bench.failed] == [("ml/a", status)]
+    assert bench.api.methods == ["POST"]
+
+
+async def test_without_the_lease_a_bind_ends_at_once(bench: Bench) -> None:
+    bench.api.answers["POST"] = [failure(0, NOT_LEADER)]
+    await bench.settle(A)
+    assert [(told.reason, told.status) for _, told in bench.failed] == [(NOT_LEADER, 0)]
+    assert bench.api.methods == ["POST"]
+
+
+DOUBTS = [failure(409), failure(500), failure(503), failure(504), failure(0, "Timeout"), failure(0, "NoAnswer")]
+
+
+@pytest.mark.parametrize("doubt", DOUBTS, ids=lambda doubt: f"{doubt.status} {doubt.reason}")
+@pytest.mark.parametrize(
+    ("there", "bound", "reason", "asked"),
+    [
+        (pod(node="n1"), True, "", ["POST", "GET"]),
+        (pod(node="n9"), False, OBSOLETE, ["POST", "GET"]),
+        (pod(uid="other"), False, OBSOLETE, ["POST", "GET"]),
+        (pod(), True, "", ["POST", "GET", "POST"]),
+        (failure(500), True, "", ["POST", "GET", "POST"]),
+    ],
+    ids=["ours", "another's", "anew", "not bound", "unknown"],
+)
+async def test_what_is_in_doubt_is_settled_by_a_look_at_the_pod(
+    bench: Bench, doubt: ApiFailure, there: Answer, bound: bool, reason: str, asked: list[str]
+) -> None:
+    bench.api.answers = {"POST": [doubt], "GET": [there]}
+    await bench.settle(A)
+    assert bench.bound == (["ml/a"] if bound else [])
+    assert [told.reason for _, told in bench.failed] == ([] if bound else [reason])
+    assert bench.api.methods == asked
+
+
+async def test_a_pod_that_is_gone_is_given_up(bench: Bench) -> None:
+    bench.api.answers = {"POST": [failure(500)], "GET": [failure(404)]}
+    await bench.settle(A)
+    assert [told.status for _, told in bench.failed] == [500]
+    assert bench.api.methods == ["POST", "GET"]
+
+
+async def test_a_pod_that_is_being_deleted_is_given_up(bench: Bench) -> None:
+    bench.api.answers = {"POST": [failure(409)], "GET": [pod(deleted="2026-01-01T00:00:00Z")]}
+    await bench.settle(A)
+    assert [told.status for _, told in bench.failed] == [409]
+    assert bench.api.methods == ["POST", "GET"]
+
+
+async def test_it_gives_up_in_the_end_and_waits_longer_each_time(bench: Bench, naps: Naps) -> None:
+    bench.api.answers = {"POST": [failure(500)] * 99, "GET": [pod()] * 99}
+    await bench.settle(A)
+    assert [told.status for _, told in bench.failed] == [500]
+    assert bench.api.methods.count("POST") == ATTEMPTS
+    longest = [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert len(naps.seconds) == len(longest)
+    assert all(most / 2 <= slept <= most for slept, most in zip(naps.seconds, longest, strict=True))
+
+
+async def test_it_waits_as_long_as_it_is_told_to_within_reason(bench: Bench, naps: Naps) -> None:
+    bench.api.answers["POST"] = [failure(429, retry_after_s=7.0), failure(429, retry_after_s=900.0)]
+    await bench.settle(A)
+    assert bench.bound == ["ml/a"]
+    assert 7.0 <= naps.seconds[0] <= 7.1
+    assert 30.0 <= naps.seconds[1] <= 30.2
+    assert bench.api.methods == ["POST"] * 3
+
+
+async def test_pending_counts_what_is_not_settled(bench: Bench) -> None:
+    seen = []
+
+    async def look() -> bytes:
+        seen.append(bench.binder.pending)
+        return b"{}"
+
+    bench.api.answers["POST"] = [look, look]
+    await bench.settle(A, B)
+    assert seen == [2, 1]

@@ -1,0 +1,259 @@
+"""The writer: the last word about each thing is sent, once, in order, behind the binds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kai_sched.cluster import writing
+from kai_sched.cluster.client import ApiFailure
+from kai_sched.cluster.writing import ATTEMPTS, Writer, event_of, path_of, rfc3339
+from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
+from tests.unit.cluster.scripted import Naps, ScriptedApi, failure
+
+NOW_S = 1_800_000_000.0
+POD = Ref("v1", "Pod", "ml", "a", "ua")
+GROUP = Ref("scheduling.run.ai/v2alpha2", "PodGroup", "ml", "g", "ug")
+QUEUE = Ref("scheduling.run.ai/v2", "Queue", "", "q", "uq")
+
+
+class Bench:
+    """A writer with one worker, or more, over a scripted API. ``versions`` are those of the pods that wait."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.api = ScriptedApi()
+        self.busy = False
+        self.now_s = NOW_S
+        self.versions = {"ml/a": "17"}
+        self.failed: list[tuple[Write, ApiFailure | None]] = []
+        self.writer = Writer(
+            self.api,  # type: ignore[arg-type]
+            "kai-scheduler",
+            lambda: self.busy,
+            lambda: self.now_s,
+            lambda ref: self.versions.get(ref.key, ""),
+            lambda write, why: self.failed.append((write, why)),
+            random.Random(1),
+            workers,
+        )
+
+    async def write(self, *writes: Write) -> None:
+        self.writer.submit(writes)
+        async with asyncio.timeout(30):
+            await self.writer.drained()
+        assert self.writer.pending == 0
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [body for _, _, body in self.api.asked]
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> Naps:
+    naps = Naps()
+    monkeypatch.setattr(writing, "asyncio", naps)
+    return naps
+
+
+@pytest_asyncio.fixture
+async def bench(naps: Naps) -> AsyncIterator[Bench]:
+    assert naps.seconds == []
+    bench = Bench()
+    task = asyncio.create_task(bench.writer.run())
+    yield bench
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def condition(reason: str = "Unschedulable", changes: bool = False) -> SetCondition:
+    return SetCondition(POD, "PodScheduled", "False", reason, "no room", changes)
+
+
+async def test_a_status_is_merged_and_names_the_uid(bench: Bench) -> None:
+    await bench.write(PatchStatus(QUEUE, {"allocated": {"gpu": 1}}), PatchStatus(GROUP, {"phase": None}))
+    assert bench.api.asked == [
+        (
+            "PATCH",
+            "/apis/scheduling.run.ai/v2/queues/q/status",
+            {"status": {"allocated": {"gpu": 1}}, "metadata": {"uid": "uq"}},
+        ),
+        (
+            "PATCH",
+            "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups/g/status",
+            {"status": {"phase": None}, "metadata": {"uid": "ug"}},
+        ),
+    ]
+    assert bench.api.content_type == "application/merge-patch+json"
+
+
+async def test_a_burst_about_one_thing_is_one_request(bench: Bench) -> None:
+    await bench.write(
+        PatchStatus(QUEUE, {"allocated": {"gpu": 1, "cpu": 5}, "old": 1}),
+        Annotate(GROUP, {"a": "1", "b": "2"}),
+        PatchStatus(QUEUE, {"allocated": {"gpu": 2}, "old": None}),
+        Annotate(GROUP, {"b": None}),
+    )
+    assert bench.bodies == [
+        {"status": {"allocated": {"gpu": 2, "cpu": 5}, "old": None}, "metadata": {"uid": "uq"}},
+        {"metadata": {"annotations": {"a": "1", "b": None}, "uid": "ug"}},
+    ]
+
+
+async def test_a_condition_says_when_it_changed_and_of_which_version_it_is(bench: Bench) -> None:
+    await bench.write(condition(changes=True))
+    bench.now_s -= 86_400.0  # the wall clock is set back
+    await bench.write(condition("QueueOverLimit"))
+    first, second = bench.bodies
+    assert first["metadata"] == {"resourceVersion": "17", "uid": "ua"}
+    assert first["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "no room",
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }
+    ]
+    assert second["status"]["conditions"] == [
+        {"type": "PodScheduled", "status": "False", "reason": "QueueOverLimit", "message": "no room"}
+    ]
+
+
+async def test_conditions_that_are_merged_keep_that_the_status_changed(bench: Bench) -> None:
+    await bench.write(condition(changes=True), condition("QueueOverLimit"))
+    assert len(bench.bodies) == 1
+    assert bench.bodies[0]["status"]["conditions"][0].keys() >= {"lastTransitionTime"}
+
+
+async def test_nothing_is_said_of_a_pod_that_waits_no_more(bench: Bench) -> None:
+    bench.versions.clear()
+    await bench.write(condition())
+    assert (bench.api.asked, bench.failed) == ([], [])
+
+
+async def test_what_comes_while_the_older_is_sent_is_sent_after_it(naps: Naps) -> None:
+    bench = Bench(workers=4)
+    gate = asyncio.Event()
+
+    async def slow() -> bytes:
+        bench.writer.submit([PatchStatus(QUEUE, {"n": 2}), PatchStatus(QUEUE, {"n": 3})])
+        await gate.wait()
+        return b"{}"
+
+    bench.api.answers["PATCH"] = [slow]
+    task = asyncio.create_task(bench.writer.run())
+    bench.writer.submit([PatchStatus(QUEUE, {"n": 1})])
+    other = PatchStatus(GROUP, {"phase": "x"})
+    async with asyncio.timeout(30):
+        while len(bench.api.asked) < 1:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        bench.writer.submit([other])
+        while len(bench.api.asked) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        gate.set()
+        await bench.writer.drained()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [body["status"] for body in bench.bodies] == [{"n": 1}, {"phase": "x"}, {"n": 3}]
+    assert naps.seconds == []
+
+
+async def test_a_failure_that_may_pass_is_tried_again_with_what_came_meanwhile(bench: Bench, naps: Naps) -> None:
+    async def fail() -> bytes:
+        bench.writer.submit([PatchStatus(QUEUE, {"n": 2})])
+        raise failure(500)
+
+    bench.api.answers["PATCH"] = [fail, failure(429, retry_after_s=3.0), failure(0, "NoAnswer")]
+    await bench.write(PatchStatus(QUEUE, {"n": 1, "m": 1}))
+    assert [body["status"] for body in bench.bodies] == [{"n": 1, "m": 1}, *[{"n": 2, "m": 1}] * 3]
+    assert bench.failed == []
+    longest = [0.4, 3.0, 1.6]
+    assert all(most / 2 <= slept <= most for slept, most in zip(naps.seconds, longest, strict=True))
+    assert naps.seconds[1] == 3.0
+
+
+@pytest.mark.parametrize("why", [failure(403), failure(404), failure(409), failure(422), failure(0, "NotLeader")])
+async def test_a_refusal_for_good_is_told_and_the_next_goes_on(bench: Bench, why: ApiFailure) -> None:
+    bench.api.answers["PATCH"] = [why]
+    lost = PatchStatus(QUEUE, {"n": 1})
+    await bench.write(lost, Annotate(GROUP, {"a": "1"}))
+    assert bench.failed == [(lost, why)]
+    assert len(bench.api.asked) == 2
+
+
+async def test_it_gives_up_in_the_end(bench: Bench) -> None:
+    bench.api.answers["PATCH"] = [failure(500)] * 99
+    await bench.write(PatchStatus(QUEUE, {"n": 1}))
+    assert len(bench.api.asked) == ATTEMPTS
+    assert [why.status for _, why in bench.failed if why] == [500]
+
+
+async def test_the_oldest_are_dropped_where_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "QUEUE_MAX", 2)
+    bench = Bench()
+    writes = [PatchStatus(Ref("v1", "Pod", "ml", name, name), {"n": 1}) for name in "abcd"]
+    bench.writer.submit(writes)
+    assert bench.failed == [(writes[0], None), (writes[1], None)]
+    assert bench.writer.pending == 2
+
+
+async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
+    emit = Emit(POD, "Warning", "Unschedulable", "no room")
+    await bench.write(emit)
+    bench.api.answers = {"POST": [failure(409, "AlreadyExists")], "GET": [b'{"count": 4}']}
+    bench.now_s += 60.0
+    await bench.write(emit)
+    created, again, looked, counted = bench.api.asked
+    assert created[2] == event_of(emit, "kai-scheduler", rfc3339(NOW_S))
+    assert again[2]["metadata"]["name"] == created[2]["metadata"]["name"]
+    path = f"/api/v1/namespaces/ml/events/{created[2]['metadata']['name']}"
+    assert looked[:2] == ("GET", path)
+    assert counted == ("PATCH", path, {"count": 5, "lastTimestamp": "2027-01-15T08:01:00Z"})
+    assert bench.failed == []
+
+
+def test_an_event_fits_and_differs_by_what_it_says() -> None:
+    def event(ref: Ref, message: str) -> dict[str, Any]:
+        return event_of(Emit(ref, "Normal", "Told", message), "kai-scheduler", rfc3339(NOW_S))
+
+    found = [event(POD, "a"), event(POD, "b"), event(Ref("v1", "Pod", "ml", "a", "other"), "a"), event(QUEUE, "a")]
+    assert len({one["metadata"]["name"] for one in found}) == 4
+    assert found[3]["metadata"]["namespace"] == "default"
+    assert len(event(POD, "x" * 5000)["message"]) == writing.MESSAGE_MAX
+
+
+def test_paths() -> None:
+    assert path_of(POD) == "/api/v1/namespaces/ml/pods/a"
+    assert path_of(QUEUE) == "/apis/scheduling.run.ai/v2/queues/q"
+
+
+async def test_while_binds_wait_only_one_write_is_under_way(naps: Naps) -> None:
+    bench = Bench(workers=4)
+    bench.busy = True
+    under_way, most = [0], [0]
+
+    async def answer() -> bytes:
+        under_way[0] += 1
+        most[0] = max(most[0], under_way[0])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        under_way[0] -= 1
+        return b"{}"
+
+    bench.api.answers["PATCH"] = [answer] * 6
+    task = asyncio.create_task(bench.writer.run())
+    await bench.write(*(PatchStatus(Ref("v1", "Pod", "ml", name, name), {"n": 1}) for name in "abcdef"))
+    assert most == [1]
+    bench.busy = False
+    bench.api.answers["PATCH"] = [answer] * 6
+    await bench.write(*(PatchStatus(Ref("v1", "Pod", "ml", name, name), {"n": 2}) for name in "abcdef"))
+    assert most[0] > 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert len(bench.api.asked) == 12
+    assert naps.seconds

@@ -1,0 +1,165 @@
+"""Lists and watches in any order leave the store as the API server is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Node, Pod, Queue
+from kai_sched.model.read import POD, QUEUE, SHARD, Kind
+from kai_sched.model.store import Store
+from kai_sched.operator.feed import Feed
+from tests.unit.operator.worlds import NODE, raw, raw_node, raw_pod, raw_queue
+
+
+class Watched:
+    """A feed, and all that it tells."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.changes: list[bool] = []
+        self.seen: list[tuple[Kind, str, bool, str]] = []
+        self.feed = Feed(self.store, Config(), self.changes.append, self._see)
+
+    @property
+    def nodes(self) -> dict[str, float]:
+        return {node.name: node.allocatable["gpu"] for node in self.store.cluster().nodes.values()}
+
+    def list(self, kind: Kind, *contents: bytes) -> None:
+        self.feed.begin(kind)
+        for content in contents:
+            self.feed.item(kind, content)
+        self.feed.finish(kind)
+
+    def _see(self, kind: Kind, key: str, content: bytes | None, fault: str) -> None:
+        self.seen.append((kind, key, content is not None, fault))
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_what_a_list_does_not_name_is_gone(watched: Watched) -> None:
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    assert watched.feed.listed == {NODE}
+    watched.list(NODE, raw_node("b"), raw_node("c"))
+    assert watched.nodes.keys() == {"b", "c"}
+    assert watched.feed.known(NODE) == {"b": 1, "c": 1}
+
+
+def test_what_is_older_than_what_is_known_is_passed_over(watched: Watched) -> None:
+    watched.feed.changed(NODE, raw_node("a", 5, gpus=5))
+    for version in (4, 5):
+        watched.feed.changed(NODE, raw_node("a", version, gpus=1))
+    watched.feed.deleted(NODE, raw_node("a", 4))
+    watched.list(NODE, raw_node("a", 3, gpus=1))
+    assert watched.nodes == {"a": 5.0}
+    watched.feed.changed(NODE, raw_node("a", 10, gpus=6))
+    assert watched.nodes == {"a": 6.0}
+
+
+def test_what_changes_while_it_is_listed_stays_so(watched: Watched) -> None:
+    watched.list(NODE, raw_node("gone"), raw_node("kept"))
+    watched.feed.begin(NODE)
+    watched.feed.changed(NODE, raw_node("new", 7))
+    watched.feed.changed(NODE, raw_node("kept", 8, gpus=2))
+    watched.feed.deleted(NODE, raw_node("gone", 9))
+    watched.feed.item(NODE, raw_node("gone", 1))  # the page was made before
+    watched.feed.item(NODE, raw_node("kept", 1))
+    watched.feed.finish(NODE)
+    assert watched.nodes == {"new": 8.0, "kept": 2.0}
+
+
+def test_what_came_again_while_it_is_listed_is_there(watched: Watched) -> None:
+    watched.feed.begin(NODE)
+    watched.feed.deleted(NODE, raw_node("a", 4))
+    watched.feed.item(NODE, raw_node("a", 6, gpus=3))
+    watched.feed.finish(NODE)
+    assert watched.nodes == {"a": 3.0}
+
+
+def test_a_list_that_broke_off_takes_nothing_away(watched: Watched) -> None:
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    watched.feed.begin(NODE)
+    watched.feed.item(NODE, raw_node("b"))
+    assert watched.nodes.keys() == {"a", "b"}
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    assert watched.nodes.keys() == {"a", "b"}
+
+
+def test_an_unusable_object_is_told_once_and_left_out(watched: Watched) -> None:
+    broken = json.loads(raw_queue("broken"))
+    broken["spec"]["resources"]["gpu"]["quota"] = "many"
+    watched.list(QUEUE, raw_queue("good"), json.dumps(broken).encode())
+    assert [queue.name for queue in watched.store.cluster().queues.values()] == ["good"]
+    fault = watched.feed.broken[QUEUE, "broken"]
+    assert "quota" in fault
+    assert watched.seen[-1] == (QUEUE, "broken", True, fault)
+    broken["metadata"]["resourceVersion"] = "2"
+    with capture_logs() as logs:
+        watched.feed.changed(QUEUE, json.dumps(broken).encode())
+    assert logs == []
+    watched.feed.changed(QUEUE, raw_queue("broken", 3))
+    assert isinstance(watched.store.get(Queue, "broken"), Queue)
+    assert watched.feed.broken == {}
+
+
+def test_a_queue_that_becomes_unusable_counts_no_more(watched: Watched) -> None:
+    watched.feed.changed(QUEUE, raw_queue("q"))
+    broken = json.loads(raw_queue("q", 2))
+    broken["spec"]["resources"]["gpu"]["quota"] = "many"
+    watched.feed.changed(QUEUE, json.dumps(broken).encode())
+    assert watched.store.get(Queue, "q") is None
+    watched.feed.deleted(QUEUE, raw_queue("q", 3))
+    assert watched.feed.broken == {}
+
+
+def test_kinds_that_the_store_does_not_keep_are_shown_to_the_observer(watched: Watched) -> None:
+    watched.feed.changed(SHARD, raw("default", 1, spec={}))
+    watched.feed.deleted(SHARD, raw("default", 2))
+    assert watched.seen == [(SHARD, "default", True, ""), (SHARD, "default", False, "")]
+    assert watched.changes == [True, True]
+
+
+def test_a_pod_that_begins_to_run_matters_to_nobody(watched: Watched) -> None:
+    def pod(version: int, phase: str, node: str = "n1") -> bytes:
+        return json.dumps(json.loads(raw_pod("a", version, node=node)) | {"status": {"phase": phase}}).encode()
+
+    for version, phase in enumerate(("Pending", "Running", "Running", "Failed"), 1):
+        watched.feed.changed(POD, pod(version, phase))
+    assert watched.changes == [True, False, True]
+
+
+def test_a_deleted_pod_takes_its_assumed_bind_along(watched: Watched) -> None:
+    watched.feed.changed(POD, raw_pod("a", uid="u1"))
+    overlay: Overlay = watched.feed.overlay
+    assert overlay.assume("ml/a", "u1", "n1")
+    watched.feed.deleted(POD, raw_pod("a", 2, uid="u1"))
+    assert watched.store.get(Pod, "ml/a") is None
+    watched.feed.changed(POD, raw_pod("a", 3, uid="u2"))
+    pod = watched.store.get(Pod, "ml/a")
+    assert isinstance(pod, Pod)
+    assert (pod.uid, pod.node) == ("u2", "")
+
+
+def test_a_node_is_read_in_units_of_the_scheduler(watched: Watched) -> None:
+    watched.feed.changed(NODE, raw_node("a", unschedulable=True))
+    node = watched.store.get(Node, "a")
+    assert isinstance(node, Node)
+    assert node.unschedulable
+
+
+def test_a_pod_of_another_scheduler_is_a_member_but_not_ours_to_place(watched: Watched) -> None:
+    watched.feed.changed(POD, raw_pod("theirs", scheduler="default-scheduler"))
+    waiting = watched.store.get(Pod, "ml/theirs")
+    assert isinstance(waiting, Pod)
+    assert waiting.gates != ()
+    watched.feed.changed(POD, raw_pod("theirs", 2, scheduler="default-scheduler", node="a"))
+    bound = watched.store.get(Pod, "ml/theirs")
+    assert isinstance(bound, Pod)
+    assert (bound.node, bound.gates) == ("a", ())
