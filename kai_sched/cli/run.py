@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 from dataclasses import dataclass, replace
+
+import uvloop
 
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.files.faults import BrokenInput
@@ -41,7 +42,7 @@ def run(request: Request) -> int:
             options = _with_file(options, request.scheduler_conf)
         logs.set_up(sys.stderr, request.log_json)
         gc.set_threshold(COLLECT_AFTER, 20, 50)
-        return asyncio.run(run_operator(options))
+        return uvloop.run(run_operator(options))
     except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

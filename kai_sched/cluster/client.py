@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -142,10 +142,13 @@ class Api:
         duration could be sent by a process that was stopped in the middle of connecting and had lost its lease.
         """
         headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        call = _Call(method, path, params, body, headers, timeout, guarded and method != "GET")
-        async with self._slots, self._answer(call) as response:
-            return await response.read()
+        call = _Call(method, path, params, body, headers, _total(timeout_s), guarded and method != "GET")
+        async with self._slots:
+            try:
+                response = await self._respond(call)
+                return await response.read()
+            except (TimeoutError, aiohttp.ClientError, OSError) as wrong:
+                raise self._failed(call, wrong) from wrong
 
     async def list_pages(
         self,
@@ -195,17 +198,23 @@ class Api:
         }
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stalled_s)
         call = _Call("GET", path, query, None, {"Accept": accept}, timeout, guarded=False, answer_s=ANSWER_S)
-        async with self._answer(call) as response:
-            yield b""
-            begun = bytearray()  # of a line that has not ended yet
-            async for chunk in response.content.iter_any():
-                begun += chunk
-                if b"\n" in chunk:
-                    *lines, rest = bytes(begun).split(b"\n")
-                    begun = bytearray(rest)
-                    for line in lines:
-                        if line:
-                            yield line
+        try:
+            response = await self._respond(call)
+            try:
+                yield b""
+                begun = bytearray()  # of a line that has not ended yet
+                async for chunk in response.content.iter_any():
+                    begun += chunk
+                    if b"\n" in chunk:
+                        *lines, rest = bytes(begun).split(b"\n")
+                        begun = bytearray(rest)
+                        for line in lines:
+                            if line:
+                                yield line
+            finally:
+                response.release()
+        except (TimeoutError, aiohttp.ClientError, OSError) as wrong:
+            raise self._failed(call, wrong) from wrong
 
     def refusals(self) -> str:
         """The rights that were missing when last needed, as "may not POST pods/binding: ..."; empty where none was."""
@@ -230,56 +239,59 @@ class Api:
         self._credentials = credentials
         self._authorization = credentials.authorization()
 
-    @asynccontextmanager
-    async def _answer(self, call: _Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful answer to be read in the body, where a failure to read is an ApiFailure too."""
-        try:
-            if self._login.in_cluster and self._clock() - self._loaded_at > TOKEN_FILE_S:
-                await self._renewed(self._credentials)
-            used = self._credentials
-            response = await self._send(call)
+    async def _respond(self, call: _Call) -> aiohttp.ClientResponse:
+        """A successful answer, to be read or released. What goes wrong on the way is for ``_failed`` to translate."""
+        if self._login.in_cluster and self._clock() - self._loaded_at > TOKEN_FILE_S:
+            await self._renewed(self._credentials)
+        used = self._credentials
+        response = await self._send(call)
+        told = ""
+        if response.status == 401:
+            renewed, told = await self._renewed(used)
+            if renewed:
+                response.release()
+                response = await self._send(call)
+        if response.status >= 300:
             try:
-                told = ""
-                if response.status == 401:
-                    renewed, told = await self._renewed(used)
-                    if renewed:
-                        response.release()
-                        response = await self._send(call)
-                if response.status >= 300:
-                    failure = await _failure(call, response, told)
-                    if failure.status == 403 and TERMINATING not in failure.message:
-                        self._refused[_right(call)] = failure.message
-                    raise failure
-                if self._refused:
-                    self._refused.pop(_right(call), None)
-                yield response
+                failure = await _failure(call, response, told)
             finally:
                 response.release()
-        except TimeoutError as late:
-            raise ApiFailure(call.verb, call.path, 0, "Timeout", str(late) or "no answer in time") from late
-        except aiohttp.ClientConnectorError as cut:  # its own text shows the address of an SSLContext
-            why = f"cannot connect to {self._credentials.server}: {cut.__cause__ or cut}"
-            raise ApiFailure(call.verb, call.path, 0, "NoAnswer", why) from cut
-        except (aiohttp.ClientError, OSError) as cut:
-            raise ApiFailure(call.verb, call.path, 0, "NoAnswer", str(cut) or type(cut).__name__) from cut
+            if failure.status == 403 and TERMINATING not in failure.message:
+                self._refused[_right(call)] = failure.message
+            raise failure
+        if self._refused:
+            self._refused.pop(_right(call), None)
+        return response
+
+    def _failed(self, call: _Call, wrong: Exception) -> ApiFailure:
+        """What went wrong below HTTP."""
+        if isinstance(wrong, TimeoutError):
+            return ApiFailure(call.verb, call.path, 0, "Timeout", str(wrong) or "no answer in time")
+        if isinstance(wrong, aiohttp.ClientConnectorError):  # its own text shows the address of an SSLContext
+            why = f"cannot connect to {self._credentials.server}: {wrong.__cause__ or wrong}"
+            return ApiFailure(call.verb, call.path, 0, "NoAnswer", why)
+        return ApiFailure(call.verb, call.path, 0, "NoAnswer", str(wrong) or type(wrong).__name__)
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         url = URL(self._credentials.server + call.path, encoded=True)
         if call.guarded and self.guard is not None and not self.guard():
             raise ApiFailure(call.verb, call.path, 0, "NotLeader", "not sent: this process does not hold the lease")
+        request = self._session.request(
+            call.verb,
+            url,
+            params=call.params,
+            data=call.body,
+            headers={**call.headers, **self._authorization},
+            timeout=call.timeout,
+            allow_redirects=False,
+            ssl=self._tls,
+            server_hostname=self._credentials.tls_server_name,
+            proxy=self._credentials.proxy_url,
+        )
+        if call.answer_s is None:
+            return await request
         async with asyncio.timeout(call.answer_s):
-            return await self._session.request(
-                call.verb,
-                url,
-                params=call.params,
-                data=call.body,
-                headers={**call.headers, **self._authorization},
-                timeout=call.timeout,
-                allow_redirects=False,
-                ssl=self._tls,
-                server_hostname=self._credentials.tls_server_name,
-                proxy=self._credentials.proxy_url,
-            )
+            return await request
 
     async def _renewed(self, used: Credentials) -> tuple[bool, str]:
         """Whether there are credentials other than the ones used, and what went wrong where there are none."""
@@ -290,6 +302,11 @@ class Api:
                 except LoginFailure as failure:
                     return False, f" ({failure})"
             return self._credentials != used, ""
+
+
+@functools.cache
+def _total(timeout_s: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=timeout_s)
 
 
 def _right(call: _Call) -> str:

@@ -97,6 +97,10 @@ class Reader:
     def __init__(self, config: Config) -> None:
         self._pods = PodReader(config.queue_label, config.node_pool_label)
 
+    def read_pod(self, wire: core.Pod, warn: Warn) -> Pod:
+        """As ``read``, for a pod that is decoded already."""
+        return self._pods.read(wire, warn)
+
     def read(self, kind: Kind, raw: bytes, warn: Warn) -> Object:
         """The object; ``kind`` must be one of KINDS.
 

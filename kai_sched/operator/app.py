@@ -168,7 +168,6 @@ class Operator:
     async def stop(self) -> None:
         """Finish what is under way, let another lead, and leave."""
         self._stopping = True
-        self._telling.stop()
         for task in self._tasks:
             if task.get_name() in ("schedule", "lists"):
                 task.cancel()
@@ -176,9 +175,11 @@ class Operator:
             async with asyncio.timeout(DRAIN_S):
                 if self._lease.held():
                     await self._binder.drained()
+                    self._telling.stop()
                     await self._writer.drained()
         except TimeoutError:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
+        self._telling.stop()
         await self._volumes.stop()
         await self._lease.release()
         tasks = list(self._tasks)

@@ -23,7 +23,7 @@ from kai_sched.model.store import Store
 log = structlog.get_logger("feed")
 
 # What else wants to see the objects as they come: (kind, "namespace/name", raw JSON, what makes it unusable). The JSON
-# is None for one that is gone, the text is empty for one that can be used.
+# is None for one that is gone, and for a pod that has its node; the text is empty for one that can be used.
 Observer = Callable[[Kind, str, bytes | None, str], None]
 
 
@@ -40,6 +40,7 @@ class _Versioned(core.Wire):
     metadata: _Version | None = None
 
 
+_decode_pod = msgspec.json.Decoder(core.Pod).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 
 
@@ -74,12 +75,13 @@ class Feed:
 
     def item(self, kind: Kind, raw: bytes) -> None:
         """One object of the list."""
-        key, version = _key_and_version(kind, raw)
+        wire = _decode(kind, raw)
+        key, version = _key_and_version(kind, wire)
         listed = self._listing.get(kind)
         if listed is not None:
             listed.add(key)
         if version > self._gone.get(kind, {}).get(key, -1):
-            self._put(kind, key, version, raw)
+            self._put(kind, key, version, raw, wire)
 
     def finish(self, kind: Kind) -> None:
         """The list is complete: what it did not name is gone."""
@@ -92,14 +94,15 @@ class Feed:
 
     def changed(self, kind: Kind, raw: bytes) -> None:
         """The object is there, in this version."""
-        key, version = _key_and_version(kind, raw)
+        wire = _decode(kind, raw)
+        key, version = _key_and_version(kind, wire)
         if kind in self._listing:
             self._listing[kind].add(key)
-        self._put(kind, key, version, raw)
+        self._put(kind, key, version, raw, wire)
 
     def deleted(self, kind: Kind, raw: bytes) -> None:
         """The object is gone; ``raw`` is its last version."""
-        key, version = _key_and_version(kind, raw)
+        key, version = _key_and_version(kind, _decode(kind, raw))
         if version < self.known(kind).get(key, -1):
             return
         if kind in self._listing:
@@ -107,7 +110,7 @@ class Feed:
             self._gone[kind][key] = version
         self._remove(kind, key)
 
-    def _put(self, kind: Kind, key: str, version: int, raw: bytes) -> None:
+    def _put(self, kind: Kind, key: str, version: int, raw: bytes, wire: core.Pod | _Versioned) -> None:
         versions = self._versions.setdefault(kind, {})
         if version <= versions.get(key, -1):
             return
@@ -116,8 +119,8 @@ class Feed:
             self._observe(kind, key, raw, "")
             self._changed(True)
             return
-        found, fault = self._read(kind, key, raw)
-        self._observe(kind, key, raw, fault)
+        found, fault = self._read(kind, key, raw, wire)
+        self._observe(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
         if found is None:
             self._forget(kind, key)
@@ -131,11 +134,17 @@ class Feed:
         if self._store.serial != serial:
             self._changed(not _only_runs(before, found))
 
-    def _read(self, kind: Kind, key: str, raw: bytes) -> tuple[Object | None, str]:
+    def _read(self, kind: Kind, key: str, raw: bytes, wire: core.Pod | _Versioned) -> tuple[Object | None, str]:
         """The object, or what makes it unusable."""
         problems: list[str] = []
+
+        def warn(field: str, message: str) -> None:
+            problems.append(f"{field}: {message}")
+
         try:
-            found = self._reader.read(kind, raw, lambda field, message: problems.append(f"{field}: {message}"))
+            found = (
+                self._reader.read_pod(wire, warn) if isinstance(wire, core.Pod) else self._reader.read(kind, raw, warn)
+            )
         except FieldError as error:
             self._tell(kind, key, str(error), "object.unusable")
             return None, str(error)
@@ -176,8 +185,18 @@ def _only_runs(before: Object | None, after: Object | None) -> bool:
     )
 
 
-def _key_and_version(kind: Kind, raw: bytes) -> tuple[str, int]:
-    meta = _decode_version(raw).metadata or _Version()
+def _decode(kind: Kind, raw: bytes) -> core.Pod | _Versioned:
+    """All of a pod, as pods are many; of other objects who they are. Of a pod that cannot be read, that, too."""
+    if kind == POD:
+        try:
+            return _decode_pod(raw)
+        except msgspec.ValidationError:
+            pass
+    return _decode_version(raw)
+
+
+def _key_and_version(kind: Kind, wire: core.Pod | _Versioned) -> tuple[str, int]:
+    meta = wire.metadata or _Version()
     version = meta.resource_version or "0"
     key = f"{meta.namespace or 'default'}/{meta.name}" if kind[1] in NAMESPACED else meta.name or ""
     return key, int(version) if version.isdecimal() else 0

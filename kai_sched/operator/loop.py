@@ -29,6 +29,7 @@ log = structlog.get_logger("cycle")
 SETTLE_S = 0.003  # news seldom come alone
 PAUSE_MIN_S = 0.005
 LAZY_S = 1.0
+LAZY_BUSY_S = 3.0
 PAUSE_MAX_S = 1.0
 RETRY_AFTER_FAULT_S = 1.0
 FIRST_BACKOFF_S = 1.0
@@ -132,7 +133,9 @@ class Loop:
         if matters:
             self._news.set()
         elif self._lazy is None:
-            self._lazy = asyncio.get_running_loop().call_later(LAZY_S, self._news.set)
+            # while binds wait, what a cycle costs them is more than it is worth
+            seconds = LAZY_S if self._overlay.assumed == {} else LAZY_BUSY_S
+            self._lazy = asyncio.get_running_loop().call_later(seconds, self._news.set)
 
     def lead(self) -> None:
         """The lease is ours: what was only watched so far is acted upon."""

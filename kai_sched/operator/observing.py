@@ -29,7 +29,6 @@ class _Condition(core.Wire):
 
 
 class _PodSpec(core.Wire):
-    node_name: str | None = None
     scheduler_name: str | None = None
 
 
@@ -76,7 +75,7 @@ class Observing:
 
     def _pod(self, key: str, raw: bytes | None) -> None:
         pod = _decode_pod(raw) if raw is not None else None
-        if pod is None or pod.spec is None or pod.spec.node_name or pod.spec.scheduler_name != self._scheduler:
+        if pod is None or pod.spec is None or pod.spec.scheduler_name != self._scheduler:
             self._keeper.forget_pod(key)
             return
         shown = None

@@ -28,6 +28,8 @@ from kai_sched.telemetry.metrics import CycleTimes, Metrics
 log = structlog.get_logger("cycle")
 
 STATUS_PERIOD_S = 1.0
+BUSY_LOOK_S = 0.2
+BUSY_PERIOD_S = 5.0  # while binds wait: they come first
 
 
 class Telling:
@@ -51,19 +53,23 @@ class Telling:
         self._keeper = keeper
         self._metrics = metrics
         self._config = config
+        self._busy = busy
         self._may_write = may_write
+        self._bound: list[tuple[Bind, float, int]] = []  # not told of yet: seconds that it took, when it was done
         self._clock = clock
         self._decided: Decided | None = None
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # of the timer, monotonic
         now = lambda: clock.wall_ns() / 1e9  # noqa: E731 - the writer wants seconds
         self.writer = Writer(api, config.scheduler_name, busy, now, self._version, self._lost, chance)
 
     def stop(self) -> None:
-        """Write no more statuses."""
+        """Tell of the binds that are done, and write no more statuses."""
         self._decided = None
         if self._timer is not None:
             self._timer.cancel()
+        self._write()
 
     def acted(self, decided: Decided) -> None:
         """A cycle was carried out: its statuses are written soon, once a second at the most."""
@@ -85,10 +91,13 @@ class Telling:
 
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has taken the bind, which took so long."""
+        self._bound.append((bind, seconds, self._clock.wall_ns()))
+        self._plan(STATUS_PERIOD_S if self._busy() else 0.0)
+
+    def _tell_bound(self, bind: Bind, seconds: float, done_ns: int) -> None:
         pod, ref = self._store.get(Pod, bind.pod), pod_ref(bind)
         if isinstance(pod, Pod):
-            created_s = (self._clock.wall_ns() - pod.created_ns) / 1e9
-            self._metrics.observe_binding(created_s - seconds, seconds)
+            self._metrics.observe_binding((done_ns - pod.created_ns) / 1e9 - seconds, seconds)
             if not pod.group and not pod.queue and pod.scheduler == self._config.scheduler_name:
                 self.writer.submit([events.queue_label_missing(ref, self._config.queue_label)])
         self.writer.submit((events.scheduled(ref, bind.node, self._config.node_pool), events.bound(ref, bind.node)))
@@ -102,12 +111,23 @@ class Telling:
             self.writer.submit(events.failed_binding(pod_ref(bind), bind.node, text))
 
     def _plan(self, delay_s: float) -> None:
+        """Write in so many seconds, or when it was planned already if that is earlier."""
+        due = self._clock.monotonic() + max(0.0, delay_s)
         if self._timer is not None:
+            if self._due <= due:
+                return
             self._timer.cancel()
+        self._due = due
         self._timer = asyncio.get_running_loop().call_later(max(0.0, delay_s), self._write)
 
     def _write(self) -> None:
         self._timer = None
+        if self._busy() and self._clock.monotonic() - self._written_at < BUSY_PERIOD_S:
+            self._plan(BUSY_LOOK_S)
+            return
+        bound, self._bound = self._bound, []
+        for each in bound:
+            self._tell_bound(*each)
         if self._decided is None or not self._may_write():
             return
         self._written_at = self._clock.monotonic()
