@@ -16,6 +16,7 @@ import yaml
 
 from kai_sched import __version__
 from kai_sched.api import names
+from kai_sched.model.config import Config
 from kai_sched.operator import certificate, webhooks
 from kai_sched.operator.app import SOURCES
 from kai_sched.operator.handlers import OWN_KINDS
@@ -197,7 +198,8 @@ def test_what_is_watched_is_what_may_be_watched() -> None:
 
 
 def test_the_lease_is_the_one_that_may_be_held() -> None:
-    assert f"coordination.k8s.io/leases:{Options().lease_name}" in {resource for resource, _ in OWN_NAMESPACE_RIGHTS}
+    lease = Options().lease_name(Config())
+    assert f"coordination.k8s.io/leases:{lease}" in {resource for resource, _ in OWN_NAMESPACE_RIGHTS}
 
 
 def test_no_right_is_a_wildcard() -> None:

@@ -25,7 +25,10 @@ def assert_bound_once(cluster: Cluster, audit: AuditLog, mark: int, names: Itera
     """Those pods of namespace default that are bound are these, and each was bound by one request."""
     assert cluster.bound().keys() == set(names)
     uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.list("Pod", "default")}
-    assert bindings(audit, mark) == {("default", name, uids[name]): 1 for name in names}
+    found = bindings(audit, mark)
+    # A request whose sender dies can be carried out and yet not be logged as answered: what counts is never twice.
+    assert found.keys() <= {("default", name, uids[name]) for name in names}
+    assert set(found.values()) == {1}
 
 
 def wait_seen(operator: Operator, what: str, **facts: object) -> None:
