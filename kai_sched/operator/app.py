@@ -57,6 +57,7 @@ SOURCES = (
 )
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
+STANDBY_S = 3.0  # who has not got the lease by then says who has
 STUCK_S = 300.0
 
 
@@ -218,7 +219,12 @@ class Operator:
 
     async def _lead(self) -> None:
         """Tell when leadership comes, and leave when it goes: what was decided under it must not be sent later."""
-        await self._lease.wait_held()
+        try:
+            async with asyncio.timeout(STANDBY_S):
+                await self._lease.wait_held()
+        except TimeoutError:
+            log.info("lease.waits", state=self._lease.state)
+            await self._lease.wait_held()
         log.info("lease.held")
         self._loop.lead()
         if self._options.default_queues and not self._settings.config.node_pool:

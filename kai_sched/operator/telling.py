@@ -20,7 +20,7 @@ from kai_sched.model.read import POD
 from kai_sched.model.store import Store
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided
-from kai_sched.plan.effects import Bind, Ref, Write
+from kai_sched.plan.effects import Bind, Pipeline, Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
@@ -55,6 +55,7 @@ class Telling:
         self._config = config
         self._busy = busy
         self._may_write = may_write
+        self._pipelined: dict[str, str] = {}  # pods that wait for room, by uid, and the node that they wait for
         self._bound: list[tuple[Bind, float, int]] = []  # not told of yet: seconds that it took, when it was done
         self._clock = clock
         self._decided: Decided | None = None
@@ -87,6 +88,10 @@ class Telling:
         )
         times = CycleTimes(decided.seconds, decided.seconds - result.solver_s, {"allocate": result.solver_s}, 0.0)
         self._metrics.observe_cycle(decided.cluster, result, times)
+        waits = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
+        news = [effect for uid, effect in waits.items() if self._pipelined.get(uid) != effect.node]
+        self.writer.submit(events.pipelined(pod_ref(effect), effect.node) for effect in news)
+        self._pipelined = {uid: effect.node for uid, effect in waits.items()}
         self._plan(self._written_at + STATUS_PERIOD_S - self._clock.monotonic())
 
     def bound(self, bind: Bind, seconds: float) -> None:
@@ -151,7 +156,7 @@ class Telling:
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
 
 
-def pod_ref(bind: Bind) -> Ref:
-    """The pod that is bound."""
-    namespace, name = bind.pod.split("/", 1)
-    return Ref("v1", "Pod", namespace, name, bind.uid)
+def pod_ref(effect: Bind | Pipeline) -> Ref:
+    """The pod that gets a place."""
+    namespace, name = effect.pod.split("/", 1)
+    return Ref("v1", "Pod", namespace, name, effect.uid)

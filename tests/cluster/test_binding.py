@@ -127,6 +127,21 @@ def test_a_gang_is_bound_as_a_whole_or_not_at_all(live: Cluster) -> None:
     assert sorted(live.bound().values()) == ["late-0", "node-0", "node-1"]
 
 
+def test_a_pod_waits_for_room_that_another_is_leaving(live: Cluster) -> None:
+    live.add_nodes(1, gpus=1)
+    live.add_queues("team")
+    leaving = objects.pod("leaving")
+    leaving["metadata"]["finalizers"] = ["example.com/held"]
+    live.create(leaving)
+    live.wait_bound(["leaving"])
+    live.delete("Pod", "leaving", grace_s=0)
+    live.create(objects.pod("next"))
+    assert "node-0" in live.wait_event("next", "Pipelined")["message"]
+    assert set(live.bound()) == {"leaving"}
+    live.patch("Pod", "leaving", {"metadata": {"finalizers": None}}, "default")
+    live.wait_bound(["next"])
+
+
 def test_a_gang_that_cannot_start_leaves_its_room_to_others(live: Cluster) -> None:
     live.add_nodes(1, gpus=4)
     live.add_queues("team")
