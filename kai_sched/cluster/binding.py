@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import NOT_LEADER, Api, ApiFailure
 from kai_sched.plan.effects import Bind
 
 ATTEMPTS = 6
@@ -24,7 +24,6 @@ DELAY_MAX_S = 2.0
 BUSY_DELAY_MAX_S = 30.0  # of a Retry-After
 
 OBSOLETE = "Obsolete"
-NOT_LEADER = "NotLeader"
 _decode_pod = msgspec.json.Decoder(core.Pod).decode
 
 

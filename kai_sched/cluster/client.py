@@ -23,6 +23,9 @@ CONNECT_S = 10.0
 ANSWER_S = 20.0  # a watch is accepted at once, or after some seconds where the server lags behind
 READ_BUFFER_BYTES = 2**18
 MESSAGE_MAX = 300
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+NOT_LEADER = "NotLeader"  # the reason of a write that the guard refused
 TERMINATING = "because it is being terminated"  # of a namespace, which is refused with 403 too
 
 
@@ -278,7 +281,7 @@ class Api:
         # one part is replaced: reading the whole address again for each request costs more than all else here
         url = self._server.with_path(self._prefix + call.path, encoded=True)
         if call.guarded and self.guard is not None and not self.guard():
-            raise ApiFailure(call.verb, call.path, 0, "NotLeader", "not sent: this process does not hold the lease")
+            raise ApiFailure(call.verb, call.path, 0, NOT_LEADER, "not sent: this process does not hold the lease")
         request = self._session.request(
             call.verb,
             url,

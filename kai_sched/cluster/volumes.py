@@ -14,7 +14,7 @@ import msgspec
 
 from kai_sched.api import names
 from kai_sched.cluster.binding import BindFailure
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.model.objects import Pod, VolumeClaim
 from kai_sched.model.store import Cluster, Store
 from kai_sched.model.volumes import VolumeBook
@@ -23,7 +23,6 @@ from kai_sched.reconcile.volumes import Refusal, plan_volumes
 
 TIMEOUT_S = 120.0
 VOLUME_BINDING = "VolumeBinding"
-MERGE = "application/merge-patch+json"
 
 
 class VolumeBinding:
@@ -149,9 +148,12 @@ class VolumeBinding:
                 "name": claim.name,
                 "uid": claim.uid,
             }
-            known: Mapping[str, Any] = {"uid": write.volume.uid, "resourceVersion": self._version(write.volume.name)}
+            known = {
+                "uid": write.volume.uid,
+                "resourceVersion": self._version(write.volume.name),
+                "annotations": {names.BOUND_BY_CONTROLLER_ANNOTATION: "yes"},
+            }
             path = f"/api/v1/persistentvolumes/{write.volume.name}"
-            known = {**known, "annotations": {names.BOUND_BY_CONTROLLER_ANNOTATION: "yes"}}
             patch: Mapping[str, Any] = {"metadata": known, "spec": {"claimRef": reference}}
         else:
             claim = write.claim

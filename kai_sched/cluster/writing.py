@@ -16,18 +16,16 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import MERGE, NOT_LEADER, STRATEGIC, Api, ApiFailure
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
+from kai_sched.reconcile.events import MESSAGE_MAX as MESSAGE_MAX
+from kai_sched.reconcile.events import cut
 
 ATTEMPTS = 5
 FIRST_DELAY_S = 0.2
 DELAY_MAX_S = 10.0
 QUEUE_MAX = 50_000
 BUSY_PAUSE_S = 0.02
-MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-# An event outlives its object's change by about an hour; messages longer than this are refused.
-MESSAGE_MAX = 1024
 
 _PLURALS = {
     "Pod": "pods",
@@ -132,7 +130,7 @@ class Writer:
                 return
             except ApiFailure as failure:
                 # 409: the object of that uid is gone; so is what was to be said of it.
-                lost = failure.reason == "NotLeader" or (400 <= failure.status < 500 and failure.status != 429)
+                lost = failure.reason == NOT_LEADER or (400 <= failure.status < 500 and failure.status != 429)
                 if lost or attempt == ATTEMPTS:
                     self._failed(write, failure)
                     return
@@ -191,7 +189,7 @@ class Writer:
 def event_of(emit: Emit, source: str, now: str) -> dict[str, Any]:
     """The Event as it is posted. Its name is that of the fact, so that the same fact is one series."""
     ref = emit.ref
-    message = emit.message if len(emit.message) <= MESSAGE_MAX else emit.message[: MESSAGE_MAX - 3] + "..."
+    message = cut(emit.message)
     fact = "\0".join((ref.kind, ref.uid or ref.key, emit.type, emit.reason, message))
     metadata: dict[str, Any] = {
         "name": f"{ref.name[:200]}.{hashlib.sha256(fact.encode()).hexdigest()[:16]}",

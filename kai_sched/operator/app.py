@@ -77,7 +77,6 @@ class Operator:
         self._options = options
         self._api = api
         self._clock = clock
-        self._chance = chance
         config = settings.config
         self._settings = settings
         self._store = Store()

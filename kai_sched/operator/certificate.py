@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import STRATEGIC, Api, ApiFailure
 from kai_sched.operator.authority import RENEW_AFTER, Pair, age, issue, problem, service_name
 
 SERVICE = "kai-sched-webhook"
@@ -148,7 +148,7 @@ class Keeper:
             stale = [hook["name"] for hook in configuration.get("webhooks") or [] if self._is_stale(hook, bundle)]
             if stale:
                 patch = {"webhooks": [{"name": name, "clientConfig": {"caBundle": bundle}} for name in stale]}
-                content_type = "application/strategic-merge-patch+json"
+                content_type = STRATEGIC
                 body = msgspec.json.encode(patch)
                 await self._api.request("PATCH", path, body=body, content_type=content_type, guarded=False)
 

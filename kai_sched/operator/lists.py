@@ -21,14 +21,13 @@ INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
 
 
 class OwnLists:
-    """Lists every kind each ``period_s``, and at once when ``again`` is called. ``state`` by plural: "" is fine."""
+    """Lists every kind each ``period_s``. ``state`` by plural: "" is fine."""
 
     def __init__(self, api: Api, feed: Feed, chance: random.Random, period_s: float = PERIOD_S) -> None:
         self._api = api
         self._feed = feed
         self._chance = chance
         self._period_s = period_s
-        self._wanted = asyncio.Event()
         self.state: dict[str, str] = {own.plural: f"{own.plural}: not listed yet" for own in OWN_KINDS}
 
     @property
@@ -36,15 +35,10 @@ class OwnLists:
         """Whether every kind has been listed, or need not be."""
         return not any(self.state.values())
 
-    def again(self) -> None:
-        """Something may have been missed."""
-        self._wanted.set()
-
     async def run(self) -> None:
         """Until cancelled."""
         retry_s = RETRY_FIRST_S
         while True:
-            self._wanted.clear()
             for own in OWN_KINDS:
                 await self._list(own)
             wait_s = self._period_s * self._chance.uniform(0.9, 1.1)
@@ -52,11 +46,7 @@ class OwnLists:
                 wait_s, retry_s = retry_s, min(RETRY_LAST_S, 2.0 * retry_s)
             else:
                 retry_s = RETRY_FIRST_S
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await asyncio.sleep(wait_s)
 
     async def _list(self, own: OwnKind) -> None:
         self._feed.begin(own.kind)

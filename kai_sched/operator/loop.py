@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from kai_sched.cluster.binding import NOT_LEADER, OBSOLETE, BindFailure
+from kai_sched.cluster.binding import OBSOLETE, BindFailure
+from kai_sched.cluster.client import NOT_LEADER
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config

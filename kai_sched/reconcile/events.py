@@ -8,12 +8,15 @@ from kai_sched.plan.effects import Emit, Ref, SetCondition
 MESSAGE_MAX = 1024  # bytes; the API server takes no longer notes
 
 
+def cut(message: str) -> str:
+    """The message as far as the API server takes it."""
+    raw = message.encode()
+    return message if len(raw) <= MESSAGE_MAX else raw[: MESSAGE_MAX - 3].decode(errors="ignore") + "..."
+
+
 def emit(ref: Ref, kind: str, reason: str, message: str) -> Emit:
     """An event whose message is cut to what the API server takes; ``kind`` is Normal or Warning."""
-    raw = message.encode()
-    if len(raw) > MESSAGE_MAX:
-        message = raw[: MESSAGE_MAX - 3].decode(errors="ignore") + "..."
-    return Emit(ref, kind, reason, message)
+    return Emit(ref, kind, reason, cut(message))
 
 
 def scheduled(pod: Ref, node: str, pool: str) -> Emit:
