@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.objects import Pod, Shape
+from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, goes_before, next_chunk, stage_of
 from kai_sched.solver.kernels.place import place
@@ -38,7 +38,7 @@ def twin_of(books: Opened, j: int) -> Job:
 
     root = grow(int(snapshot.jobs.set_ptr[j]))
     whole = root if isinstance(root, GroupSet) else GroupSet("", None, [root])
-    return Job(str(j), "q", 0, True, (0, ""), whole, pod_sets)
+    return Job(PodGroup("ns", str(j)), str(j), "q", 0, True, (0, ""), whole, pod_sets)
 
 
 def chunk_of(books: Opened, j: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.objects import Pod, Queue, Shape, Share
+from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
@@ -46,7 +46,9 @@ class Pool:
         pod_set = PodSet("default", 1 if stage == BELOW_MINIMUM else 0, pods)
         queue, priority = int(self.snapshot.jobs.queue[j]), int(self.snapshot.jobs.priority[j])
         root = GroupSet("", None, [pod_set])
-        self.twins.append(Job(f"{j}", f"{queue}", priority, True, (j, ""), root, {"default": pod_set}))
+        self.twins.append(
+            Job(PodGroup("ns", f"{j}"), f"{j}", f"{queue}", priority, True, (j, ""), root, {"default": pod_set})
+        )
 
     def push(self, j: int) -> None:
         queues, jobs = self.snapshot.queues, self.snapshot.jobs
