@@ -160,7 +160,8 @@ def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     for pod, status, n, waits in zip(lowered.pods, *columns, strict=True):
         if waits:
             status, n = Status.PENDING, NULL
-        found[pod.key] = PodState(STATUS_NAMES[status], pod.node if n == NULL else lowered.nodes[n].name)
+        node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
+        found[pod.key] = PodState(STATUS_NAMES[status], node)
     for pod, status in zip(lowered.spare, lowered.spare_status.tolist(), strict=True):
         found[pod.key] = PodState(STATUS_NAMES[status], pod.node)
     return dict(sorted(found.items()))

@@ -89,7 +89,7 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
 def _stand(pod: Pod, state: PodState) -> PodState:
     if pod.deleted_ns or state.status not in SETTLED:
         return state
-    return PodState(SETTLED[state.status], pod.node)
+    return PodState(SETTLED[state.status], pod.node or pod.expected_node)
 
 
 def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:
