@@ -14,6 +14,7 @@ from kai_sched.solver.kernels.undo import set_integer
 from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
+IS_EVICTED = int(Status.EVICTED)
 BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
 
 
@@ -132,7 +133,7 @@ def choose_members(
 
 @kernel
 def take_pending(s: int, wanted: int, length: int, task_ptr: Ints, state: State, log: Log, chunk: Ints) -> int:
-    """Append the first ``wanted`` pending tasks of pod set ``s`` to the chunk; returns the new length.
+    """Append the first ``wanted`` pending (or, in a search, evicted) tasks of pod set ``s``; returns the new length.
 
     A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its
     running pods each time.
@@ -143,7 +144,7 @@ def take_pending(s: int, wanted: int, length: int, task_ptr: Ints, state: State,
     for t in range(start, task_ptr[s + 1]):
         if wanted == 0:
             break
-        if state.task[t, STATUS] == IS_PENDING:
+        if state.task[t, STATUS] == IS_PENDING or state.task[t, STATUS] == IS_EVICTED:
             if first_pending == NULL:
                 first_pending = t
             chunk[length] = t

@@ -13,6 +13,18 @@ OVER_QUOTA = int(Verdict.OVER_QUOTA)
 
 
 @kernel
+def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Floats) -> bool:
+    """Whether a non-preemptible job with this ``need`` (3,) stays within the quota at every level."""
+    q = leaf
+    while q != NULL:
+        for r in range(3):
+            if need[r] > 0.0 and book[q, QUOTA + r] < book[q, HELD_FIXED + r] + need[r]:
+                return False
+        q = parent[q]
+    return True
+
+
+@kernel
 def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Floats) -> tuple[int, int, int]:
     """Returns (verdict, queue, resource) of the first gate that stops ``need`` (3,); all limits come before all quotas.
 

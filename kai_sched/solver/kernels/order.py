@@ -27,12 +27,12 @@ def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints)
 
 
 @kernel
-def dominant(q: int, with_extra: bool, book: Floats, extra: Floats) -> float:
-    """The dominant share (2.5) of what queue ``q`` holds, with what its next job asks for or without."""
+def dominant(q: int, at: int, book: Floats, extra: Floats) -> float:
+    """The dominant share (2.5) of what queue ``q`` holds, with the extra from column ``at`` on; NULL: without."""
     cluster = book.shape[0] - 1
     largest = 0.0
     for r in range(3):
-        amount = book[q, HELD + r] + (extra[q, r] if with_extra else 0.0)
+        amount = book[q, HELD + r] + (extra[q, at + r] if at != NULL else 0.0)
         entitled = book[q, SHARE + r]
         if entitled == 0.0:
             largest = max(largest, amount * 1000.0)
@@ -49,6 +49,16 @@ def dominant(q: int, with_extra: bool, book: Floats, extra: Floats) -> float:
 @kernel
 def queue_before(a: int, b: int, book: Floats, extra: Floats) -> bool:
     """Queue order (2.6): whether sibling ``a`` goes before ``b``, given what the next job of each asks for."""
+    return goes_first(a, b, book, extra, 0)
+
+
+@kernel
+def goes_first(a: int, b: int, book: Floats, extra: Floats, lean: int) -> bool:
+    """Queue order (2.6) of siblings.
+
+    ``extra`` (Q, W): what the next job of each asks for in columns 0 to 2, and, from column ``lean`` on, what counts
+    beside what it holds in its dominant share.
+    """
     over_a, over_b = True, True
     starved_a, starved_b = True, True
     violates_a, violates_b = False, False
@@ -68,10 +78,10 @@ def queue_before(a: int, b: int, book: Floats, extra: Floats) -> bool:
         return bool(book[a, QUEUE_PRIORITY] > book[b, QUEUE_PRIORITY])
     if violates_a != violates_b:
         return violates_b
-    left, right = dominant(a, True, book, extra), dominant(b, True, book, extra)
+    left, right = dominant(a, lean, book, extra), dominant(b, lean, book, extra)
     if left != right:
         return left < right
-    left, right = dominant(a, False, book, extra), dominant(b, False, book, extra)
+    left, right = dominant(a, NULL, book, extra), dominant(b, NULL, book, extra)
     if left != right:
         return left < right
     return by_share(a, b, book)
