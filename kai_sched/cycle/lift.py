@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from kai_sched.api import names
 from kai_sched.cycle.explain import Known, explain_group
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
@@ -175,7 +176,7 @@ def group_keys(lowered: Lowered) -> list[str]:
     taken = {group.key for group, bare in zip(lowered.groups, lowered.bare, strict=True) if not bare}
     keys = []
     for group, bare in zip(lowered.groups, lowered.bare, strict=True):
-        keys.append(f"pod:{group.key}" if bare and group.key in taken else group.key)
+        keys.append(names.BARE_MARK + group.key if bare and group.key in taken else group.key)
     return keys
 
 

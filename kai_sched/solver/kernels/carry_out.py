@@ -9,7 +9,7 @@ from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.fairness import diverge, has_gone
 from kai_sched.solver.kernels.pool import stand_again
-from kai_sched.solver.state import COUNT, NODE, PENDING, STATUS, Decisions, Finder, Log, Scratch, State
+from kai_sched.solver.state import COUNT, PENDING, STATUS, Decisions, Finder, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -64,9 +64,7 @@ def carry_out(
             record_placement(t, state.task, decisions)
     log.size[:] = 0
     for entry in range(count[N_CAST]):
-        stand_again(
-            lists[CAST, entry], settings, snapshot, state, log, finder, scratch, waiting, victims, prey
-        )
+        stand_again(lists[CAST, entry], settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
 
 
 @kernel
@@ -82,9 +80,7 @@ def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decis
 
 
 @kernel
-def dismiss(
-    t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions
-) -> bool:
+def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
     """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
     if state.task[t, STATUS] == IS_EVICTED:
         state.task[t, STATUS] = IS_RELEASING

@@ -117,9 +117,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
 
 
 @kernel
-def take_job(
-    p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey
-) -> bool:
+def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed."""
     sets, cls = snapshot.sets, snapshot.tasks.cls
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
@@ -153,9 +151,9 @@ def take_amount(
         left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
         over_share = over_share or left > book[victim, SHARE + r]
         over_quota = over_quota or left > book[victim, QUOTA + r]
-        deserved = deserved and queue[reclaimer, OLD_HELD + r] + wished(k, r, snapshot, prey) <= book[
-            reclaimer, QUOTA + r
-        ]
+        deserved = (
+            deserved and queue[reclaimer, OLD_HELD + r] + wished(k, r, snapshot, prey) <= book[reclaimer, QUOTA + r]
+        )
     if not over_share and not (deserved and over_quota):
         return False
     while v != NULL:
@@ -192,9 +190,7 @@ def ratio(amount: float, share: float) -> float:
 
 
 @kernel
-def stays_behind(
-    p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey
-) -> bool:
+def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
     """Whether queue ``u``, the reclaimer's or one above, may grow: not past a sibling that it takes from (4.7, 2)."""
     queue, parent = prey.queue, snapshot.queues.parent
     fixed = snapshot.jobs.preemptible[p] == 0

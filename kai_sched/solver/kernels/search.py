@@ -62,7 +62,20 @@ def search(
         lower, upper, k = 0, NULL, 1
         while upper == NULL or upper - lower > 1:
             found = probe(
-                generator, action, p, k, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+                generator,
+                action,
+                p,
+                k,
+                ceiling,
+                settings,
+                snapshot,
+                state,
+                log,
+                finder,
+                scratch,
+                waiting,
+                victims,
+                prey,
             )
             if found:
                 record(snapshot, state, victims, prey)
@@ -74,7 +87,20 @@ def search(
                 upper = k
             k = min(2 * k, length) if upper == NULL else (lower + upper) // 2
         if lower > 0 and probe(
-            generator, action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+            generator,
+            action,
+            p,
+            length,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
         ):
             solved = True
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Status, Turn, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Turn, Verdict
 from kai_sched.solver.hunt import CLOCK, DEAD, FEASIBLE, OPEN, RESTRICTED, SKIP, Lineup, Prey
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.attempt import count_pending, foresee, undo_all
@@ -202,9 +202,7 @@ def hunt(
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
     bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
-    if not search(
-        action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
-    ):
+    if not search(action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey):
         return NOT_FOUND
     if not is_whole(p, snapshot, state, scratch):
         undo_all(state, log, finder)
