@@ -29,8 +29,8 @@ class Evicter:
     """Sends evictions as they are submitted, at most ``workers`` at a time, and tells how each one ended.
 
     ``check`` says, right before one is sent, why it makes no sense any more, or nothing. ``mark`` says whether the pod
-    first gets the condition DisruptionTarget, with the text that ``explain`` gives. ``ended`` is told the failure, empty
-    where the pod is on its way out.
+    first gets the condition DisruptionTarget, with the text that ``explain`` gives. ``ended`` is told the failure,
+    empty where the pod is on its way out.
     """
 
     def __init__(

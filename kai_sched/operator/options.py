@@ -13,8 +13,8 @@ class Options:
 
     ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard
     that changes it. ``namespace`` is where the lease and the certificate live. ``lease`` is empty for the name that
-    follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time. ``mark_evicted``: pods get the condition
-    DisruptionTarget before they are evicted.
+    follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time.
+    ``mark_evicted``: pods get the condition DisruptionTarget before they are evicted.
     """
 
     kubeconfig: str | None = None

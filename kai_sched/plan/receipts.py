@@ -44,7 +44,8 @@ def gains(evictions: Sequence[Evict]) -> str:
     room = ", ".join(show_amount(name, amount) for name, amount in sorted(freed.items()))
     count = f"{len(evictions)} pod{'' if len(evictions) == 1 else 's'}"
     action, where = evictions[0].action, some_of(sorted({eviction.node for eviction in evictions}))
-    return f"{action} evicts {count} of {victims} for this group, which frees {room} on {where}: it waits until they are gone"
+    text = f"{action} evicts {count} of {victims} for this group, which frees {room} on {where}"
+    return f"{text}: it starts once they are gone"
 
 
 def _side(side: Side) -> str:
