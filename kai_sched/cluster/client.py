@@ -237,6 +237,8 @@ class Api:
         # The context goes with each request, so that a new one makes new connections of the same session.
         self._tls = credentials.tls() if credentials.server.startswith("https") else True
         self._credentials = credentials
+        self._server = URL(credentials.server)
+        self._prefix = self._server.raw_path.rstrip("/")
         self._authorization = credentials.authorization()
 
     async def _respond(self, call: _Call) -> aiohttp.ClientResponse:
@@ -273,7 +275,8 @@ class Api:
         return ApiFailure(call.verb, call.path, 0, "NoAnswer", str(wrong) or type(wrong).__name__)
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
-        url = URL(self._credentials.server + call.path, encoded=True)
+        # one part is replaced: reading the whole address again for each request costs more than all else here
+        url = self._server.with_path(self._prefix + call.path, encoded=True)
         if call.guarded and self.guard is not None and not self.guard():
             raise ApiFailure(call.verb, call.path, 0, "NotLeader", "not sent: this process does not hold the lease")
         request = self._session.request(

@@ -73,7 +73,7 @@ def test_a_recreated_pod_does_not_inherit_the_bind(store: Store, overlay: Overla
     assert shown(store) == replace(POD, uid="u2")
 
 
-def test_only_the_pod_that_is_there_can_be_assumed(store: Store, overlay: Overlay) -> None:
+def test_only_the_pod_that_is_there_can_be_assumed(overlay: Overlay) -> None:
     assert not overlay.assume("ml/p", "u2", "n1")
     assert not overlay.assume("ml/q", "u1", "n1")
     overlay.observe(replace(POD, node="n3", phase=Phase.RUNNING))
