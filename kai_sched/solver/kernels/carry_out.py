@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Settings, Snapshot, Status
 from kai_sched.solver.hunt import CAST, HOME, N_CAST, N_PLACED, N_SCENE, OLD_HELD, PLACED, SCENE, Lineup, Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.fairness import diverge, has_gone
 from kai_sched.solver.kernels.pool import stand_again
@@ -18,7 +18,7 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 IS_EVICTED = int(Status.EVICTED)
 
 
-@kernel
+@inner
 def is_whole(p: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
     """Whether the job's tree of sets is satisfied, pods on their way out included."""
     sets = snapshot.sets
@@ -36,7 +36,7 @@ def is_whole(p: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool
     return bool(survey[first, COUNT] >= sets.minimum[first])
 
 
-@kernel
+@inner
 def carry_out(
     action: int,
     p: int,
@@ -69,7 +69,7 @@ def carry_out(
         )
 
 
-@kernel
+@inner
 def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decisions) -> None:
     """Note, for the eviction just written down, what the queues of both sides held: where their paths part, or one."""
     victim, winner = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.jobs.queue[p]
@@ -81,7 +81,7 @@ def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decis
         decisions.sides[row, 3 + r] = prey.queue[winner, OLD_HELD + r]
 
 
-@kernel
+@inner
 def dismiss(
     t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions
 ) -> bool:

@@ -23,7 +23,7 @@ from kai_sched.solver.hunt import (
     SCENE,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import FAIR, HELD, HELD_FIXED, NODE, QUOTA, SHARE, STATUS, State
 
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -33,7 +33,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 
-@kernel
+@inner
 def keep_books(book: Floats, queue: Floats) -> None:
     """Copy what queues hold: the validator weighs the shares from before the simulation."""
     for q in range(queue.shape[0]):
@@ -42,7 +42,7 @@ def keep_books(book: Floats, queue: Floats) -> None:
             queue[q, OLD_FIXED + r] = book[q, HELD_FIXED + r]
 
 
-@kernel
+@inner
 def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether the scenario that was rehearsed with success may be carried out."""
     if action == CONSOLIDATION:
@@ -55,7 +55,7 @@ def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot
     return action != RECLAIM or keeps_shares(p, k, settings, snapshot, state, prey)
 
 
-@kernel
+@inner
 def moved_jobs(prey: Prey, state: State) -> int:
     """How many jobs lose or move a pod."""
     moved = 0
@@ -67,7 +67,7 @@ def moved_jobs(prey: Prey, state: State) -> int:
     return moved
 
 
-@kernel
+@inner
 def has_gone(t: int, state: State, prey: Prey) -> bool:
     """Whether a victim is not where it was before the simulation."""
     return state.task[t, STATUS] != prey.task[t, PRIOR] or state.task[t, NODE] != prey.task[t, HOME]
@@ -86,7 +86,7 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
     return a, b
 
 
-@kernel
+@inner
 def depth_of(q: int, parent: Ints) -> int:
     """How many queues stand above ``q``."""
     depth = 0
@@ -95,7 +95,7 @@ def depth_of(q: int, parent: Ints) -> int:
     return depth
 
 
-@kernel
+@inner
 def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """The reclaim validator (4.7). The last task or gang taken may push its queue below its share, none after it."""
     queue, parent = prey.queue, snapshot.queues.parent
@@ -116,7 +116,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     return True
 
 
-@kernel
+@inner
 def take_job(
     p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey
 ) -> bool:
@@ -141,7 +141,7 @@ def take_job(
     return not has_core or take_amount(p, k, q, core, snapshot, state.book, prey)
 
 
-@kernel
+@inner
 def take_amount(
     p: int, k: int, v: int, amount: tuple[float, float, float], snapshot: Snapshot, book: Floats, prey: Prey
 ) -> bool:
@@ -172,7 +172,7 @@ def take_amount(
     return True
 
 
-@kernel
+@inner
 def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
     """How much of resource ``r`` the first ``k`` tasks of the wish ask for."""
     amount = 0.0
@@ -181,7 +181,7 @@ def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
     return amount
 
 
-@kernel
+@inner
 def ratio(amount: float, share: float) -> float:
     """How far a share is used."""
     if share == np.inf:
@@ -191,7 +191,7 @@ def ratio(amount: float, share: float) -> float:
     return amount / share
 
 
-@kernel
+@inner
 def stays_behind(
     p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey
 ) -> bool:
@@ -216,7 +216,7 @@ def stays_behind(
     return True
 
 
-@kernel
+@inner
 def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
     """The nearest value that is set from queue ``q`` upwards, else ``otherwise`` (11.1)."""
     while q != NULL:
@@ -226,7 +226,7 @@ def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
     return otherwise
 
 
-@kernel
+@inner
 def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot) -> bool:
     """Whether job ``j`` started too lately to be evicted for job ``p``."""
     queues, jobs = snapshot.queues, snapshot.jobs
@@ -243,7 +243,7 @@ def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snap
     return bool(settings.now < jobs.last_start[j] + value)
 
 
-@kernel
+@inner
 def is_elastic(j: int, snapshot: Snapshot) -> bool:
     """Whether some pod set has more pods than its minimum."""
     sets = snapshot.sets
@@ -254,7 +254,7 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
     return False
 
 
-@kernel
+@inner
 def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether protected jobs keep their minimums; those that are evicted already still count here."""
     sets, jobs = snapshot.sets, snapshot.jobs

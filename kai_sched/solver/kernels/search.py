@@ -22,7 +22,7 @@ from kai_sched.solver.hunt import (
     Lineup,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.fairness import has_gone, is_valid
@@ -35,7 +35,7 @@ NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
 
 
-@kernel
+@inner
 def search(
     action: int,
     p: int,
@@ -83,7 +83,7 @@ def search(
     return solved
 
 
-@kernel
+@inner
 def drop_known(prey: Prey) -> None:
     """Forget the recorded victims."""
     for entry in range(prey.count[N_KNOWN]):
@@ -91,7 +91,7 @@ def drop_known(prey: Prey) -> None:
     prey.count[N_KNOWN] = 0
 
 
-@kernel
+@inner
 def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
     """Record the victims of a solution: every group of the scenario of which some task is not where it was."""
     forget(victims, prey)
@@ -107,7 +107,7 @@ def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> Non
     prey.count[N_KNOWN] = n_known
 
 
-@kernel
+@inner
 def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     """Whether some task of the group, which is of job ``j``, is not where it was."""
     t = prey.job[j, FIRST_SCENE] - 1
@@ -118,7 +118,7 @@ def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     return False
 
 
-@kernel
+@inner
 def probe(
     generator: int,
     action: int,
@@ -166,7 +166,7 @@ def probe(
     return False
 
 
-@kernel
+@inner
 def perform(
     action: int,
     p: int,
@@ -189,7 +189,7 @@ def perform(
     return False
 
 
-@kernel
+@inner
 def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
 

@@ -7,7 +7,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Status, Turn, Verdict
 from kai_sched.solver.hunt import CLOCK, DEAD, FEASIBLE, OPEN, RESTRICTED, SKIP, Lineup, Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import count_pending, foresee, undo_all
 from kai_sched.solver.kernels.carry_out import carry_out, is_whole
 from kai_sched.solver.kernels.fairness import diverge, is_elastic, is_protected, keep_books
@@ -90,7 +90,7 @@ def make_room(
             decisions.verdict[p] = OK
 
 
-@kernel
+@inner
 def enlist_seekers(
     action: int,
     settings: Settings,
@@ -135,7 +135,7 @@ def enlist_seekers(
     return any_seeker
 
 
-@kernel
+@inner
 def look_first(
     action: int,
     p: int,
@@ -181,7 +181,7 @@ def look_first(
     return OK
 
 
-@kernel
+@inner
 def hunt(
     action: int,
     p: int,
@@ -213,7 +213,7 @@ def hunt(
     return HELPED
 
 
-@kernel
+@inner
 def choose_victims(
     action: int,
     p: int,
@@ -248,7 +248,7 @@ def choose_victims(
     return int(jobs.priority[p]) if action == PREEMPT and settings.priority_order == 1 else EVERYBODY
 
 
-@kernel
+@inner
 def may_lose(own: int, q: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
     """Whether something may be taken from leaf ``q`` for leaf ``own``, which needs ``scratch.need`` (4.2)."""
     reclaimer, victim = diverge(own, q, snapshot.queues.parent)
@@ -263,7 +263,7 @@ def may_lose(own: int, q: int, snapshot: Snapshot, state: State, scratch: Scratc
     return (above or not below) if deserved else over_share
 
 
-@kernel
+@inner
 def bound_nodes(p: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Note whether the search is for GPUs only, and then which nodes have any."""
     jobs, tasks = snapshot.jobs, snapshot.tasks
