@@ -22,7 +22,6 @@ from kai_sched.solver.state import (
     make_tree,
 )
 
-
 EVICTING = {"consolidation": Action.CONSOLIDATION, "reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 STALE = "stalegangeviction"
 
@@ -46,9 +45,7 @@ def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> S
     for action in actions:
         if action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
             code, tree = int(EVICTING[action]), make_tree(snapshot)
-            make_room(
-                code, settings, snapshot, state, log, finder, tree, scratch, waiting, victims, prey, decisions
-            )
+            make_room(code, settings, snapshot, state, log, finder, tree, scratch, waiting, victims, prey, decisions)
         elif action == STALE:
             evict_stale(settings, snapshot, state, log, finder, scratch, prey, decisions)
         elif action == "allocate":

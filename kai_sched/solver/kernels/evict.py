@@ -72,9 +72,7 @@ def evict(j: int, t: int, snapshot: Snapshot, state: State, log: Log, finder: Fi
         return
     leave(n, 1.0, snapshot.classes.request[c], snapshot.nodes.allocatable[n], state, log)
     price = snapshot.classes.quota[c]
-    refund(
-        jobs.queue[j], price, jobs.preemptible[j] == 0, snapshot.queues.parent, state.floats, state.offset, log
-    )
+    refund(jobs.queue[j], price, jobs.preemptible[j] == 0, snapshot.queues.parent, state.floats, state.offset, log)
     touch(finder.block, finder.stamp, n)
 
 

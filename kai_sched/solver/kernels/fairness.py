@@ -1,11 +1,11 @@
-"""May these victims go? Reclaim by shares, consolidation by places, and what minimum runtimes protect (4.7, 6, 11.1)."""
+"""May these victims go? Shares (reclaim), places (consolidation), minimum runtimes (semantics 4.7, 6, 11.1)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Ints, Longs, Settings, Snapshot, Status
+from kai_sched.snapshot.tables import Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status
 from kai_sched.solver.hunt import (
     CAST,
     CORE,
@@ -17,9 +17,11 @@ from kai_sched.solver.hunt import (
     N_SCENE,
     OLD_FIXED,
     OLD_HELD,
+    PLAYS,
     PRESENT,
     PRIOR,
     REMAINS,
+    RUNTIMES,
     SCENE,
     Prey,
 )
@@ -87,6 +89,15 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
 
 
 @inner
+def has_quota_for(q: int, need: Floats, book: Floats) -> bool:
+    """Whether the queue with ``need`` (3,) more is within its quota in every resource."""
+    for r in range(3):  # noqa: SIM110 -- numba compiles no generators
+        if book[q, HELD + r] + need[r] > book[q, QUOTA + r]:
+            return False
+    return True
+
+
+@inner
 def depth_of(q: int, parent: Ints) -> int:
     """How many queues stand above ``q``."""
     depth = 0
@@ -102,8 +113,13 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     n_queues = parent.shape[0]
     for q in range(n_queues):
         queue[q, PRESENT] = 0.0
+        queue[q, PLAYS] = 0.0
+    for entry in range(prey.count[N_CAST] - 1):
+        queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
     for q in range(n_queues):
         # queues in row order; each takes all its jobs of the scenario
+        if queue[q, PLAYS] == 0.0:
+            continue
         for entry in range(prey.count[N_CAST] - 1):
             j = prey.lists[CAST, entry]
             if snapshot.jobs.queue[j] == q and not take_job(p, k, j, q, settings, snapshot, state, prey):
@@ -117,9 +133,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
 
 
 @inner
-def take_job(
-    p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey
-) -> bool:
+def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed."""
     sets, cls = snapshot.sets, snapshot.tasks.cls
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
@@ -153,9 +167,9 @@ def take_amount(
         left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
         over_share = over_share or left > book[victim, SHARE + r]
         over_quota = over_quota or left > book[victim, QUOTA + r]
-        deserved = deserved and queue[reclaimer, OLD_HELD + r] + wished(k, r, snapshot, prey) <= book[
-            reclaimer, QUOTA + r
-        ]
+        deserved = (
+            deserved and queue[reclaimer, OLD_HELD + r] + wished(k, r, snapshot, prey) <= book[reclaimer, QUOTA + r]
+        )
     if not over_share and not (deserved and over_quota):
         return False
     while v != NULL:
@@ -192,9 +206,7 @@ def ratio(amount: float, share: float) -> float:
 
 
 @inner
-def stays_behind(
-    p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey
-) -> bool:
+def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
     """Whether queue ``u``, the reclaimer's or one above, may grow: not past a sibling that it takes from (4.7, 2)."""
     queue, parent = prey.queue, snapshot.queues.parent
     fixed = snapshot.jobs.preemptible[p] == 0
@@ -227,10 +239,23 @@ def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
 
 
 @inner
-def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot) -> bool:
+def any_runtime(settings: Settings, queues: Queues) -> bool:
+    """Whether some minimum runtime is set anywhere."""
+    if settings.min_runtime == 0:
+        return False
+    if settings.preempt_runtime > 0 or settings.reclaim_runtime > 0:
+        return True
+    for q in range(queues.parent.shape[0]):  # noqa: SIM110 -- numba compiles no generators
+        if queues.preempt_runtime[q] > 0 or queues.reclaim_runtime[q] > 0:
+            return True
+    return False
+
+
+@inner
+def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot, prey: Prey) -> bool:
     """Whether job ``j`` started too lately to be evicted for job ``p``."""
     queues, jobs = snapshot.queues, snapshot.jobs
-    if settings.min_runtime == 0 or jobs.last_start[j] == 0:
+    if prey.count[RUNTIMES] == 0 or jobs.last_start[j] == 0:
         return False
     parent, q = queues.parent, jobs.queue[j]
     if action != RECLAIM:
@@ -258,9 +283,11 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
 def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether protected jobs keep their minimums; those that are evicted already still count here."""
     sets, jobs = snapshot.sets, snapshot.jobs
+    if prey.count[RUNTIMES] == 0:
+        return True
     for entry in range(prey.count[N_CAST] - 1):
         j = prey.lists[CAST, entry]
-        if not is_protected(action, p, j, settings, snapshot):
+        if not is_protected(action, p, j, settings, snapshot, prey):
             continue
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
             prey.set[s, CORE] = 0

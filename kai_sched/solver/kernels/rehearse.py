@@ -76,9 +76,7 @@ def rehearse(
             passed, asked = q, asks
         else:
             passed = NULL
-        take(
-            q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK]
-        )
+        take(q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK])
         if listed:
             continue
         n_left -= 1

@@ -163,7 +163,7 @@ def scene_may_suffice(start: int, snapshot: Snapshot, state: State, finder: Find
 
 
 @inner
-def sort_nodes(total: int, snapshot: Snapshot, prey: Prey) -> None:
+def sort_nodes(total: int, prey: Prey) -> None:
     """Sort the first ``total`` entries of RANK, places in NODE_ORDER, by capacity and then by place (heapsort)."""
     node, room = prey.node, prey.room
     for at in range(total // 2 - 1, -1, -1):
@@ -208,8 +208,8 @@ def free_gpus(state: State, prey: Prey) -> float:
 def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey) -> tuple[int, int]:
     """Rank the nodes with potential victims, tightest first, for the first ``k`` tasks of the wish.
 
-    ``free`` (``free_gpus``): what all feasible nodes have free, or had with the recorded victims gone. Returns how many nodes can be of use, and how
-    many of them are the shortest prefix with enough (-1: not even all).
+    ``free`` (``free_gpus``): what all feasible nodes have free, or had with the recorded victims gone. Returns how
+    many nodes can be of use, and how many of them are the shortest prefix with enough (-1: not even all).
     """
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     pending, smallest = 0.0, np.inf
@@ -229,7 +229,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey
             continue
         prey.node[total, RANK] = place
         total += 1
-    sort_nodes(total, snapshot, prey)
+    sort_nodes(total, prey)
     need = max(0.0, pending - free)
     covered, size = 0.0, 0
     while covered < need and size < total:

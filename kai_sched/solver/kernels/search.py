@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Generator, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     FIRST_SCENE,
     IN_SCENE,
@@ -18,13 +18,16 @@ from kai_sched.solver.hunt import (
     N_KNOWN,
     N_SCENE,
     RECORDED,
+    REFUTED,
     SCENE,
+    WISHED,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.fairness import has_gone, is_valid
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
@@ -33,6 +36,9 @@ from kai_sched.solver.state import Finder, Log, Scratch, State
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
+HELPED = int(Help.HELPED)
+NOT_FOUND = int(Help.NOT_FOUND)
+PATIENCE = 32  # chunks of victims
 
 
 @inner
@@ -50,9 +56,16 @@ def search(
     waiting: Lineup,
     victims: Lineup,
     prey: Prey,
-) -> bool:
-    """Whether victims make room for the ``length`` tasks of ``prey.wish``; if so, the solution is left simulated."""
-    solved = False
+) -> int:
+    """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
+    outcome = NOT_FOUND
+    prey.count[REFUTED] = OK
+    prey.count[WISHED] = length
+    if length > 1:
+        count_kinds(length, settings, snapshot, state, finder, prey)
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        if why != OK:
+            return why
     for place in range(2):
         generator = settings.first_generator if place == 0 else settings.second_generator
         if generator == NONE:
@@ -62,7 +75,20 @@ def search(
         lower, upper, k = 0, NULL, 1
         while upper == NULL or upper - lower > 1:
             found = probe(
-                generator, action, p, k, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+                generator,
+                action,
+                p,
+                k,
+                ceiling,
+                settings,
+                snapshot,
+                state,
+                log,
+                finder,
+                scratch,
+                waiting,
+                victims,
+                prey,
             )
             if found:
                 record(snapshot, state, victims, prey)
@@ -74,13 +100,29 @@ def search(
                 upper = k
             k = min(2 * k, length) if upper == NULL else (lower + upper) // 2
         if lower > 0 and probe(
-            generator, action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+            generator,
+            action,
+            p,
+            length,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
         ):
-            solved = True
+            outcome = HELPED
+            break
+        if prey.count[REFUTED] != OK:
+            outcome = prey.count[REFUTED]
             break
     forget(victims, prey)
     drop_known(prey)
-    return solved
+    return outcome
 
 
 @inner
@@ -143,7 +185,14 @@ def probe(
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
     free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
+    steps = 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
+        steps += 1
+        if steps == PATIENCE and prey.count[WISHED] == 1:
+            # what one task needs is looked at closely only where it is not found at once
+            prey.count[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if prey.count[REFUTED] != OK:
+                return False
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:

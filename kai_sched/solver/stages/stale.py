@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Status
+from kai_sched.solver.hunt import Prey
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.carry_out import dismiss, is_whole
 from kai_sched.solver.kernels.evict import evict
-from kai_sched.solver.hunt import Prey
 from kai_sched.solver.state import NODE, STATUS, Decisions, Finder, Log, Scratch, State
 
 STALE_GANG = int(Action.STALE_GANG)
