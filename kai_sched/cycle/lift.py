@@ -12,24 +12,17 @@ from typing import TypeVar
 import numpy as np
 
 from kai_sched.api import names
-from kai_sched.cycle.explain import Known, explain_group
+from kai_sched.cycle.explain import ACTION_NAMES, Known, explain_group
 from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Status
+from kai_sched.snapshot.tables import Status
 from kai_sched.solver.kernels.fairness import diverge
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, QUOTA, STATUS
 
 Value = TypeVar("Value")
-
-ACTION_NAMES = {
-    Action.CONSOLIDATION: "consolidation",
-    Action.RECLAIM: "reclaim",
-    Action.PREEMPT: "preempt",
-    Action.STALE_GANG: "stalegangeviction",
-}
 
 STATUS_NAMES: dict[int, str] = {
     Status.SUCCEEDED: "Succeeded",

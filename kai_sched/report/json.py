@@ -38,7 +38,9 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "decided": _pods(result.pods, pods, failed),
         "settled": _pods(cycle.settled, pods, failed),
-        "evicted": list(result.evicted),
+        # Those that have a new place already are told apart: they are deleted, too, but go on elsewhere.
+        "evicted": [key for key in result.evicted if result.pods[key].status != "Pipelined"],
+        "moved": [key for key in result.evicted if result.pods[key].status == "Pipelined"],
         "nodes": {
             name: {"idleGPUs": node.idle.get("gpu", 0.0), "releasingGPUs": node.releasing.get("gpu", 0.0)}
             for name, node in result.nodes.items()

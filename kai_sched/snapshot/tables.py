@@ -73,6 +73,7 @@ class Verdict(enum.IntEnum):
     OVER_QUOTA = 34
     NO_FIT = 35
     NO_CHUNK = 36
+    NO_HELP = 37  # only actions that evict came to it, and they could not help
 
 
 class Turn(enum.IntEnum):

@@ -36,8 +36,8 @@ TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, S
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each but the last two.
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN = 0, 3, 6, 9, 12, 13
+# Columns of Prey.queue, three wide each up to PRESENT.
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -46,8 +46,8 @@ POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
 KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
-CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE = range(10, 15)
-N_COUNTS = 16
+CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED = range(10, 18)
+N_COUNTS = 18
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 
@@ -67,14 +67,16 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    count: Longs  # (16,)
+    count: Longs  # (18,)
     task: Longs  # (T, 9)
     lists: Longs  # (7, T + 1)
     job: Longs  # (J, 8)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 14)
+    queue: Floats  # (Q, 16)
     room: Floats  # (N, 3 + R)
+    freed: Floats  # (N, R) what all possible victims hold
+    domain: Longs  # (D,) scratch
     held: Floats  # (J, 3) what each job holds, pipelined tasks apart
     ask: Floats  # (J, 3) what each job asks for next
     wish: Longs  # (longest job,) the chunk for which room is made
@@ -105,8 +107,10 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_jobs, 8), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 14)),
+        np.zeros((snapshot.queues.parent.size, 16)),
         np.zeros((n_nodes, 3 + n_resources)),
+        np.zeros((n_nodes, n_resources)),
+        np.zeros(snapshot.n_domains, np.int64),
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
         np.zeros(longest, np.int64),

@@ -51,7 +51,7 @@ from kai_sched.solver.hunt import (
     Lineup,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.lineup import descend, give_back, line_up, rewind, take
 from kai_sched.solver.kernels.surplus import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.state import ACTIVE, NODE, STATUS, Finder, Scratch, State
@@ -60,7 +60,7 @@ OK = int(Verdict.OK)
 IS_PIPELINED = int(Status.PIPELINED)
 
 
-@kernel
+@inner
 def begin(
     ceiling: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, victims: Lineup, prey: Prey
 ) -> None:
@@ -81,7 +81,7 @@ def begin(
         prey.kind[kind, KIND_KNOWN] = prey.kind[kind, KIND_ROOM]
 
 
-@kernel
+@inner
 def forget(victims: Lineup, prey: Prey) -> None:
     """Undo all marks of the last accumulation."""
     count = prey.count
@@ -110,7 +110,7 @@ def forget(victims: Lineup, prey: Prey) -> None:
     count[N_TOUCHED_NODES] = 0
 
 
-@kernel
+@inner
 def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> int:
     """How many pods with this ``request`` (R,) the node takes once those that are ``leaving`` (3 + R) are gone."""
     fits = np.inf
@@ -123,7 +123,7 @@ def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> 
     return int(max(0.0, fits)) if fits < np.inf else 0
 
 
-@kernel
+@inner
 def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
     """How many pods with this ``request`` (R,) the node takes as it is."""
     fits = np.inf
@@ -136,7 +136,7 @@ def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
     return int(max(0.0, fits)) if fits < np.inf else 0
 
 
-@kernel
+@inner
 def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Count what task ``t`` would leave on its node, and for how many tasks of the wish that makes room."""
     n = state.task[t, NODE]
@@ -164,7 +164,7 @@ def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Pr
     room[KNOWN_GPUS if prey.task[t, RECORDED] == 1 else POTENTIAL_GPUS] += classes.quota[c, GPU]
 
 
-@kernel
+@inner
 def may_suffice(prey: Prey) -> bool:
     """Whether there could be room for the wish with all that is accumulated gone, each class looked at by itself."""
     for kind in range(prey.count[N_KINDS]):  # noqa: SIM110 -- numba compiles no generators
@@ -173,7 +173,7 @@ def may_suffice(prey: Prey) -> bool:
     return True
 
 
-@kernel
+@inner
 def accumulate(
     ceiling: int,
     settings: Settings,
@@ -222,7 +222,7 @@ def accumulate(
             return True
 
 
-@kernel
+@inner
 def known_tasks(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     """Write the recorded victims of a job to ``prey.chunk``; returns how many."""
     length = 0
@@ -233,7 +233,7 @@ def known_tasks(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     return length
 
 
-@kernel
+@inner
 def part(j: int, t: int, snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
     """Take a task from what is left of its job."""
     prey.task[t, TAKEN] = 1
@@ -243,7 +243,7 @@ def part(j: int, t: int, snapshot: Snapshot, state: State, victims: Lineup, prey
             victims.held[j, r] -= snapshot.classes.quota[snapshot.tasks.cls[t], r]
 
 
-@kernel
+@inner
 def add(j: int, t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Append a potential victim, and to the chains of its job and its node."""
     count, task = prey.count, prey.task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Longs, Sets, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
@@ -18,7 +18,7 @@ NO_FIT = int(Verdict.NO_FIT)
 IS_PIPELINED = int(Status.PIPELINED)
 
 
-@kernel
+@inner
 def count_pending(first: int, end: int, set_state: Longs) -> int:
     """How many tasks of a job with the sets [first, end) are pending."""
     pending = 0
@@ -27,7 +27,7 @@ def count_pending(first: int, end: int, set_state: Longs) -> int:
     return pending
 
 
-@kernel
+@inner
 def foresee(
     j: int,
     first: int,
@@ -52,7 +52,7 @@ def foresee(
     tree.stage[j] = stage_of(first, end, sets, state.sets)
 
 
-@kernel
+@inner
 def undo_all(state: State, log: Log, finder: Finder) -> None:
     """Take back everything since the last commit."""
     rollback(
@@ -60,7 +60,7 @@ def undo_all(state: State, log: Log, finder: Finder) -> None:
     )
 
 
-@kernel
+@inner
 def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> int:
     """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
     c = snapshot.tasks.cls[t]
@@ -73,7 +73,7 @@ def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State,
     return OK
 
 
-@kernel
+@inner
 def best_node(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder) -> int:
     """The best node for a task, now or later; NULL where none will do."""
     classes = snapshot.classes
@@ -123,14 +123,14 @@ def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, lo
     touch(finder.block, finder.stamp, n)
 
 
-@kernel
+@inner
 def commit(length: int, state: State, chunk: Ints, decisions: Decisions) -> None:
     """Write the placements of the tasks in ``chunk`` down; from here on they are not undone."""
     for entry in range(length):
         record_placement(chunk[entry], state.task, decisions)
 
 
-@kernel
+@inner
 def record_placement(t: int, task_state: Longs, decisions: Decisions) -> None:
     """Append a placement; the one that the task had before, if any, no longer counts."""
     if decisions.length[0] == decisions.task.shape[0]:
@@ -145,7 +145,7 @@ def record_placement(t: int, task_state: Longs, decisions: Decisions) -> None:
     decisions.length[0] = row + 1
 
 
-@kernel
+@inner
 def close_gaps(decisions: Decisions) -> None:
     """Take the placements that no longer count out of the log, which has twice the rows that can count."""
     kept = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Longs, Snapshot, Status
 from kai_sched.solver.hunt import HOME, PRIOR, Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.place import charge
 from kai_sched.solver.kernels.undo import set_float, set_integer, touch
@@ -32,7 +32,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_EVICTED = int(Status.EVICTED)
 
 
-@kernel
+@inner
 def refund(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log) -> None:
     """Take ``price`` (3,) off what the queue and all above hold; the inverse of ``place.charge``."""
     while q != NULL:
@@ -47,7 +47,7 @@ def refund(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, off
         q = parent[q]
 
 
-@kernel
+@inner
 def evict(j: int, t: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
     """Take an active task out: its room is being left, its queues no longer pay, and it may be placed again.
 
@@ -76,7 +76,7 @@ def evict(j: int, t: int, snapshot: Snapshot, state: State, log: Log, finder: Fi
     touch(finder.block, finder.stamp, n)
 
 
-@kernel
+@inner
 def leave(n: int, sign: float, request: Floats, allocatable: Floats, state: State, log: Log) -> None:
     """Add what a leaving pod holds to what comes back on node ``n``; ``sign`` -1: it stays after all."""
     base = state.offset[AT_RELEASING] + n * request.shape[0]
@@ -85,7 +85,7 @@ def leave(n: int, sign: float, request: Floats, allocatable: Floats, state: Stat
             set_float(log, state.floats, base + r, state.floats[base + r] + sign * request[r])
 
 
-@kernel
+@inner
 def lay(j: int, t: int, n: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
     """Place a pending or evicted task on node ``n`` in a search: it waits there, or, at home, was never evicted."""
     if state.task[t, STATUS] != IS_EVICTED or prey.task[t, HOME] != n:

@@ -1,11 +1,11 @@
-"""May these victims go? Reclaim by shares, consolidation by places, and what minimum runtimes protect (4.7, 6, 11.1)."""
+"""May these victims go? Shares (reclaim), places (consolidation), minimum runtimes (semantics 4.7, 6, 11.1)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Ints, Longs, Settings, Snapshot, Status
+from kai_sched.snapshot.tables import Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status
 from kai_sched.solver.hunt import (
     CAST,
     CORE,
@@ -17,13 +17,15 @@ from kai_sched.solver.hunt import (
     N_SCENE,
     OLD_FIXED,
     OLD_HELD,
+    PLAYS,
     PRESENT,
     PRIOR,
     REMAINS,
+    RUNTIMES,
     SCENE,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import FAIR, HELD, HELD_FIXED, NODE, QUOTA, SHARE, STATUS, State
 
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -33,7 +35,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 
-@kernel
+@inner
 def keep_books(book: Floats, queue: Floats) -> None:
     """Copy what queues hold: the validator weighs the shares from before the simulation."""
     for q in range(queue.shape[0]):
@@ -42,7 +44,7 @@ def keep_books(book: Floats, queue: Floats) -> None:
             queue[q, OLD_FIXED + r] = book[q, HELD_FIXED + r]
 
 
-@kernel
+@inner
 def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether the scenario that was rehearsed with success may be carried out."""
     if action == CONSOLIDATION:
@@ -55,7 +57,7 @@ def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot
     return action != RECLAIM or keeps_shares(p, k, settings, snapshot, state, prey)
 
 
-@kernel
+@inner
 def moved_jobs(prey: Prey, state: State) -> int:
     """How many jobs lose or move a pod."""
     moved = 0
@@ -67,7 +69,7 @@ def moved_jobs(prey: Prey, state: State) -> int:
     return moved
 
 
-@kernel
+@inner
 def has_gone(t: int, state: State, prey: Prey) -> bool:
     """Whether a victim is not where it was before the simulation."""
     return state.task[t, STATUS] != prey.task[t, PRIOR] or state.task[t, NODE] != prey.task[t, HOME]
@@ -86,7 +88,16 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
     return a, b
 
 
-@kernel
+@inner
+def has_quota_for(q: int, need: Floats, book: Floats) -> bool:
+    """Whether the queue with ``need`` (3,) more is within its quota in every resource."""
+    for r in range(3):  # noqa: SIM110 -- numba compiles no generators
+        if book[q, HELD + r] + need[r] > book[q, QUOTA + r]:
+            return False
+    return True
+
+
+@inner
 def depth_of(q: int, parent: Ints) -> int:
     """How many queues stand above ``q``."""
     depth = 0
@@ -95,15 +106,20 @@ def depth_of(q: int, parent: Ints) -> int:
     return depth
 
 
-@kernel
+@inner
 def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """The reclaim validator (4.7). The last task or gang taken may push its queue below its share, none after it."""
     queue, parent = prey.queue, snapshot.queues.parent
     n_queues = parent.shape[0]
     for q in range(n_queues):
         queue[q, PRESENT] = 0.0
+        queue[q, PLAYS] = 0.0
+    for entry in range(prey.count[N_CAST] - 1):
+        queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
     for q in range(n_queues):
         # queues in row order; each takes all its jobs of the scenario
+        if queue[q, PLAYS] == 0.0:
+            continue
         for entry in range(prey.count[N_CAST] - 1):
             j = prey.lists[CAST, entry]
             if snapshot.jobs.queue[j] == q and not take_job(p, k, j, q, settings, snapshot, state, prey):
@@ -116,7 +132,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     return True
 
 
-@kernel
+@inner
 def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed."""
     sets, cls = snapshot.sets, snapshot.tasks.cls
@@ -139,7 +155,7 @@ def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snaps
     return not has_core or take_amount(p, k, q, core, snapshot, state.book, prey)
 
 
-@kernel
+@inner
 def take_amount(
     p: int, k: int, v: int, amount: tuple[float, float, float], snapshot: Snapshot, book: Floats, prey: Prey
 ) -> bool:
@@ -170,7 +186,7 @@ def take_amount(
     return True
 
 
-@kernel
+@inner
 def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
     """How much of resource ``r`` the first ``k`` tasks of the wish ask for."""
     amount = 0.0
@@ -179,7 +195,7 @@ def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
     return amount
 
 
-@kernel
+@inner
 def ratio(amount: float, share: float) -> float:
     """How far a share is used."""
     if share == np.inf:
@@ -189,7 +205,7 @@ def ratio(amount: float, share: float) -> float:
     return amount / share
 
 
-@kernel
+@inner
 def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
     """Whether queue ``u``, the reclaimer's or one above, may grow: not past a sibling that it takes from (4.7, 2)."""
     queue, parent = prey.queue, snapshot.queues.parent
@@ -212,7 +228,7 @@ def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot,
     return True
 
 
-@kernel
+@inner
 def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
     """The nearest value that is set from queue ``q`` upwards, else ``otherwise`` (11.1)."""
     while q != NULL:
@@ -222,11 +238,24 @@ def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
     return otherwise
 
 
-@kernel
-def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot) -> bool:
+@inner
+def any_runtime(settings: Settings, queues: Queues) -> bool:
+    """Whether some minimum runtime is set anywhere."""
+    if settings.min_runtime == 0:
+        return False
+    if settings.preempt_runtime > 0 or settings.reclaim_runtime > 0:
+        return True
+    for q in range(queues.parent.shape[0]):  # noqa: SIM110 -- numba compiles no generators
+        if queues.preempt_runtime[q] > 0 or queues.reclaim_runtime[q] > 0:
+            return True
+    return False
+
+
+@inner
+def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot, prey: Prey) -> bool:
     """Whether job ``j`` started too lately to be evicted for job ``p``."""
     queues, jobs = snapshot.queues, snapshot.jobs
-    if settings.min_runtime == 0 or jobs.last_start[j] == 0:
+    if prey.count[RUNTIMES] == 0 or jobs.last_start[j] == 0:
         return False
     parent, q = queues.parent, jobs.queue[j]
     if action != RECLAIM:
@@ -239,7 +268,7 @@ def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snap
     return bool(settings.now < jobs.last_start[j] + value)
 
 
-@kernel
+@inner
 def is_elastic(j: int, snapshot: Snapshot) -> bool:
     """Whether some pod set has more pods than its minimum."""
     sets = snapshot.sets
@@ -250,13 +279,15 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
     return False
 
 
-@kernel
+@inner
 def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether protected jobs keep their minimums; those that are evicted already still count here."""
     sets, jobs = snapshot.sets, snapshot.jobs
+    if prey.count[RUNTIMES] == 0:
+        return True
     for entry in range(prey.count[N_CAST] - 1):
         j = prey.lists[CAST, entry]
-        if not is_protected(action, p, j, settings, snapshot):
+        if not is_protected(action, p, j, settings, snapshot, prey):
             continue
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
             prey.set[s, CORE] = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import HELD, HELD_FIXED, LIMIT, QUOTA
 
 OK = int(Verdict.OK)
@@ -12,7 +12,7 @@ OVER_LIMIT = int(Verdict.OVER_LIMIT)
 OVER_QUOTA = int(Verdict.OVER_QUOTA)
 
 
-@kernel
+@inner
 def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Floats) -> bool:
     """Whether a non-preemptible job with this ``need`` (3,) stays within the quota at every level."""
     q = leaf

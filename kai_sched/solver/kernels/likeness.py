@@ -5,13 +5,13 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot, Status
 from kai_sched.solver.hunt import Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.state import STATUS, State
 
 IS_PENDING = int(Status.PENDING)
 
 
-@kernel
+@inner
 def is_easier(p: int, everywhere: bool, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether job ``p`` may succeed where the one like it failed, or there is none; ``everywhere``: in any queue."""
     jobs = snapshot.jobs
@@ -32,7 +32,7 @@ def is_easier(p: int, everywhere: bool, snapshot: Snapshot, state: State, prey: 
     return False
 
 
-@kernel
+@inner
 def remember_failure(p: int, everywhere: bool, snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Let job ``p`` stand for those like it if it is the first, or asks for no more than the one that does."""
     jobs = snapshot.jobs
@@ -49,7 +49,7 @@ def remember_failure(p: int, everywhere: bool, snapshot: Snapshot, state: State,
     prey.failed[row] = p
 
 
-@kernel
+@inner
 def is_within(left: Floats, right: Floats) -> bool:
     """Whether a request is at most another one in every resource."""
     for r in range(left.shape[0]):  # noqa: SIM110 -- numba compiles no generators
@@ -58,7 +58,7 @@ def is_within(left: Floats, right: Floats) -> bool:
     return True
 
 
-@kernel
+@inner
 def sort_requests(j: int, snapshot: Snapshot, state: State, classes: Longs) -> int:
     """Write the classes of the pending tasks, those that ask for less first, to ``classes``; returns how many."""
     request = snapshot.classes.request

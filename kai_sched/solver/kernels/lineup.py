@@ -28,11 +28,11 @@ from kai_sched.solver.hunt import (
     STAGE,
     Lineup,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.order import goes_first
 
 
-@kernel
+@inner
 def leads(a: int, b: int, flip: bool, settings: Settings, priority: Longs, job: Longs) -> bool:
     """Job order (1.3) of two jobs of one leaf, or its inverse."""
     if flip:
@@ -44,7 +44,7 @@ def leads(a: int, b: int, flip: bool, settings: Settings, priority: Longs, job: 
     return a < b
 
 
-@kernel
+@inner
 def queue_leads(a: int, b: int, flip: bool, book: Floats, amount: Floats) -> bool:
     """Queue order (2.6) of two siblings, or its inverse."""
     if flip:
@@ -52,7 +52,7 @@ def queue_leads(a: int, b: int, flip: bool, book: Floats, amount: Floats) -> boo
     return goes_first(a, b, book, amount, ASK)
 
 
-@kernel
+@inner
 def sort_list(base: int, size: int, flip: bool, settings: Settings, priority: Longs, job: Longs) -> None:
     """Sort the list of a leaf (heapsort; one that is in order is left as it is)."""
     in_order = True
@@ -69,7 +69,7 @@ def sort_list(base: int, size: int, flip: bool, settings: Settings, priority: Lo
         sink_last(base, 0, end, flip, settings, priority, job)
 
 
-@kernel
+@inner
 def sink_last(base: int, at: int, size: int, flip: bool, settings: Settings, priority: Longs, job: Longs) -> None:
     """Restore the heap of a list whose top is the last in order, from place ``at`` downwards."""
     while 2 * at + 1 < size:
@@ -84,7 +84,7 @@ def sink_last(base: int, at: int, size: int, flip: bool, settings: Settings, pri
         at = below
 
 
-@kernel
+@inner
 def mark_runs(base: int, size: int, lineup: Lineup) -> None:
     """Note at each place of a list where the run of jobs that ask for the same ends."""
     job, held = lineup.job, lineup.held
@@ -96,7 +96,7 @@ def mark_runs(base: int, size: int, lineup: Lineup) -> None:
                 job[at, RUN_END] = job[at + 1, RUN_END]
 
 
-@kernel
+@inner
 def push_heap(q: int, j: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
     """Put a job into the heap of its leaf."""
     job, base = lineup.job, lineup.slot[q, BASE]
@@ -111,7 +111,7 @@ def push_heap(q: int, j: int, flip: bool, settings: Settings, priority: Longs, l
         at = above
 
 
-@kernel
+@inner
 def pop_heap(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
     """Take the top out of the heap of a leaf."""
     job, base = lineup.job, lineup.slot[q, BASE]
@@ -131,7 +131,7 @@ def pop_heap(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Li
         at = below
 
 
-@kernel
+@inner
 def peek(
     q: int, ceiling: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup, clock: int
 ) -> tuple[int, bool]:
@@ -157,7 +157,7 @@ def peek(
     return listed, True
 
 
-@kernel
+@inner
 def show(q: int, j: int, flip: bool, queues: Queues, lineup: Lineup) -> None:
     """Take over what job ``j``, the first of leaf ``q``, counts for, up the path of heads."""
     amount = lineup.amount
@@ -169,7 +169,7 @@ def show(q: int, j: int, flip: bool, queues: Queues, lineup: Lineup) -> None:
     carry(q, queues, lineup)
 
 
-@kernel
+@inner
 def carry(q: int, queues: Queues, lineup: Lineup) -> None:
     """Carry what counts for ``q`` up the path, as long as it is one of heads."""
     slot, amount = lineup.slot, lineup.amount
@@ -181,7 +181,7 @@ def carry(q: int, queues: Queues, lineup: Lineup) -> None:
         above = queues.parent[q]
 
 
-@kernel
+@inner
 def queue_up(base: int, at: int, flip: bool, slot: Longs, book: Floats, amount: Floats) -> None:
     """Sift the queue at ``at`` of the heap at ``base`` towards the top."""
     while at > 0:
@@ -192,7 +192,7 @@ def queue_up(base: int, at: int, flip: bool, slot: Longs, book: Floats, amount: 
         at = above
 
 
-@kernel
+@inner
 def queue_down(base: int, size: int, flip: bool, slot: Longs, book: Floats, amount: Floats) -> None:
     """Sift the top of the heap at ``base`` down to its place."""
     at = 0
@@ -208,7 +208,7 @@ def queue_down(base: int, size: int, flip: bool, slot: Longs, book: Floats, amou
         at = below
 
 
-@kernel
+@inner
 def line_up(
     ceiling: int,
     flip: bool,
@@ -256,13 +256,13 @@ def line_up(
                 amount[above, column] = amount[slot[base, ENTRY], column]
 
 
-@kernel
+@inner
 def rewind(q: int, lineup: Lineup) -> None:
     """Let the list of leaf ``q`` begin at its first job."""
     lineup.slot[q, CURSOR] = lineup.slot[q, ALIVE]
 
 
-@kernel
+@inner
 def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> int:
     """The leaf whose first job is next; NULL if there is none. Touched heads are put in their place on the way."""
     slot = lineup.slot
@@ -282,7 +282,7 @@ def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> int:
     return q
 
 
-@kernel
+@inner
 def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
     """Go to the last of the listed jobs of leaf ``q`` that ask for the same as the next one and come before its heap.
 
@@ -304,7 +304,7 @@ def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Li
     slot[q, CURSOR] = max(at, last - 1)
 
 
-@kernel
+@inner
 def take(
     q: int,
     ceiling: int,
@@ -346,7 +346,7 @@ def take(
     return j
 
 
-@kernel
+@inner
 def give_back(
     q: int,
     j: int,

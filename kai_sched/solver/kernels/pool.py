@@ -17,7 +17,7 @@ from kai_sched.solver.hunt import (
     Lineup,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.lineup import leads, mark_runs, sort_list
@@ -29,7 +29,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 
 
-@kernel
+@inner
 def fill_pool(
     settings: Settings,
     snapshot: Snapshot,
@@ -67,7 +67,7 @@ def fill_pool(
         sort_list(base, victims.slot[q, LISTED], True, settings, jobs.priority, victims.job)
 
 
-@kernel
+@inner
 def enter(j: int, snapshot: Snapshot, lineup: Lineup) -> None:
     """Append a job to the list of its leaf."""
     q = snapshot.jobs.queue[j]
@@ -77,7 +77,7 @@ def enter(j: int, snapshot: Snapshot, lineup: Lineup) -> None:
     lineup.slot[q, LISTED] = at + 1
 
 
-@kernel
+@inner
 def measure_victim(j: int, snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
     """Note what a job holds and its stage."""
     jobs = snapshot.jobs
@@ -94,7 +94,7 @@ def measure_victim(j: int, snapshot: Snapshot, state: State, victims: Lineup, pr
         victims.held[j, r] = prey.held[j, r]
 
 
-@kernel
+@inner
 def measure_waiting(
     j: int, snapshot: Snapshot, state: State, log: Log, scratch: Scratch, waiting: Lineup, prey: Prey
 ) -> None:
@@ -117,21 +117,21 @@ def measure_waiting(
         waiting.held[j, r] = prey.ask[j, r]
 
 
-@kernel
+@inner
 def in_leaf(j: int, snapshot: Snapshot) -> bool:
     """Whether the job's queue is there and runs work."""
     q = snapshot.jobs.queue[j]
     return bool(q != NULL and snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1])
 
 
-@kernel
+@inner
 def may_compete(j: int, snapshot: Snapshot, state: State) -> bool:
     """Whether the job has something pending."""
     jobs = snapshot.jobs
     return in_leaf(j, snapshot) and count_pending(jobs.set_ptr[j], jobs.set_ptr[j + 1], state.sets) > 0
 
 
-@kernel
+@inner
 def may_go(j: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
     """Whether the job is preemptible and has active tasks, none of them of a kind that this version cannot move."""
     jobs = snapshot.jobs
@@ -146,7 +146,7 @@ def may_go(j: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
     return active
 
 
-@kernel
+@inner
 def stand_again(
     j: int,
     settings: Settings,
@@ -175,7 +175,7 @@ def stand_again(
         mark_runs(waiting.slot[q, BASE], waiting.slot[q, LISTED], waiting)
 
 
-@kernel
+@inner
 def move_out(q: int, j: int, lineup: Lineup) -> bool:
     """Take a job out of the list of its leaf: the first one by moving on, any other by closing the gap.
 
@@ -198,7 +198,7 @@ def move_out(q: int, j: int, lineup: Lineup) -> bool:
     return True
 
 
-@kernel
+@inner
 def move_in(q: int, j: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
     """Put a job into the list of its leaf, in order."""
     job, slot = lineup.job, lineup.slot

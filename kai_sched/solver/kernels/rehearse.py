@@ -24,7 +24,7 @@ from kai_sched.solver.hunt import (
     Lineup,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.find import preference
@@ -39,7 +39,7 @@ OK = int(Verdict.OK)
 EVERYBODY = 2**62  # a ceiling that no priority reaches
 
 
-@kernel
+@inner
 def rehearse(
     p: int,
     k: int,
@@ -94,7 +94,7 @@ def rehearse(
     return found
 
 
-@kernel
+@inner
 def call_cast(
     p: int,
     k: int,
@@ -141,7 +141,7 @@ def call_cast(
     line_up(EVERYBODY, False, settings, queues, jobs.priority, waiting, state.book, clock)
 
 
-@kernel
+@inner
 def join_cast(j: int, stage: int, clock: int, waiting: Lineup, prey: Prey) -> None:
     """Note that a job takes part as it stands now, not as it is listed."""
     prey.lists[CAST, prey.count[N_CAST]] = j
@@ -151,7 +151,7 @@ def join_cast(j: int, stage: int, clock: int, waiting: Lineup, prey: Prey) -> No
         waiting.job[j, SKIP] = clock
 
 
-@kernel
+@inner
 def dismiss_cast(waiting: Lineup, prey: Prey) -> None:
     """Let the jobs that took part stand again as they are listed."""
     for entry in range(prey.count[N_CAST]):
@@ -161,7 +161,7 @@ def dismiss_cast(waiting: Lineup, prey: Prey) -> None:
             waiting.held[j, r] = prey.ask[j, r]
 
 
-@kernel
+@inner
 def wished_stage(p: int, k: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     """The stage of job ``p`` with its minimums lowered to the pods that it has or wishes for (4.5)."""
     sets = snapshot.sets
@@ -173,7 +173,7 @@ def wished_stage(p: int, k: int, snapshot: Snapshot, state: State, prey: Prey) -
     return stage
 
 
-@kernel
+@inner
 def try_victim(
     j: int,
     settings: Settings,
@@ -193,7 +193,7 @@ def try_victim(
         try_chunk(j, length, settings, snapshot, state, log, finder, scratch, prey)
 
 
-@kernel
+@inner
 def try_chunk(
     j: int,
     length: int,
@@ -244,7 +244,7 @@ def try_chunk(
     return True
 
 
-@kernel
+@inner
 def seek(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> int:
     """The best feasible node for a task.
 

@@ -41,7 +41,7 @@ from kai_sched.solver.hunt import (
     SCENE_NODE,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import slots
 from kai_sched.solver.state import NODE, STATUS, Finder, State
 
@@ -50,7 +50,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 
-@kernel
+@inner
 def open_scene(snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Begin a scenario with the recorded victims."""
     count = prey.count
@@ -61,7 +61,7 @@ def open_scene(snapshot: Snapshot, state: State, prey: Prey) -> None:
         join_scene(t, prey.task[t, MEMBER_OF], snapshot, state, prey)
 
 
-@kernel
+@inner
 def join_scene(t: int, group: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Add a task to the scenario, and to the chain of its job."""
     count, job = prey.count, prey.job
@@ -81,7 +81,7 @@ def join_scene(t: int, group: int, snapshot: Snapshot, state: State, prey: Prey)
         prey.node[state.task[t, NODE], SCENE_NODE] = count[SCENE_CLOCK]
 
 
-@kernel
+@inner
 def hosts(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     """Write the nodes that host pods of a job to ``prey.spot``, by name, each once; returns how many."""
     spot = prey.spot
@@ -102,7 +102,7 @@ def hosts(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     return length
 
 
-@kernel
+@inner
 def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
     """The scenario of one node: all potential tasks of every job that has one on node ``n``, and the recorded victims.
 
@@ -129,7 +129,7 @@ def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
     return scene_may_suffice(start, snapshot, state, finder, prey)
 
 
-@kernel
+@inner
 def gather_groups(snapshot: Snapshot, prey: Prey) -> None:
     """With node-local scenarios, all tasks of a job are one group."""
     for entry in range(prey.count[N_SCENE]):
@@ -137,7 +137,7 @@ def gather_groups(snapshot: Snapshot, prey: Prey) -> None:
         prey.task[t, MEMBER_OF] = -1 - snapshot.tasks.job[t]
 
 
-@kernel
+@inner
 def scene_may_suffice(start: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
     """Whether the nodes of the scenario could take the wish, each class by itself and all accumulated victims gone.
 
@@ -162,8 +162,8 @@ def scene_may_suffice(start: int, snapshot: Snapshot, state: State, finder: Find
     return True
 
 
-@kernel
-def sort_nodes(total: int, snapshot: Snapshot, prey: Prey) -> None:
+@inner
+def sort_nodes(total: int, prey: Prey) -> None:
     """Sort the first ``total`` entries of RANK, places in NODE_ORDER, by capacity and then by place (heapsort)."""
     node, room = prey.node, prey.room
     for at in range(total // 2 - 1, -1, -1):
@@ -173,14 +173,14 @@ def sort_nodes(total: int, snapshot: Snapshot, prey: Prey) -> None:
         sink_node(0, end, node, room)
 
 
-@kernel
+@inner
 def comes_later(a: int, b: int, node: Longs, room: Floats) -> bool:
     """Whether the node at place ``a`` of NODE_ORDER has more room than the one at ``b``, or as much and came later."""
     left, right = room[node[a, NODE_ORDER], CAPACITY], room[node[b, NODE_ORDER], CAPACITY]
     return left > right or (left == right and a > b)
 
 
-@kernel
+@inner
 def sink_node(at: int, total: int, node: Longs, room: Floats) -> None:
     """Restore the heap with the last node on top, from place ``at`` downwards."""
     while 2 * at + 1 < total:
@@ -193,7 +193,7 @@ def sink_node(at: int, total: int, node: Longs, room: Floats) -> None:
         at = below
 
 
-@kernel
+@inner
 def free_gpus(state: State, prey: Prey) -> float:
     """Whole GPUs idle or releasing on all nodes that have any, and those that recorded victims hold."""
     free = 0.0
@@ -204,12 +204,12 @@ def free_gpus(state: State, prey: Prey) -> float:
     return free
 
 
-@kernel
+@inner
 def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey) -> tuple[int, int]:
     """Rank the nodes with potential victims, tightest first, for the first ``k`` tasks of the wish.
 
-    ``free`` (``free_gpus``): what all feasible nodes have free, or had with the recorded victims gone. Returns how many nodes can be of use, and how
-    many of them are the shortest prefix with enough (-1: not even all).
+    ``free`` (``free_gpus``): what all feasible nodes have free, or had with the recorded victims gone. Returns how
+    many nodes can be of use, and how many of them are the shortest prefix with enough (-1: not even all).
     """
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     pending, smallest = 0.0, np.inf
@@ -229,7 +229,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey
             continue
         prey.node[total, RANK] = place
         total += 1
-    sort_nodes(total, snapshot, prey)
+    sort_nodes(total, prey)
     need = max(0.0, pending - free)
     covered, size = 0.0, 0
     while covered < need and size < total:
@@ -238,7 +238,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey
     return total, size if covered >= need else -1
 
 
-@kernel
+@inner
 def spread_scene(size: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
     """The scenario of the first ``size`` ranked nodes: every batch with a task there, whole, and the recorded victims.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Generator, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     FIRST_SCENE,
     IN_SCENE,
@@ -18,13 +18,16 @@ from kai_sched.solver.hunt import (
     N_KNOWN,
     N_SCENE,
     RECORDED,
+    REFUTED,
     SCENE,
+    WISHED,
     Lineup,
     Prey,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.fairness import has_gone, is_valid
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
@@ -33,9 +36,12 @@ from kai_sched.solver.state import Finder, Log, Scratch, State
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
+HELPED = int(Help.HELPED)
+NOT_FOUND = int(Help.NOT_FOUND)
+PATIENCE = 32  # chunks of victims
 
 
-@kernel
+@inner
 def search(
     action: int,
     p: int,
@@ -50,9 +56,16 @@ def search(
     waiting: Lineup,
     victims: Lineup,
     prey: Prey,
-) -> bool:
-    """Whether victims make room for the ``length`` tasks of ``prey.wish``; if so, the solution is left simulated."""
-    solved = False
+) -> int:
+    """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
+    outcome = NOT_FOUND
+    prey.count[REFUTED] = OK
+    prey.count[WISHED] = length
+    if length > 1:
+        count_kinds(length, settings, snapshot, state, finder, prey)
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        if why != OK:
+            return why
     for place in range(2):
         generator = settings.first_generator if place == 0 else settings.second_generator
         if generator == NONE:
@@ -102,14 +115,17 @@ def search(
             victims,
             prey,
         ):
-            solved = True
+            outcome = HELPED
+            break
+        if prey.count[REFUTED] != OK:
+            outcome = prey.count[REFUTED]
             break
     forget(victims, prey)
     drop_known(prey)
-    return solved
+    return outcome
 
 
-@kernel
+@inner
 def drop_known(prey: Prey) -> None:
     """Forget the recorded victims."""
     for entry in range(prey.count[N_KNOWN]):
@@ -117,7 +133,7 @@ def drop_known(prey: Prey) -> None:
     prey.count[N_KNOWN] = 0
 
 
-@kernel
+@inner
 def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
     """Record the victims of a solution: every group of the scenario of which some task is not where it was."""
     forget(victims, prey)
@@ -133,7 +149,7 @@ def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> Non
     prey.count[N_KNOWN] = n_known
 
 
-@kernel
+@inner
 def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     """Whether some task of the group, which is of job ``j``, is not where it was."""
     t = prey.job[j, FIRST_SCENE] - 1
@@ -144,7 +160,7 @@ def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     return False
 
 
-@kernel
+@inner
 def probe(
     generator: int,
     action: int,
@@ -169,7 +185,14 @@ def probe(
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
     free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
+    steps = 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
+        steps += 1
+        if steps == PATIENCE and prey.count[WISHED] == 1:
+            # what one task needs is looked at closely only where it is not found at once
+            prey.count[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if prey.count[REFUTED] != OK:
+                return False
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
@@ -192,7 +215,7 @@ def probe(
     return False
 
 
-@kernel
+@inner
 def perform(
     action: int,
     p: int,
@@ -215,7 +238,7 @@ def perform(
     return False
 
 
-@kernel
+@inner
 def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Longs, Sets, Status
 from kai_sched.solver.hunt import GIVES, LEFT, OVER, TAKEN, Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, order_members
 from kai_sched.solver.state import COUNT, STATUS, Scratch, State
 
@@ -13,7 +13,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 
 
-@kernel
+@inner
 def remaining_stage(first: int, end: int, sets: Sets, rows: Longs) -> int:
     """Where a job stands for the elastic order with the pods that are left to it (``gang.stage_of``)."""
     stage = AT_MINIMUM
@@ -26,7 +26,7 @@ def remaining_stage(first: int, end: int, sets: Sets, rows: Longs) -> int:
     return stage
 
 
-@kernel
+@inner
 def survey_surplus(first: int, end: int, sets: Sets, scratch: Scratch, rows: Longs) -> None:
     """Fill LEFT of sets, OVER (something at or below exceeds its threshold) and GIVES (it has a surplus to give)."""
     survey = scratch.survey
@@ -50,7 +50,7 @@ def survey_surplus(first: int, end: int, sets: Sets, scratch: Scratch, rows: Lon
         rows[s, GIVES] = met > 0 and ((over and below_gives) or (met > sets.minimum[s] and left > 0))
 
 
-@kernel
+@inner
 def victim_chunk(first: int, end: int, sets: Sets, state: State, scratch: Scratch, prey: Prey, chunk: Longs) -> int:
     """Write the tasks that the job with sets [first, end) would lose next to ``chunk``; returns how many.
 
@@ -81,13 +81,13 @@ def victim_chunk(first: int, end: int, sets: Sets, state: State, scratch: Scratc
     return 0
 
 
-@kernel
+@inner
 def subtree_end(s: int, end: int, sets: Sets) -> int:
     """Where to stop when looking for the pod sets at or below ``s``; all of them have ``s`` as an ancestor."""
     return s + 1 if sets.child_ptr[s] == sets.child_end[s] else end
 
 
-@kernel
+@inner
 def take_whole(first: int, end: int, sets: Sets, state: State, prey: Prey, chunk: Longs) -> int:
     """All tasks that are left in the pod sets of [first, end) that are ``first`` or below it."""
     length = 0
@@ -104,7 +104,7 @@ def take_whole(first: int, end: int, sets: Sets, state: State, prey: Prey, chunk
     return length
 
 
-@kernel
+@inner
 def is_left(t: int, state: State, prey: Prey) -> bool:
     """Whether the task is active and not taken in this accumulation."""
     return bool(IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING and prey.task[t, TAKEN] == 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Settings, Snapshot, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import pass_gates
@@ -66,7 +66,7 @@ def allocate(
             push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
 
 
-@kernel
+@inner
 def enlist(
     turn: int,
     settings: Settings,
@@ -97,7 +97,7 @@ def enlist(
     plant(settings.allocate_depth, settings, queues, jobs.priority, tree, state.book)
 
 
-@kernel
+@inner
 def attempt(
     j: int,
     length: int,
@@ -149,7 +149,7 @@ def attempt(
     return True
 
 
-@kernel
+@inner
 def wait_together(
     j: int, length: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch
 ) -> None:

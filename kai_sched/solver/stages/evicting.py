@@ -6,11 +6,11 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Turn, Verdict
-from kai_sched.solver.hunt import CLOCK, DEAD, FEASIBLE, OPEN, RESTRICTED, SKIP, Lineup, Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.hunt import CLOCK, DEAD, FEASIBLE, OPEN, RESTRICTED, RUNTIMES, SKIP, Lineup, Prey
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import count_pending, foresee, undo_all
 from kai_sched.solver.kernels.carry_out import carry_out, is_whole
-from kai_sched.solver.kernels.fairness import diverge, is_elastic, is_protected, keep_books
+from kai_sched.solver.kernels.fairness import any_runtime, diverge, has_quota_for, is_elastic, is_protected, keep_books
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
 from kai_sched.solver.kernels.likeness import is_easier, remember_failure
@@ -35,6 +35,7 @@ from kai_sched.solver.state import (
 
 OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
+NO_HELP = int(Verdict.NO_HELP)
 GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
@@ -71,6 +72,7 @@ def make_room(
         return
     fill_pool(settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
     prey.failed[:] = NULL
+    prey.count[RUNTIMES] = any_runtime(settings, snapshot.queues)
     jobs = snapshot.jobs
     while True:
         p = pop_job(settings, snapshot.queues, jobs.priority, tree, state.book)
@@ -88,9 +90,11 @@ def make_room(
         decisions.help[p, action] = help_code
         if help_code == HELPED:
             decisions.verdict[p] = OK
+        elif decisions.verdict[p] == OK:
+            decisions.verdict[p] = NO_HELP
 
 
-@kernel
+@inner
 def enlist_seekers(
     action: int,
     settings: Settings,
@@ -117,9 +121,11 @@ def enlist_seekers(
             continue
         if action == CONSOLIDATION and jobs.preemptible[j] == 0:
             decisions.help[j, action] = NOT_PREEMPTIBLE
-            continue
-        if settings.now < jobs.waits_until[j]:
+        elif settings.now < jobs.waits_until[j]:
             decisions.help[j, action] = DELAYED
+        if decisions.help[j, action] != OK:
+            if decisions.verdict[j] == OK:
+                decisions.verdict[j] = NO_HELP
             continue
         q = jobs.queue[j]
         tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
@@ -135,7 +141,7 @@ def enlist_seekers(
     return any_seeker
 
 
-@kernel
+@inner
 def look_first(
     action: int,
     p: int,
@@ -181,7 +187,7 @@ def look_first(
     return OK
 
 
-@kernel
+@inner
 def hunt(
     action: int,
     p: int,
@@ -202,8 +208,11 @@ def hunt(
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
     bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
-    if not search(action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey):
-        return NOT_FOUND
+    help_code = search(
+        action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+    )
+    if help_code != HELPED:
+        return help_code
     if not is_whole(p, snapshot, state, scratch):
         undo_all(state, log, finder)
         return NOT_FOUND
@@ -211,7 +220,7 @@ def hunt(
     return HELPED
 
 
-@kernel
+@inner
 def choose_victims(
     action: int,
     p: int,
@@ -222,7 +231,7 @@ def choose_victims(
     victims: Lineup,
     prey: Prey,
 ) -> int:
-    """Open the queues from which victims may come and mark jobs that are protected; returns the priority to be below."""
+    """Open the queues of possible victims and mark jobs that are protected; returns the priority to be below."""
     jobs, queues = snapshot.jobs, snapshot.queues
     clock, own = prey.count[CLOCK], jobs.queue[p]
     for q in range(queues.parent.shape[0]):
@@ -236,24 +245,25 @@ def choose_victims(
     if victims.job[p, SKIP] != DEAD:
         victims.job[p, SKIP] = clock
     by_priority = action == PREEMPT and settings.priority_order == 0
-    if by_priority or (action != CONSOLIDATION and settings.min_runtime == 1):
+    by_runtime = action != CONSOLIDATION and prey.count[RUNTIMES] == 1
+    if by_priority or by_runtime:
         for j in range(jobs.queue.shape[0]):
             if victims.job[j, SKIP] == DEAD:
                 continue
-            protected = action != CONSOLIDATION and is_protected(action, p, j, settings, snapshot)
+            protected = by_runtime and is_protected(action, p, j, settings, snapshot, prey)
             if (protected and not is_elastic(j, snapshot)) or (by_priority and jobs.priority[j] >= jobs.priority[p]):
                 victims.job[j, SKIP] = clock
     return int(jobs.priority[p]) if action == PREEMPT and settings.priority_order == 1 else EVERYBODY
 
 
-@kernel
+@inner
 def may_lose(own: int, q: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
     """Whether something may be taken from leaf ``q`` for leaf ``own``, which needs ``scratch.need`` (4.2)."""
     reclaimer, victim = diverge(own, q, snapshot.queues.parent)
     book = state.book
-    deserved, over_share, above, below = True, False, False, False
+    deserved = has_quota_for(reclaimer, scratch.need, book)
+    over_share, above, below = False, False, False
     for r in range(3):
-        deserved = deserved and book[reclaimer, HELD + r] + scratch.need[r] <= book[reclaimer, QUOTA + r]
         over_share = over_share or book[victim, HELD + r] > book[victim, SHARE + r]
         if scratch.need[r] > 0.0 and book[victim, QUOTA + r] < np.inf:
             above = above or book[victim, HELD + r] > book[victim, QUOTA + r]
@@ -261,7 +271,7 @@ def may_lose(own: int, q: int, snapshot: Snapshot, state: State, scratch: Scratc
     return (above or not below) if deserved else over_share
 
 
-@kernel
+@inner
 def bound_nodes(p: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Note whether the search is for GPUs only, and then which nodes have any."""
     jobs, tasks = snapshot.jobs, snapshot.tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Status
 from kai_sched.solver.hunt import Prey
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.carry_out import dismiss, is_whole
 from kai_sched.solver.kernels.evict import evict
 from kai_sched.solver.state import NODE, STATUS, Decisions, Finder, Log, Scratch, State
@@ -44,7 +44,7 @@ def evict_stale(
                 dismiss(t, STALE_GANG, NULL, home, snapshot, state, decisions)
 
 
-@kernel
+@inner
 def is_torn(j: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
     """Whether the job runs with fewer pods than it needs; a job of which a pod succeeded is on its way out."""
     used = False
