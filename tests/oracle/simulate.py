@@ -27,15 +27,16 @@ def main(paths: list[str]) -> None:
 
 
 def cycles(case: Case) -> Iterable[dict[str, Any]]:
+    named = {key: pod.node for key, pod in case.store.cluster().pods.items()}
     cluster, now_ns = Cluster.of(map(unbound, objects_of(case.store.cluster()))), case.now_ns or 0
     for _ in range(case.cycles):
         cluster = Cluster.of(started(cluster, now_ns))
         found = decide(cluster, case.config, now_ns)
-        decided = {key: stand(found, key) for key in found.pods}
+        decided = {key: {"status": status, "node": node or named[key]} for key, (status, node) in found.pods.items()}
         gone = case.keeps_terminating
         cluster = Cluster.of(moved_on(cluster, found, gone, now_ns))
-        settled = {key: {"status": settled_status(pod), "node": pod.node} for key, pod in cluster.pods.items()}
-        evicted = [each.pod for each in found.evictions]
+        settled = {key: {"status": settled_status(pod, found.pods[key][0]), "node": pod.node or named[key]} for key, pod in cluster.pods.items()}
+        evicted = [key for key in dict.fromkeys(each.pod for each in found.evictions) if found.pods[key][0] == "Releasing"]
         yield {"decided": decided, "settled": settled, "evicted": evicted, "nodes": rooms(found), "podGroups": {}}
         now_ns += round(case.seconds_between_cycles * 1e9)
 
@@ -45,11 +46,6 @@ def unbound(item: Object) -> Object:
     if isinstance(item, Pod) and item.phase == Phase.PENDING and not item.deleted_ns:
         return replace(item, node="")
     return item
-
-
-def stand(found: Decided, key: str) -> dict[str, str]:
-    status, node = found.pods[key]
-    return {"status": status, "node": node}
 
 
 def rooms(found: Decided) -> dict[str, dict[str, float]]:
@@ -97,9 +93,9 @@ def moved_on(cluster: Cluster, found: Decided, keeps_terminating: Iterable[str],
     return moved
 
 
-def settled_status(pod: Pod) -> str:
+def settled_status(pod: Pod, decided: str) -> str:
     if pod.deleted_ns:
-        return "Releasing"
+        return "StuckInReleasing" if decided == "StuckInReleasing" else "Releasing"
     if pod.phase == Phase.PENDING:
         return "Bound" if pod.node else "Gated" if pod.gates else "Pending"
     return {Phase.RUNNING: "Running", Phase.SUCCEEDED: "Succeeded"}.get(pod.phase, "Unknown")

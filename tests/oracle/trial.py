@@ -115,7 +115,13 @@ def is_evicted(task: Task) -> bool:
 def commit(session: Session, victims: list[Task], action: str, cause: str) -> None:
     """Make the evictions real, in this order, and forget that they were a trial."""
     for task in victims:
-        if is_evicted(task):
+        known = any(each.pod == task.pod.key for each in session.evictions)
+        if is_evicted(task) and is_there(task) and not known:
             session.evictions.append(Eviction(task.pod.key, action, cause))
     for task in session.world.tasks:
         task.virtual = False
+
+
+def is_there(task: Task) -> bool:
+    """Whether there is a pod on a node to evict; a place that was promised in this cycle is only taken back."""
+    return bool(task.pod.node) or task.start == "Binding"

@@ -21,7 +21,7 @@ USED = ACTIVE | {"Releasing", "StuckInReleasing"}
 class Task:
     """A pod. ``virtual``: evicted by what is being tried; ``before``: its status when it was evicted.
 
-    ``shadow`` stands for an evicted pod on the node that it has to leave, once it has got a place elsewhere.
+    ``start`` is its status when the cycle began; ``shadow`` stands for an evicted pod on the node that it has to leave, once it has got a place elsewhere.
     """
 
     pod: Pod
@@ -30,6 +30,7 @@ class Task:
     job: Job | None = None
     virtual: bool = False
     before: str = ""
+    start: str = ""
     shadow: Task | None = None
 
     def asks(self, resource: str) -> float:
@@ -144,6 +145,7 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
     _bind(tasks, cluster, machines)
     for task in tasks:
+        task.start = task.status
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
     jobs = _jobs(cluster, config, tasks)
