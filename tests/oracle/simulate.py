@@ -36,7 +36,7 @@ def cycles(case: Case) -> Iterable[dict[str, Any]]:
         gone = case.keeps_terminating
         cluster = Cluster.of(moved_on(cluster, found, gone, now_ns))
         settled = {key: {"status": settled_status(pod, found.pods[key][0]), "node": pod.node or named[key]} for key, pod in cluster.pods.items() if key in found.pods}
-        evicted = [key for key in dict.fromkeys(each.pod for each in found.evictions) if found.pods[key][0] == "Releasing"]
+        evicted = [each.pod for each in found.evictions if not each.moves]
         yield {"decided": decided, "settled": settled, "evicted": evicted, "nodes": rooms(found), "podGroups": {}}
         now_ns += round(case.seconds_between_cycles * 1e9)
 

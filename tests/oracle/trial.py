@@ -19,6 +19,7 @@ class Eviction:
     pod: str
     action: str
     cause: str  # the job that it is for, "" where it is for none
+    moves: bool = False  # it has a place elsewhere to come back to
 
 
 @dataclass
@@ -117,7 +118,7 @@ def commit(session: Session, victims: list[Task], action: str, cause: str) -> No
     for task in victims:
         known = any(each.pod == task.pod.key for each in session.evictions)
         if is_evicted(task) and is_there(task) and not known:
-            session.evictions.append(Eviction(task.pod.key, action, cause))
+            session.evictions.append(Eviction(task.pod.key, action, cause, task.status == "Pipelined"))
     for task in session.world.tasks:
         task.virtual = False
 
