@@ -19,7 +19,7 @@ from tests.oracle.world import UNLIMITED, USED, GroupSet, Job, PodSet, World, re
 
 @dataclass(frozen=True)
 class Decided:
-    """``pods``: key to (status, node) at the end; ``evictions`` in their order; ``placed``: pods of allocate in turn."""
+    """``pods``: key to (status, node) at the end; ``placed``: the pods that allocate placed, in turn."""
 
     pods: dict[str, tuple[str, str]]
     evictions: tuple[Eviction, ...]

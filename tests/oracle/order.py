@@ -100,7 +100,7 @@ class JobTree:
 
     def _before(self, left: Branch | Job, right: Branch | Job) -> bool:
         if isinstance(left, Job) and isinstance(right, Job):
-            return job_key(left) < job_key(right)
+            return bool(job_key(left) < job_key(right))
         assert isinstance(left, Branch)
         assert isinstance(right, Branch)
         return queue_before(left, right, self.total)
@@ -130,7 +130,7 @@ def account_before(a: Account, b: Account, changes: list[tuple[list[float], list
     ]
     for mine, theirs in steps:
         if mine != theirs:
-            return mine < theirs  # type: ignore[operator]
+            return bool(mine < theirs)  # type: ignore[operator]
     mine_all, theirs_all = shares(a), shares(b)
     if mine_all != theirs_all:
         if all(x <= y for x, y in zip(mine_all, theirs_all, strict=True)):

@@ -1,7 +1,8 @@
 """The search for victims that reclaim, preempt and consolidation share (semantics 4.5), without its budgets.
 
 The filters of 4.6 are left out: they only spare the search scenarios that cannot be solved, except where they refuse
-what could be (semantics 16), which this project does not copy. Pods are not evicted twice for one job (4.5).
+what could be (semantics 16), which this project does not copy. Nobody is evicted twice in one scenario: where a
+node-local scenario takes more of a job of which pods are recorded, all of them are one group, each evicted once (4.5).
 """
 
 from __future__ import annotations
@@ -75,10 +76,20 @@ def _discarded(run: Search, generator: Generator, tasks: list[Task], recorded: l
     """A probe whose outcome is only its victims."""
     before = saved(run.session.world)
     found = _probe(run, generator, tasks, recorded)
-    found = found and [chunk for chunk in found if any(map(is_evicted, chunk.tasks))]
-    if found is not None:
-        restore(before)
+    if found is None:
+        return None
+    if generator is node_local_greedy:
+        found = _by_job(found)
+    found = [chunk for chunk in found if any(map(is_evicted, chunk.tasks))]
+    restore(before)
     return found
+
+
+def _by_job(chunks: list[Chunk]) -> list[Chunk]:
+    """The same victims, those of one job as one group."""
+    keys = dict.fromkeys(chunk.job.group.key for chunk in chunks)
+    grouped = [[chunk for chunk in chunks if chunk.job.group.key == key] for key in keys]
+    return [Chunk(group[0].job, [task for chunk in group for task in chunk.tasks]) for group in grouped]
 
 
 def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[Chunk]) -> list[Chunk] | None:
@@ -107,19 +118,15 @@ def node_local_greedy(
     """For each node of the latest victim's job: whoever of the potential victims is there, with all their pods."""
     latest = potential[-1].tasks[0].job
     assert latest
-    for name in sorted({task.node for task in latest.tasks if task.status in USED and task.node in run.session.world.machines}):
-        here = [chunk.job.group.key for chunk in potential if any(task.node == name for task in chunk.tasks)]
-        yield [
-            Chunk(chunk.job, [t for other in potential if other.job.group.key == key for t in other.tasks])
-            for key in dict.fromkeys(here)
-            for chunk in [next(chunk for chunk in potential if chunk.job.group.key == key)]
-        ]
+    hosts = {task.node for task in latest.tasks if task.status in USED}
+    for name in sorted(hosts & set(run.session.world.machines)):
+        yield [chunk for chunk in _by_job(potential) if any(task.node == name for task in chunk.tasks)]
 
 
 def multi_node_gang(
     run: Search, tasks: list[Task], recorded: list[Chunk], potential: list[Chunk]
 ) -> Iterator[list[Chunk]]:
-    """The potential victims of 0, 1, 3, 7, ... nodes more than the fewest that could be enough, tightest nodes first."""
+    """The potential victims of 0, 1, 3, 7, ... nodes more than the fewest that could do, tightest nodes first."""
     machines = run.session.world.machines
     gone = [task for chunk in [*recorded, *potential] for task in chunk.tasks]
     asked = [task.asks("gpu") for task in tasks]

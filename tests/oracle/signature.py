@@ -51,9 +51,7 @@ class Memory:
     def note(self, job: Job) -> None:
         place, mine = self._place(job), requests(job)
         known = self.failed.get(place)
-        if known is None or (
-            len(mine) <= len(known) and all(below(a, b) for a, b in zip(mine, known, strict=False))
-        ):
+        if known is None or (len(mine) <= len(known) and all(below(a, b) for a, b in zip(mine, known, strict=False))):
             self.failed[place] = mine
 
     def _place(self, job: Job) -> tuple[str, Signature]:

@@ -45,7 +45,10 @@ def saved(world: World) -> Copy:
     return Copy(
         [(task, copy(task)) for task in world.tasks],
         [
-            (machine, replace(machine, idle=dict(machine.idle), releasing=dict(machine.releasing), tasks=[*machine.tasks]))
+            (
+                machine,
+                replace(machine, idle=dict(machine.idle), releasing=dict(machine.releasing), tasks=[*machine.tasks]),
+            )
             for machine in world.machines.values()
         ],
         [

@@ -83,7 +83,7 @@ class VictimTree(JobTree):
 
     def _before(self, left: Branch | Job, right: Branch | Job) -> bool:
         if isinstance(left, Job) and isinstance(right, Job):
-            return job_key(left) > job_key(right)  # type: ignore[operator]
+            return bool(job_key(left) > job_key(right))
         assert isinstance(left, Branch)
         assert isinstance(right, Branch)
         assert left.account is not None

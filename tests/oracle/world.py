@@ -21,7 +21,8 @@ USED = ACTIVE | {"Releasing", "StuckInReleasing"}
 class Task:
     """A pod. ``virtual``: evicted by what is being tried; ``before``: its status when it was evicted.
 
-    ``start`` is its status when the cycle began; ``shadow`` stands for an evicted pod on the node that it has to leave, once it has got a place elsewhere.
+    ``start`` is its status when the cycle began. ``shadow`` stands for an evicted pod on the node that it has to
+    leave, once it has got a place elsewhere.
     """
 
     pod: Pod
@@ -54,7 +55,9 @@ class PodSet:
     @property
     def pending(self) -> list[Task]:
         """What can be given a place: what waits, and what is only evicted by way of trial."""
-        return [task for task in self.tasks if task.status == "Pending" or (task.status == "Releasing" and task.virtual)]
+        return [
+            task for task in self.tasks if task.status == "Pending" or (task.status == "Releasing" and task.virtual)
+        ]
 
 
 @dataclass(eq=False)
@@ -72,7 +75,7 @@ class GroupSet:
 
 @dataclass(eq=False)
 class Job:
-    """A pod group. ``chunk`` is what it asks for, where that does not follow from its pods (a part of a larger gang)."""
+    """A pod group. ``chunk`` is what it asks for where that does not follow from its pods (part of a larger gang)."""
 
     group: PodGroup
     name: str
