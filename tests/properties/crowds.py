@@ -27,6 +27,7 @@ class Crowd:
     picky: bool = False  # node selectors, taints, host ports, pods without GPUs
     limits: bool = False
     torn: bool = False
+    flat: bool = False  # no departments
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
@@ -58,11 +59,10 @@ def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
 
 
 def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
-    departments = [f"d{k}" for k in range(rng.choice((0, 0, 1, 2, 3)))]
+    departments = [f"d{k}" for k in range(rng.choice((0, 0, 1, 2, 3)) * (not crowd.flat))]
     queues = [_queue(rng, name, "", crowd) for name in departments]
-    for k in range(n_queues):
-        queues.append(_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd))
-    return queues
+    leaves = [_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd) for k in range(n_queues)]
+    return queues + leaves
 
 
 def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
@@ -117,9 +117,7 @@ def _group(
     return [group, *placed]
 
 
-def _pod(
-    rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...], size: int, crowd: Crowd
-) -> o.Pod:
+def _pod(rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...], size: int, crowd: Crowd) -> o.Pod:
     inner = {sub.parent for sub in tree}
     leaves = sorted(sub.name for sub in tree if sub.name not in inner)
     gpus = rng.choice((0, size)) if crowd.picky and rng.random() < 0.2 else size
