@@ -37,7 +37,8 @@ def part_of(job: Job, keep: Callable[[Task], bool]) -> Job:
 
 
 def active_tasks(job: Job) -> list[Task]:
-    return [task for task in job.tasks if task.status in ACTIVE]
+    """The active tasks in task order, pod set by pod set."""
+    return [task for pod_set in job.pod_sets.values() for task in _active(pod_set)]
 
 
 def victim_chunk(job: Job) -> list[Task]:
