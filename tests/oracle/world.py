@@ -184,9 +184,13 @@ def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> 
 
 
 def put(machine: Machine, task: Task, sign: int = 1) -> None:
-    """Account for the task on its node (0.3); ``sign`` -1 undoes it. What the node does not have is not tracked."""
+    """Account for the task on its node (0.3); ``sign`` -1 undoes it. What the node does not have is not tracked.
+
+    A promise that was taken back holds nothing and leaves nothing.
+    """
+    promise = task.status == "Releasing" and task.before == "Pipelined"
     for resource, amount in task.pod.shape.request:
-        if resource not in machine.idle:
+        if resource not in machine.idle or promise:
             continue
         if task.status == "Releasing":
             machine.releasing[resource] = machine.releasing.get(resource, 0.0) + sign * amount
