@@ -13,7 +13,20 @@ from kai_sched import Cluster, Config
 from kai_sched.model.objects import HostPort, Node, Requirement, Taint, Toleration
 from tests.oracle.chunk import next_chunk, reachable
 from tests.oracle.order import JobTree
-from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Job, Machine, Task, World, charge, put, ready, world_of
+from tests.oracle.world import (
+    ACTIVE,
+    RESOURCES,
+    UNLIMITED,
+    USED,
+    Job,
+    Machine,
+    Task,
+    World,
+    charge,
+    put,
+    ready,
+    world_of,
+)
 
 
 @dataclass(frozen=True)
@@ -27,20 +40,27 @@ class Outcome:
 
 def allocate(cluster: Cluster, config: Config, now_ns: int) -> Outcome:
     world = world_of(cluster, config, now_ns)
-    tree = JobTree(world, [job for job in world.jobs if _may_run(world, job)], config.queue_depth.get("allocate"))
-    order: list[str] = []
-    while (job := tree.pop()) is not None:
-        placed = attempt(world, config, job)
-        order += [task.pod.key for task in placed]
-        if placed and any(task.status == "Pending" for task in job.tasks):
-            tree.push(job)
+    order = allocate_in(world, config)
     for task in world.tasks:
         if task.status == "Allocated":
             task.status = "Binding"
     return Outcome({task.pod.key: (task.status, task.node) for task in world.tasks}, tuple(order), world)
 
 
-def _may_run(world: World, job: Job) -> bool:
+def allocate_in(world: World, config: Config) -> list[str]:
+    """The allocate action; the keys of the pods that got a place, first decision first."""
+    jobs = [job for job in world.jobs if may_run(world, job)]
+    tree = JobTree(world, jobs, config.queue_depth.get("allocate"))
+    order: list[str] = []
+    while (job := tree.pop()) is not None:
+        placed = attempt(world, config, job)
+        order += [task.pod.key for task in placed]
+        if placed and any(task.status == "Pending" for task in job.tasks):
+            tree.push(job)
+    return order
+
+
+def may_run(world: World, job: Job) -> bool:
     account = world.accounts.get(job.queue)
     pending = any(task.status == "Pending" for task in job.tasks)
     return bool(account and not account.children and pending and reachable(job.root) and next_chunk(job))
@@ -72,13 +92,15 @@ def attempt(world: World, config: Config, job: Job) -> list[Task]:
 
 def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
     """Give the task another status and place, with all accounts kept."""
-    account = world.accounts[job.queue]
-    if task.status in ACTIVE:
+    account = world.accounts.get(job.queue)
+    if task.status in USED and task.node in world.machines:
         put(world.machines[task.node], task, -1)
+    if task.status in ACTIVE and account:
         charge(account, task, not job.preemptible, -1)
     task.status, task.node = status, node
-    if status in ACTIVE:
+    if status in USED and node in world.machines:
         put(world.machines[node], task)
+    if status in ACTIVE and account:
         charge(account, task, not job.preemptible)
 
 
@@ -97,15 +119,24 @@ def may_take(world: World, job: Job, tasks: list[Task]) -> bool:
 
 def place(world: World, config: Config, job: Job, task: Task) -> bool:
     """Put the task on the best node that takes it: bound on idle room, else waiting for releasing pods (3.5)."""
+    name = best_node(world, config, job, task, list(world.machines))
+    if name is not None:
+        idle = fits(task, world.machines[name], later=False)
+        move(world, job, task, "Allocated" if idle else "Pipelined", name)
+    return name is not None
+
+
+def best_node(world: World, config: Config, job: Job, task: Task, offered: list[str]) -> str | None:
+    """The node with the highest score among those offered that take the task, now or later; None if there is none."""
     if task.pod.shape.unsupported:
-        return False
-    scores = {name: score(world, config, task, machine) for name, machine in world.machines.items()}
+        return None
+    machines = [world.machines[name] for name in offered]
+    scores = {machine.node.name: score(config, task, machine, machines) for machine in machines}
     for name in sorted(scores, key=lambda name: (-scores[name], name)):
         machine = world.machines[name]
         if fits(task, machine, later=True) and accepts(machine, task) and may_take(world, job, [task]):
-            move(world, job, task, "Allocated" if fits(task, machine, later=False) else "Pipelined", name)
-            return True
-    return False
+            return name
+    return None
 
 
 def fits(task: Task, machine: Machine, later: bool) -> bool:
@@ -123,6 +154,7 @@ def accepts(machine: Machine, task: Task) -> bool:
         clash(mine, theirs)
         for mine in shape.host_ports
         for other in machine.tasks
+        if other.pod is not task.pod
         for theirs in other.pod.shape.host_ports
     ):
         return False
@@ -172,7 +204,7 @@ def matches(requirement: Requirement, node: Node) -> bool:
     return number > bound if requirement.op == "Gt" else number < bound
 
 
-def score(world: World, config: Config, task: Task, machine: Machine) -> float:
+def score(config: Config, task: Task, machine: Machine, offered: list[Machine]) -> float:
     """Section 9, the plugins that matter without GPU sharing and topology."""
     resource = "gpu" if task.asks("gpu") > 0 else "cpu"
     total = 0.0
@@ -184,15 +216,15 @@ def score(world: World, config: Config, task: Task, machine: Machine) -> float:
         total += 10
     if "nodeplacement" in config.plugins:
         strategy = config.plugins["nodeplacement"].get(resource, "binpack")
-        total += spread(machine, resource) if strategy == "spread" else binpack(world, machine, resource)
+        total += spread(machine, resource) if strategy == "spread" else binpack(offered, machine, resource)
     return total
 
 
-def binpack(world: World, machine: Machine, resource: str) -> float:
-    """0 for the roomiest node to 9 for the fullest."""
+def binpack(offered: list[Machine], machine: Machine, resource: str) -> float:
+    """0 for the roomiest of the nodes offered to 9 for the fullest."""
     if not machine.node.allocatable.get(resource, 0.0):
         return 0.0
-    rooms = [m.room(resource, later=True) for m in world.machines.values() if m.node.allocatable.get(resource, 0.0)]
+    rooms = [m.room(resource, later=True) for m in offered if m.node.allocatable.get(resource, 0.0)]
     low, high = min(rooms), max(rooms)
     if high == 0:
         return 0.0

@@ -15,7 +15,7 @@ TASK_PRIORITY = "kai.scheduler/task-priority"
 
 
 def next_chunk(job: Job) -> list[Task]:
-    return _next(job.root)
+    return _next(job.root) if job.chunk is None else [task for task in job.chunk if task.status == "Pending"]
 
 
 def _next(group_set: GroupSet) -> list[Task]:

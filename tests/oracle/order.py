@@ -17,7 +17,7 @@ from tests.oracle.fair_share import UNLIMITED, allocatable_share
 from tests.oracle.world import RESOURCES, Account, Job, World
 
 
-@dataclass
+@dataclass(eq=False)
 class Branch:
     """A queue while it has work: a heap of jobs (leaf) or of branches. The root of all has no account."""
 
@@ -100,29 +100,37 @@ class JobTree:
 
     def _before(self, left: Branch | Job, right: Branch | Job) -> bool:
         if isinstance(left, Job) and isinstance(right, Job):
-            return job_key(left) < job_key(right)
+            return bool(job_key(left) < job_key(right))
         assert isinstance(left, Branch)
         assert isinstance(right, Branch)
         return queue_before(left, right, self.total)
 
 
 def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
-    """Whether the left queue goes first: the eight steps of 2.6 in turn."""
-    a, b = left.account, right.account
-    assert a is not None
-    assert b is not None
-    request_a, request_b = request_of(left.best()), request_of(right.best())
+    """Whether the left queue goes first, given the job at the top of each side."""
+    assert left.account is not None
+    assert right.account is not None
+    sides = [(left.account, request_of(left.best())), (right.account, request_of(right.best()))]
+    return account_before(sides[0][0], sides[1][0], [(request, request) for _, request in sides], total)
+
+
+def account_before(a: Account, b: Account, changes: list[tuple[list[float], list[float]]], total: list[float]) -> bool:
+    """The eight steps of 2.6 in turn.
+
+    ``changes``: for each side what its next job asks for (steps 2 and 4), and by what its share changes (step 5).
+    """
+    (asks_a, change_a), (asks_b, change_b) = changes
     steps: list[tuple[object, object]] = [
         (over_used(a), over_used(b)),
-        (not starved(a, request_a), not starved(b, request_b)),
+        (not starved(a, asks_a), not starved(b, asks_b)),
         (-a.queue.priority, -b.queue.priority),
-        (violates(a, request_a), violates(b, request_b)),
-        (dominant(a, request_a, total), dominant(b, request_b, total)),
+        (violates(a, asks_a), violates(b, asks_b)),
+        (dominant(a, change_a, total), dominant(b, change_b, total)),
         (dominant(a, [0.0] * 3, total), dominant(b, [0.0] * 3, total)),
     ]
     for mine, theirs in steps:
         if mine != theirs:
-            return mine < theirs  # type: ignore[operator]
+            return bool(mine < theirs)  # type: ignore[operator]
     mine_all, theirs_all = shares(a), shares(b)
     if mine_all != theirs_all:
         if all(x <= y for x, y in zip(mine_all, theirs_all, strict=True)):

@@ -17,12 +17,22 @@ ACTIVE = ALLOCATED | {"Pipelined"}
 USED = ACTIVE | {"Releasing", "StuckInReleasing"}
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
+    """A pod. ``virtual``: evicted by what is being tried; ``before``: its status when it was evicted.
+
+    ``start`` is its status when the cycle began. ``shadow`` stands for an evicted pod on the node that it has to
+    leave, once it has got a place elsewhere.
+    """
+
     pod: Pod
     status: str
     node: str
     job: Job | None = None
+    virtual: bool = False
+    before: str = ""
+    start: str = ""
+    shadow: Task | None = None
 
     def asks(self, resource: str) -> float:
         return dict(self.pod.shape.request).get(resource, 0.0)
@@ -32,7 +42,7 @@ class Task:
         return self.pod.created_ns, self.pod.uid
 
 
-@dataclass
+@dataclass(eq=False)
 class PodSet:
     name: str
     minimum: int
@@ -44,10 +54,13 @@ class PodSet:
 
     @property
     def pending(self) -> list[Task]:
-        return [task for task in self.tasks if task.status == "Pending"]
+        """What can be given a place: what waits, and what is only evicted by way of trial."""
+        return [
+            task for task in self.tasks if task.status == "Pending" or (task.status == "Releasing" and task.virtual)
+        ]
 
 
-@dataclass
+@dataclass(eq=False)
 class GroupSet:
     """A sub-group set: satisfied with ``minimum`` satisfied members."""
 
@@ -60,8 +73,11 @@ class GroupSet:
         return len(self.members) if self.wanted is None else self.wanted
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
+    """A pod group. ``chunk`` is what it asks for where that does not follow from its pods (part of a larger gang)."""
+
+    group: PodGroup
     name: str
     queue: str
     priority: int
@@ -69,13 +85,14 @@ class Job:
     age: tuple[int, str]
     root: GroupSet
     pod_sets: dict[str, PodSet]
+    chunk: list[Task] | None = None
 
     @property
     def tasks(self) -> list[Task]:
         return [task for pod_set in self.pod_sets.values() for task in pod_set.tasks]
 
 
-@dataclass
+@dataclass(eq=False)
 class Machine:
     node: Node
     idle: dict[str, float]
@@ -88,7 +105,7 @@ class Machine:
         return idle + self.releasing.get(resource, 0.0) if later else idle
 
 
-@dataclass
+@dataclass(eq=False)
 class Account:
     """A queue and what it holds; vectors in the order of RESOURCES."""
 
@@ -112,7 +129,7 @@ class Account:
         return [self] + (self.parent.lineage() if self.parent else [])
 
 
-@dataclass
+@dataclass(eq=False)
 class World:
     machines: dict[str, Machine]
     tasks: list[Task]
@@ -131,6 +148,7 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
     _bind(tasks, cluster, machines)
     for task in tasks:
+        task.start = task.status
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
     jobs = _jobs(cluster, config, tasks)
@@ -166,9 +184,13 @@ def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> 
 
 
 def put(machine: Machine, task: Task, sign: int = 1) -> None:
-    """Account for the task on its node (0.3); ``sign`` -1 undoes it. What the node does not have is not tracked."""
+    """Account for the task on its node (0.3); ``sign`` -1 undoes it. What the node does not have is not tracked.
+
+    A promise that was taken back holds nothing and leaves nothing.
+    """
+    promise = task.status == "Releasing" and task.before == "Pipelined"
     for resource, amount in task.pod.shape.request:
-        if resource not in machine.idle:
+        if resource not in machine.idle or promise:
             continue
         if task.status == "Releasing":
             machine.releasing[resource] = machine.releasing.get(resource, 0.0) + sign * amount
@@ -273,7 +295,7 @@ def _job(cluster: Cluster, group: PodGroup) -> Job:
     priority = _priority(cluster, group.priority_class)
     preemptible = priority < 100 if group.preemptible is None else group.preemptible
     root, pod_sets = _tree(group)
-    return Job(group.name, group.queue, priority, preemptible, (group.created_ns, group.uid), root, pod_sets)
+    return Job(group, group.name, group.queue, priority, preemptible, (group.created_ns, group.uid), root, pod_sets)
 
 
 def _priority(cluster: Cluster, name: str) -> int:

@@ -17,6 +17,15 @@ PHASES = {"Pending": 0, "Bound": 0, "Gated": 0, "Leaving": 0, "Succeeded": 2, "U
 Words = Mapping[str, str]
 
 
+def ago_ns(words: Words, key: str) -> int:
+    """The time so many seconds before now; 0 where nothing is said."""
+    return NOW_NS - int(float(words[key]) * 1e9) if key in words else 0
+
+
+def seconds(words: Words, key: str) -> float | None:
+    return float(words[key]) if key in words else None
+
+
 def age(words: Words, place: int) -> int:
     """Later lines are newer, a minute each, unless ``age`` gives the minutes before now."""
     return NOW_NS - int(words.get("age", 1000 - place)) * MINUTE_NS
@@ -95,6 +104,8 @@ def queue(words: Words, place: int) -> o.Queue:
         cpu=share(words, "cpu"),
         memory=share(words, "mem"),
         gpu=share(words, "gpu"),
+        preempt_min_runtime_s=seconds(words, "minpreempt"),
+        reclaim_min_runtime_s=seconds(words, "minreclaim"),
         labels=mapped(words, "labels"),
     )
 
@@ -127,6 +138,11 @@ def group(words: Words, place: int) -> o.PodGroup:
         min_sub_group=optional(words, "sets"),
         sub_groups=tuple(sub_group(text) for text in words.get("tree", "").split()),
         labels=mapped(words, "labels"),
+        preemption_delay_s=seconds(words, "delay") or 0.0,
+        staleness_grace_s=seconds(words, "grace"),
+        stale_since_ns=ago_ns(words, "stale"),
+        last_start_ns=ago_ns(words, "started"),
+        last_eviction_ns=ago_ns(words, "evicted"),
     )
 
 

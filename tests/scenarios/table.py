@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kai_sched import Config, CycleResult
 from kai_sched.model.config import OPERATOR_PLUGINS
@@ -15,6 +16,11 @@ from kai_sched.plan.result import QUEUE_RESOURCES
 from tests.scenarios.objects import MAKERS, G
 
 UNITS = {"cpu": 1000.0, "memory": G}
+MIN_RUNTIME = {
+    "minpreempt": "defaultPreemptMinRuntime",
+    "minreclaim": "defaultReclaimMinRuntime",
+    "resolve": "reclaimResolveMethod",
+}
 
 
 @dataclass
@@ -27,18 +33,38 @@ class Scenario:
     options: dict[str, str] = field(default_factory=dict)
     expected: list[list[str]] = field(default_factory=list)
 
+    @property
+    def cycles(self) -> int:
+        """How many cycles there are; what is expected is the outcome of the last one."""
+        return int(self.options.get("cycles", 1))
+
+    @property
+    def step_ns(self) -> int:
+        """How far the clock moves on between two cycles."""
+        return int(float(self.options.get("step", 0)) * 1e9)
+
     def config(self) -> Config:
         placement = {name: self.options.get(name, "binpack") for name in ("gpu", "cpu")}
         plugins = {**OPERATOR_PLUGINS, "nodeplacement": placement}
         if "k" in self.options:
             plugins["proportion"] = {"kValue": self.options["k"]}
+        if "multiplier" in self.options:
+            plugins["proportion"] = {"relcaimerSaturationMultiplier": self.options["multiplier"]}
+        plugins["minruntime"] = {
+            argument: self.options[key] for key, argument in MIN_RUNTIME.items() if key in self.options
+        }
         for name in self.options.get("without", "").split(","):
             plugins.pop(name, None)
-        depth = {"allocate": int(self.options["depth"])} if "depth" in self.options else {}
+        actions = tuple(self.options.get("actions", "allocate").split(","))
+        depth = {actions[0]: int(self.options["depth"])} if "depth" in self.options else {}
         return Config(
-            ("allocate",),
+            actions,
             plugins,
             depth,
+            staleness_grace_s=float(self.options.get("grace", 60)),
+            max_consolidation_preemptees=int(self.options.get("max", -1)),
+            allow_consolidating_reclaim="strict" not in self.options,
+            use_scheduling_signatures="nosignatures" not in self.options,
             node_pool=self.options.get("pool", ""),
             restrict_node_scheduling="restrict" in self.options,
             full_hierarchy_fairness="flat" not in self.options,
@@ -107,7 +133,12 @@ def outcome(expected: list[str], result: CycleResult) -> list[str]:
     """What came out, said as the expectation says it, so that equal lists mean that it holds."""
     match expected:
         case ["order", *_]:
-            return ["order", *(effect.pod.partition("/")[2] for effect in result.effects)]
+            return ["order", *(_short(effect.pod) for effect in result.effects)]
+        case ["evicted", *_]:
+            return ["evicted", *(_short(effect.pod) for effect in evictions(result))]
+        case ["cause", pod, *_]:
+            words = [(each.action, _short(each.cause)) for each in evictions(result) if _short(each.pod) == pod]
+            return ["cause", pod, *(word for pair in words for word in pair if word)]
         case ["group", name, _, *texts]:
             reason = result.groups[f"ns/{name}"].reason
             message = reason.message if reason else ""
@@ -126,6 +157,16 @@ def outcome(expected: list[str], result: CycleResult) -> list[str]:
     return (
         [names, statuses, *(dict.fromkeys(places) if len(nodes) <= 1 else places)] if any(places) else [names, statuses]
     )
+
+
+def evictions(result: CycleResult) -> list[Any]:
+    """The evictions among the effects, in their order."""
+    return [effect for effect in result.effects if type(effect).__name__ == "Evict"]
+
+
+def _short(key: str) -> str:
+    """The name from "namespace/name"."""
+    return key.rpartition("/")[2]
 
 
 def in_words(asked: list[str], found: Mapping[str, float]) -> list[str]:

@@ -1,0 +1,192 @@
+"""All five actions on a cluster (semantics 3 to 7, 11): what a whole cycle decides, the slow and obvious way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kai_sched import Cluster, Config
+from tests.oracle.allocate import allocate_in, may_run, move
+from tests.oracle.chunk import next_chunk
+from tests.oracle.order import JobTree
+from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
+from tests.oracle.search import Search, search
+from tests.oracle.signature import Memory
+from tests.oracle.trial import Eviction, Session
+from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.world import UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
+
+
+@dataclass(frozen=True)
+class Decided:
+    """``pods``: key to (status, node) at the end; ``placed``: the pods that allocate placed, in turn."""
+
+    pods: dict[str, tuple[str, str]]
+    evictions: tuple[Eviction, ...]
+    placed: tuple[str, ...]
+    world: World
+
+
+def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
+    session = Session(world_of(cluster, config, now_ns), config, now_ns)
+    placed: list[str] = []
+    for action in config.actions:
+        if action == "allocate":
+            placed += allocate_in(session.world, config)
+        else:
+            ACTIONS[action](session)
+    pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
+    return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
+
+
+def candidates(session: Session, action: str) -> Iterator[Job]:
+    """The jobs that the action may help, each once, in the order of 3.1 as shares stand when it is asked for."""
+    world = session.world
+    jobs = [job for job in world.jobs if may_run(world, job) and not _delayed(session, job)]
+    if action == "consolidation":
+        jobs = [job for job in jobs if job.preemptible]
+    tree = JobTree(world, jobs, session.config.queue_depth.get(action))
+    while (job := tree.pop()) is not None:
+        yield job
+
+
+def _delayed(session: Session, job: Job) -> bool:
+    """11.4: too soon after the job was made, or after it last lost a pod."""
+    group = job.group
+    since_ns = max(group.created_ns, group.last_eviction_ns)
+    return group.preemption_delay_s > 0 and session.now_ns < since_ns + group.preemption_delay_s * 1e9
+
+
+def _helpless(world: World, job: Job) -> bool:
+    """The victim-invariant check (12.1): some pod is larger than the largest node."""
+    nodes = [machine.node for machine in world.machines.values()]
+    return any(
+        amount > max((node.allocatable.get(resource, 0.0) for node in nodes), default=0.0)
+        for task in next_chunk(job)
+        for resource, amount in task.pod.shape.request
+    )
+
+
+def reclaim(session: Session) -> None:
+    """4.1."""
+    memory = Memory(session.config.use_scheduling_signatures, by_queue=True)
+    protection = Protection(session.world, session.config, session.now_ns, "reclaim")
+    for job in candidates(session, "reclaim"):
+        if not may_reclaim(session.world, job) or memory.hopeless(job) or _helpless(session.world, job):
+            continue
+        fairness = Fairness(session, job)
+
+        def valid(victims: list[Chunk], part: Job, job: Job = job, fairness: Fairness = fairness) -> bool:
+            return fairness.allows(victims, part) and protection.allows(victims, job)
+
+        if not search(Search(session, job, reclaim_pool(session, job, protection), valid), "reclaim"):
+            memory.note(job)
+
+
+def preempt(session: Session) -> None:
+    """Section 5."""
+    memory = Memory(session.config.use_scheduling_signatures, by_queue=True)
+    world = session.world
+    protection = Protection(world, session.config, session.now_ns, "preempt")
+    for job in candidates(session, "preempt"):
+        if memory.hopeless(job) or _helpless(world, job) or not _within_quota(world, job):
+            continue
+        pool = [
+            victim
+            for victim in world.jobs
+            if victim.queue == job.queue
+            and victim.preemptible
+            and victim.priority < job.priority
+            and _can_leave(world, victim)
+            and not protection.spares(victim, job)
+        ]
+
+        def valid(victims: list[Chunk], _part: Job, job: Job = job) -> bool:
+            return protection.allows(victims, job)
+
+        if not search(Search(session, job, pool, valid), "preempt"):
+            memory.note(job)
+
+
+def _within_quota(world: World, job: Job) -> bool:
+    """The quota gate of 3.4 for work that cannot be preempted."""
+    asks = needs(next_chunk(job))
+    return job.preemptible or all(
+        not asks[r] or a.share(r).quota == UNLIMITED or a.fixed[r] + asks[r] <= a.share(r).quota
+        for a in world.accounts[job.queue].lineage()
+        for r in range(3)
+    )
+
+
+def _can_leave(world: World, victim: Job) -> bool:
+    """Whether it has pods to evict, of which one is on a node that is known or on none."""
+    active = active_tasks(victim)
+    return bool(active) and any(task.node in world.machines or not task.node for task in active)
+
+
+def consolidation(session: Session) -> None:
+    """Section 6. The limit on victims admits that many jobs, not one more (semantics 16), the first in victim order."""
+    most = session.config.max_consolidation_preemptees
+    if most == 0:
+        return
+    memory = Memory(session.config.use_scheduling_signatures, by_queue=False)
+    world = session.world
+    for job in candidates(session, "consolidation"):
+        if memory.hopeless(job) or _helpless(world, job) or not _enough_in_all(world, job):
+            continue
+        pool = [
+            victim
+            for victim in world.jobs
+            if victim is not job
+            and victim.preemptible
+            and victim.queue in world.accounts
+            and not world.accounts[victim.queue].children
+            and _can_leave(world, victim)
+        ]
+        run = Search(session, job, pool, _all_have_places, None if most < 0 else most)
+        if not search(run, "consolidation"):
+            memory.note(job)
+
+
+def _all_have_places(victims: list[Chunk], _part: Job) -> bool:
+    return all(task.status != "Releasing" for chunk in victims for task in chunk.tasks)
+
+
+def _enough_in_all(world: World, job: Job) -> bool:
+    """Whether all ready nodes together have the GPUs, now or later."""
+    machines = [machine for machine in world.machines.values() if ready(machine.node)]
+    asked = needs(next_chunk(job))[2]
+    return asked <= 0 or asked <= sum(machine.room("gpu", later=True) for machine in machines)
+
+
+def evict_stale_gangs(session: Session) -> None:
+    """Section 7, where the tree of sub-groups says what a job needs (semantics 16)."""
+    for job in session.world.jobs:
+        if not _is_stale(job):
+            continue
+        grace_s = job.group.staleness_grace_s
+        grace_s = session.config.staleness_grace_s if grace_s is None else grace_s
+        first_ns = job.group.stale_since_ns or session.now_ns
+        if grace_s >= 0 and session.now_ns - first_ns >= grace_s * 1e9:
+            for task in active_tasks(job):
+                session.evictions.append(Eviction(task.pod.key, "stalegangeviction", ""))
+                move(session.world, job, task, "Releasing", task.node)
+
+
+def _is_stale(job: Job) -> bool:
+    used = any(task.status in USED for task in job.tasks)
+    return used and all(task.status != "Succeeded" for task in job.tasks) and not _complete(job.root)
+
+
+def _complete(member: GroupSet | PodSet) -> bool:
+    if isinstance(member, PodSet):
+        return sum(task.status in USED for task in member.tasks) >= member.minimum
+    return sum(map(_complete, member.members)) >= member.minimum
+
+
+ACTIONS: dict[str, Callable[[Session], None]] = {
+    "consolidation": consolidation,
+    "reclaim": reclaim,
+    "preempt": preempt,
+    "stalegangeviction": evict_stale_gangs,
+}

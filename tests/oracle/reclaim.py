@@ -1,0 +1,157 @@
+"""Reclaim: who may take from whom (semantics 4.1, 4.2), and whether a scenario is fair (4.7)."""
+
+from __future__ import annotations
+
+import math
+
+from tests.oracle.chunk import next_chunk
+from tests.oracle.order import share_of
+from tests.oracle.trial import Session
+from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World
+
+Vector = list[float]
+
+
+def may_reclaim(world: World, job: Job) -> bool:
+    """The gate: with what it asks for the queue stays within its fair share, and fixed work within the quota."""
+    account, asks = world.accounts[job.queue], needs(next_chunk(job))
+    if not within(plus(account.allocated, asks), account.fair):
+        return False
+    return job.preemptible or within(plus(account.fixed, asks), quota(account))
+
+
+def reclaim_pool(session: Session, job: Job, protection: Protection) -> list[Job]:
+    world = session.world
+    return [
+        victim
+        for victim in world.jobs
+        if victim.queue in world.accounts
+        and victim.queue != job.queue
+        and not world.accounts[victim.queue].children
+        and victim.preemptible
+        and active_tasks(victim)
+        and not protection.spares(victim, job)
+        and _has_surplus(world, victim, job)
+    ]
+
+
+def _has_surplus(world: World, victim: Job, job: Job) -> bool:
+    """The share filter: whether anything may be taken from the victim's queue at all."""
+    mine, theirs = diverge(world, job, victim)
+    asks = needs(next_chunk(job))
+    if not within(plus(mine.allocated, asks), quota(mine)):
+        return not within(theirs.allocated, entitled(theirs))
+    looked_at = [r for r in range(3) if asks[r] > 0 and theirs.share(r).quota != UNLIMITED]
+    above = any(theirs.allocated[r] > theirs.share(r).quota for r in looked_at)
+    below = any(theirs.allocated[r] < theirs.share(r).quota for r in looked_at)
+    return above or not below
+
+
+def diverge(world: World, job: Job, victim: Job) -> tuple[Account, Account]:
+    """The queues, at or above those of the two jobs, in which their paths from the root first differ."""
+    paths = [world.accounts[each.queue].lineage()[::-1] for each in (job, victim)]
+    return next((mine, theirs) for mine, theirs in zip(*paths, strict=False) if mine is not theirs)
+
+
+class Fairness:
+    """The validator. ``held`` is what the queues held before anything was tried, by name."""
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self.session, self.job = session, job
+        accounts = session.world.accounts
+        self.held = {name: [*account.allocated] for name, account in accounts.items()}
+        self.fixed = {name: [*account.fixed] for name, account in accounts.items()}
+        arguments = session.config.plugins.get("proportion", {})
+        try:
+            self.multiplier = max(1.0, float(arguments.get("relcaimerSaturationMultiplier", "1")))
+        except ValueError:
+            self.multiplier = 1.0
+
+    def allows(self, victims: list[Chunk], part: Job) -> bool:
+        asks = needs(part.chunk or [])
+        left: dict[str, Vector] = {}
+        taken: dict[str, Vector] = {}
+        accounts = self.session.world.accounts
+        tasks = [task for chunk in victims for task in chunk.tasks]
+        if self.session.config.allow_consolidating_reclaim:
+            tasks = [task for task in tasks if task.status not in ACTIVE]
+        queues = {task.job.queue for task in tasks if task.job}
+        for queue in sorted(queues, key=lambda name: accounts[name].queue.uid):
+            for job, chunk in _portions(tasks, queue):
+                if not self._may_take(job, left, asks):
+                    return False
+                for level in accounts[queue].lineage():
+                    name = level.queue.name
+                    left[name] = plus(left.get(name, self.held[name]), needs(chunk), -1)
+                    taken[name] = plus(taken.get(name, [0.0] * 3), needs(chunk))
+        return all(self._fair_at(u, left, taken, asks) for u in accounts[part.queue].lineage())
+
+    def _may_take(self, victim: Job, left: dict[str, Vector], asks: Vector) -> bool:
+        """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
+        mine, theirs = diverge(self.session.world, self.job, victim)
+        remains = left.get(theirs.queue.name, self.held[theirs.queue.name])
+        if not within(remains, entitled(theirs)):
+            return True
+        starved = within(plus(self.held[mine.queue.name], asks), quota(mine))
+        return starved and not within(remains, quota(theirs))
+
+    def _fair_at(self, u: Account, left: dict[str, Vector], taken: dict[str, Vector], asks: Vector) -> bool:
+        """Whether ``u`` ends with no more of its share than each sibling that it took from, once above its share."""
+        after = plus(left.get(u.queue.name, self.held[u.queue.name]), asks)
+        for sibling in [a for a in self.session.world.accounts.values() if a.parent is u.parent and a is not u]:
+            name = sibling.queue.name
+            if name not in left:
+                continue
+            for r in range(3):
+                if asks[r] <= 0 and taken[name][r] <= 0:
+                    continue
+                mine, theirs = ratio(after[r], u.fair[r]), ratio(left[name][r], sibling.fair[r])
+                if mine > 1 and sibling.fair[r] > 0 and mine * self.multiplier >= theirs:
+                    return False
+        return self.job.preemptible or within(plus(self.fixed[u.queue.name], asks), quota(u))
+
+
+def _portions(tasks: list[Task], queue: str) -> list[tuple[Job, list[Task]]]:
+    """What leaves the queue, job by job: each pod beyond the first ``minimum`` of its set alone, the others as one."""
+    found: list[tuple[Job, list[Task]]] = []
+    for job in dict.fromkeys(task.job for task in tasks if task.job and task.job.queue == queue):
+        core: list[Task] = []
+        for task in [task for task in tasks if task.job is job]:
+            pod_set = next(each for each in job.pod_sets.values() if task in each.tasks)
+            if sum(other in core for other in pod_set.tasks) < pod_set.minimum:
+                core.append(task)
+            else:
+                found.append((job, [task]))
+        found += [(job, core)] if core else []
+    return found
+
+
+def needs(tasks: list[Task]) -> Vector:
+    return [sum(task.asks(resource) for task in tasks) for resource in RESOURCES]
+
+
+def plus(left: Vector, right: Vector, sign: int = 1) -> Vector:
+    return [x + sign * y for x, y in zip(left, right, strict=True)]
+
+
+def quota(account: Account) -> Vector:
+    return [_bound(account.share(r).quota) for r in range(3)]
+
+
+def entitled(account: Account) -> Vector:
+    return [_bound(share_of(account, r)) for r in range(3)]
+
+
+def _bound(amount: float) -> float:
+    return math.inf if amount == UNLIMITED else amount
+
+
+def within(amounts: Vector, bounds: Vector) -> bool:
+    return all(x <= y for x, y in zip(amounts, bounds, strict=True))
+
+
+def ratio(amount: float, fair: float) -> float:
+    if fair > 0:
+        return amount / fair
+    return math.inf if amount > 0 else 0.0

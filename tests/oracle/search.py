@@ -1,0 +1,215 @@
+"""The search for victims that reclaim, preempt and consolidation share (semantics 4.5), without its budgets.
+
+The filters of 4.6 are left out: they only spare the search scenarios that cannot be solved, except where they refuse
+what could be (semantics 16), which this project does not copy. Nobody is evicted twice in one scenario: where a
+node-local scenario takes more of a job of which pods are recorded, all of them are one group, each evicted once (4.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from tests.oracle.chunk import next_chunk, satisfied
+from tests.oracle.order import JobTree
+from tests.oracle.trial import Session, commit, evict, is_evicted, restore, saved, try_to_place
+from tests.oracle.victims import Chunk, accumulate, active_tasks, part_of
+from tests.oracle.world import USED, GroupSet, Job, Machine, PodSet, Task
+
+Generator = Callable[["Search", list[Task], list[Chunk], list[Chunk]], Iterator[list[Chunk]]]
+
+
+@dataclass
+class Search:
+    """What stays the same while victims for one job are looked for.
+
+    ``valid`` judges a scenario that gives the job its places: its victims, and the part of the job that was placed.
+    """
+
+    session: Session
+    job: Job
+    pool: list[Job]
+    valid: Callable[[list[Chunk], Job], bool]
+    most: int | None = None
+    failed: set[tuple[frozenset[str], ...]] = field(default_factory=set)
+
+
+def search(run: Search, action: str) -> bool:
+    """Find victims for the job's next chunk and give it places; whether that worked."""
+    chunk = next_chunk(run.job)
+    if not chunk:
+        return False
+    plugins = run.session.config.plugins
+    for name, generator in (("sg-nodelocalgreedy", node_local_greedy), ("sg-multinodegang", multi_node_gang)):
+        if name in plugins and (found := _with_generator(run, generator, chunk)) is not None:
+            commit(run.session, [task for each in found for task in each.tasks], action, run.job.group.key)
+            return True
+    return False
+
+
+def _with_generator(run: Search, generator: Generator, chunk: list[Task]) -> list[Chunk] | None:
+    """The victims for the whole chunk, with all of it in place; None, and nothing changed, where there are none."""
+    recorded: list[Chunk] = []
+    low, high, k = 0, None, 1
+    while high is None and low < len(chunk):
+        found = _discarded(run, generator, chunk[:k], recorded)
+        if found is None:
+            high = k
+        else:
+            recorded, low, k = found, k, min(2 * k, len(chunk))
+    while high is not None and high - low > 1:
+        middle = (low + high) // 2
+        found = _discarded(run, generator, chunk[:middle], recorded)
+        if found is None:
+            high = middle
+        else:
+            recorded, low = found, middle
+    if not low:
+        return None
+    found = _probe(run, generator, chunk, recorded)
+    assert found is None or satisfied(run.job.root)
+    return found
+
+
+def _discarded(run: Search, generator: Generator, tasks: list[Task], recorded: list[Chunk]) -> list[Chunk] | None:
+    """A probe whose outcome is only its victims."""
+    before = saved(run.session.world)
+    found = _probe(run, generator, tasks, recorded)
+    if found is None:
+        return None
+    if generator is node_local_greedy:
+        found = _by_job(found)
+    found = [chunk for chunk in found if any(map(is_evicted, chunk.tasks))]
+    restore(before)
+    return found
+
+
+def _by_job(chunks: list[Chunk]) -> list[Chunk]:
+    """The same victims, those of one job as one group."""
+    keys = dict.fromkeys(chunk.job.group.key for chunk in chunks)
+    grouped = [[chunk for chunk in chunks if chunk.job.group.key == key] for key in keys]
+    return [Chunk(group[0].job, [task for chunk in group for task in chunk.tasks]) for group in grouped]
+
+
+def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[Chunk]) -> list[Chunk] | None:
+    """The first scenario that gives places to these tasks, carried out; its victims."""
+    gone = [task for chunk in recorded for task in chunk.tasks]
+    potential: list[Chunk] = []
+    for step in chain([None], accumulate(run.session.world, run.pool, gone, run.most)):
+        potential += [step] if step else []
+        for chosen in generator(run, tasks, recorded, potential) if step else [[]]:
+            mark = tuple(frozenset(map(_key, part)) for part in (tasks, gone, [t for c in chosen for t in c.tasks]))
+            if mark in run.failed or not [*recorded, *chosen]:
+                continue
+            if _simulate(run, tasks, recorded, chosen):
+                return [*recorded, *chosen]
+            run.failed.add(mark)
+    return None
+
+
+def _key(task: Task) -> str:
+    return task.pod.key
+
+
+def node_local_greedy(
+    run: Search, _tasks: list[Task], _recorded: list[Chunk], potential: list[Chunk]
+) -> Iterator[list[Chunk]]:
+    """For each node of the latest victim's job: whoever of the potential victims is there, with all their pods."""
+    latest = potential[-1].tasks[0].job
+    assert latest
+    hosts = {task.node for task in latest.tasks if task.status in USED}
+    for name in sorted(hosts & set(run.session.world.machines)):
+        yield [chunk for chunk in _by_job(potential) if any(task.node == name for task in chunk.tasks)]
+
+
+def multi_node_gang(
+    run: Search, tasks: list[Task], recorded: list[Chunk], potential: list[Chunk]
+) -> Iterator[list[Chunk]]:
+    """The potential victims of 0, 1, 3, 7, ... nodes more than the fewest that could do, tightest nodes first."""
+    machines = run.session.world.machines
+    gone = [task for chunk in [*recorded, *potential] for task in chunk.tasks]
+    asked = [task.asks("gpu") for task in tasks]
+
+    def room(name: str, leaving: list[Task]) -> float:
+        return machines[name].room("gpu", later=True) + sum(t.asks("gpu") for t in leaving if t.node == name)
+
+    names = dict.fromkeys(task.node for chunk in potential for task in chunk.tasks if task.node in machines)
+    caps = {name: room(name, gone) for name in names}
+    need = sum(asked) - sum(
+        room(name, [task for chunk in recorded for task in chunk.tasks])
+        for name in feasible(run, recorded)
+        if name not in names
+    )
+    ordered = sorted((name for name in names if caps[name] >= min(asked)), key=lambda name: caps[name])
+    size = 0
+    while sum(caps[name] for name in ordered[:size]) < need:
+        if size == len(ordered):
+            return
+        size += 1
+    jump = 1
+    while True:
+        yield [chunk for chunk in potential if any(task.node in ordered[:size] for task in chunk.tasks)]
+        if size >= len(ordered):
+            return
+        size, jump = min(size + jump, len(ordered)), 2 * jump
+
+
+def feasible(run: Search, victims: list[Chunk]) -> list[str]:
+    """The nodes on which a scenario may place pods: those with GPUs to give, and those of the victims."""
+    world = run.session.world
+    leaving = {task.node for chunk in victims for task in chunk.tasks}
+    anywhere = any(task.asks("gpu") <= 0 for task in run.job.tasks)
+
+    def may(machine: Machine) -> bool:
+        gpus = (machine.idle.get("gpu", 0.0), machine.releasing.get("gpu", 0.0))
+        return anywhere or max(gpus) > 0 or machine.node.name in leaving
+
+    return [name for name, machine in world.machines.items() if may(machine)]
+
+
+def _simulate(run: Search, tasks: list[Task], recorded: list[Chunk], chosen: list[Chunk]) -> bool:
+    """Evict, and let the victims and the job compete for the room; undone unless the job gets its places validly."""
+    session, victims = run.session, [*recorded, *chosen]
+    before, offered = saved(session.world), feasible(run, victims)
+    for task in [task for chunk in victims for task in chunk.tasks]:
+        evict(session.world, task)
+    pending = _part(run.job, tasks)
+    if _compete(run, pending, [chunk.tasks[0].job for chunk in victims], offered) and run.valid(victims, pending):
+        return True
+    restore(before)
+    return False
+
+
+def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list[str]) -> bool:
+    """One attempt for each victim and for the job, in the order of 3.1; whether the job got its places."""
+    world = run.session.world
+    jobs = [job for job in world.jobs if job in victims or any(task.status == "Pending" for task in job.tasks)]
+    tree = JobTree(world, [pending if job is run.job else job for job in jobs])
+    placed = False
+    while (job := tree.pop()) is not None:
+        if job is pending:
+            placed = try_to_place(run.session, job, offered)
+            if not placed:
+                return False
+        elif job in victims:
+            try_to_place(run.session, job, offered)
+    return placed
+
+
+def _part(job: Job, tasks: list[Task]) -> Job:
+    """The job as if these were all that it waits for, with minimums that they can reach."""
+    part = part_of(job, lambda task: task in tasks or task in active_tasks(job))
+    part.chunk = tasks
+
+    def lower(member: GroupSet | PodSet) -> bool:
+        """Fit the minimum to what is there; whether anything is."""
+        if isinstance(member, PodSet):
+            member.minimum = min(member.minimum, len(member.tasks)) if member.tasks else member.minimum
+            return bool(member.tasks)
+        there = sum([lower(each) for each in member.members])
+        member.wanted = None if member.wanted is None else min(member.wanted, there)
+        return there > 0
+
+    lower(part.root)
+    return part

@@ -1,0 +1,77 @@
+"""Scheduling signatures (semantics 3.8): what makes a job hopeless once one like it has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.oracle.chunk import next_chunk
+from tests.oracle.world import ACTIVE, Job, PodSet, Task
+
+Signature = tuple[object, ...]
+Request = dict[str, float]
+
+
+def signature(job: Job) -> Signature:
+    """Equal for jobs that placement treats alike, amounts apart."""
+    return tuple(sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()))
+
+
+def _of_pod_set(pod_set: PodSet) -> Signature:
+    waiting = [task for task in pod_set.tasks if task.status not in ACTIVE]
+    return tuple(sorted(repr(_of_task(task)) for task in waiting))
+
+
+def _of_task(task: Task) -> Signature:
+    shape, pod = task.pod.shape, task.pod
+    return (
+        shape.claims,
+        shape.node_selector,
+        shape.node_affinity,
+        shape.tolerations,
+        shape.affinity,
+        shape.anti_affinity,
+        shape.preferred_affinity,
+        shape.host_ports,
+        pod.priority_class,
+    )
+
+
+@dataclass
+class Memory:
+    """The jobs that failed in one action, the easiest of each signature; ``by_queue``: of each queue for itself."""
+
+    on: bool
+    by_queue: bool
+    failed: dict[tuple[str, Signature], list[Request]] = field(default_factory=dict)
+
+    def hopeless(self, job: Job) -> bool:
+        known = self.failed.get(self._place(job))
+        return self.on and known is not None and not easier(requests(job), known)
+
+    def note(self, job: Job) -> None:
+        place, mine = self._place(job), requests(job)
+        known = self.failed.get(place)
+        if known is None or (len(mine) <= len(known) and all(below(a, b) for a, b in zip(mine, known, strict=False))):
+            self.failed[place] = mine
+
+    def _place(self, job: Job) -> tuple[str, Signature]:
+        return (job.queue if self.by_queue else "", signature(job))
+
+
+def requests(job: Job) -> list[Request]:
+    """What the pods of the next chunk ask for, smallest first."""
+    found = [dict(task.pod.shape.request) for task in next_chunk(job)]
+    return sorted(found, key=lambda request: sorted(request.items()))
+
+
+def below(a: Request, b: Request) -> bool:
+    return all(amount <= b.get(name, 0.0) for name, amount in a.items())
+
+
+def easier(mine: list[Request], known: list[Request]) -> bool:
+    """Whether there is hope for a job although one of its signature failed."""
+    if not mine or not known:
+        return False
+    if len(known) > len(mine):
+        return True
+    return any(below(a, b) and not below(b, a) for a, b in zip(mine, known, strict=False))

@@ -1,0 +1,131 @@
+"""Trying things out: evictions that can be taken back, and attempts where everybody only waits (semantics 3.5, 3.6).
+
+Taking back is done the obvious way: all that can change is copied before, and copied back after.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field, replace
+
+from kai_sched import Config
+from tests.oracle.allocate import best_node, may_take, move
+from tests.oracle.chunk import next_chunk
+from tests.oracle.world import Account, Job, Machine, Task, World, put
+
+
+@dataclass(frozen=True)
+class Eviction:
+    pod: str
+    action: str
+    cause: str  # the job that it is for, "" where it is for none
+    moves: bool = False  # it has a place elsewhere to come back to
+
+
+@dataclass
+class Session:
+    """A cycle while it is decided."""
+
+    world: World
+    config: Config
+    now_ns: int
+    evictions: list[Eviction] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """All that a trial may change."""
+
+    tasks: list[tuple[Task, Task]]
+    machines: list[tuple[Machine, Machine]]
+    accounts: list[tuple[Account, Account]]
+
+
+def saved(world: World) -> Copy:
+    return Copy(
+        [(task, copy(task)) for task in world.tasks],
+        [
+            (
+                machine,
+                replace(machine, idle=dict(machine.idle), releasing=dict(machine.releasing), tasks=[*machine.tasks]),
+            )
+            for machine in world.machines.values()
+        ],
+        [
+            (account, replace(account, allocated=[*account.allocated], fixed=[*account.fixed]))
+            for account in world.accounts.values()
+        ],
+    )
+
+
+def restore(before: Copy) -> None:
+    """Everything as it was when it was saved; a copy serves once."""
+    for task, was in before.tasks:
+        task.status, task.node, task.virtual, task.shadow = was.status, was.node, was.virtual, was.shadow
+        task.before = was.before
+    for machine, was_machine in before.machines:
+        machine.idle, machine.releasing, machine.tasks = was_machine.idle, was_machine.releasing, was_machine.tasks
+    for account, was_account in before.accounts:
+        account.allocated, account.fixed = was_account.allocated, was_account.fixed
+
+
+def evict(world: World, task: Task) -> None:
+    """The task leaves: its queue no longer pays for it, its node counts it as releasing."""
+    assert task.job is not None
+    task.before, task.virtual = task.status, True
+    move(world, task.job, task, "Releasing", task.node)
+
+
+def come_back(world: World, task: Task, node: str) -> None:
+    """Give an evicted task a place: where it was, the eviction is taken back; elsewhere it waits, and still leaves."""
+    assert task.job is not None
+    if node == task.node:
+        task.virtual = False
+        move(world, task.job, task, task.before, node)
+        return
+    machine = world.machines.get(task.node)
+    if machine:
+        task.shadow = copy(task)
+        put(machine, task, -1)
+        put(machine, task.shadow)
+    task.status, task.node = "Pending", ""
+    move(world, task.job, task, "Pipelined", node)
+
+
+def try_to_place(session: Session, job: Job, offered: list[str]) -> bool:
+    """One attempt at the next chunk where nobody is bound, only promised a place (3.3, 3.5)."""
+    world = session.world
+    chunk = next_chunk(job)
+    if not chunk or not may_take(world, job, chunk):
+        return False
+    before = saved(world)
+    for task in chunk:
+        node = best_node(world, session.config, job, task, offered)
+        if node is None:
+            restore(before)
+            return False
+        if task.status == "Releasing":
+            come_back(world, task, node)
+        else:
+            move(world, job, task, "Pipelined", node)
+    return True
+
+
+def is_evicted(task: Task) -> bool:
+    """Whether the task has to leave in what is being tried, with a place elsewhere or without."""
+    return task.virtual and task.status in ("Releasing", "Pipelined")
+
+
+def commit(session: Session, victims: list[Task], action: str, cause: str) -> None:
+    """Make the evictions real, in this order, and forget that they were a trial."""
+    for task in victims:
+        known = any(each.pod == task.pod.key for each in session.evictions)
+        if is_evicted(task) and is_there(task) and not known:
+            session.evictions.append(Eviction(task.pod.key, action, cause, task.status == "Pipelined"))
+    for task in session.world.tasks:
+        task.virtual = False
+
+
+def is_there(task: Task) -> bool:
+    """Whether there is a pod on a node to evict; a place that was promised in this cycle is only taken back."""
+    return bool(task.pod.node) or task.start == "Binding"

@@ -1,0 +1,188 @@
+"""Who is robbed first (semantics 4.3), how much of it at a time (4.4), and whom its minimum runtime protects (11.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kai_sched import Config
+from kai_sched.model.times import parse_duration
+from tests.oracle.chunk import held, job_key, member_order, satisfied, task_order
+from tests.oracle.order import Branch, JobTree, account_before
+from tests.oracle.world import ACTIVE, ALLOCATED, RESOURCES, USED, Account, GroupSet, Job, PodSet, Task, World
+
+
+@dataclass
+class Chunk:
+    """Pods of one job that leave together."""
+
+    job: Job
+    tasks: list[Task]
+
+
+def part_of(job: Job, keep: Callable[[Task], bool]) -> Job:
+    """The job as if it had only the tasks that are to be kept; the tasks themselves are the job's own."""
+    pod_sets: dict[str, PodSet] = {}
+
+    def rebuilt(member: GroupSet | PodSet) -> GroupSet | PodSet:
+        if isinstance(member, GroupSet):
+            return GroupSet(member.name, member.wanted, [rebuilt(each) for each in member.members])
+        pod_sets[member.name] = PodSet(member.name, member.minimum, [task for task in member.tasks if keep(task)])
+        return pod_sets[member.name]
+
+    root = rebuilt(job.root)
+    assert isinstance(root, GroupSet)
+    pod_sets = {name: pod_sets[name] for name in job.pod_sets}
+    return Job(job.group, job.name, job.queue, job.priority, job.preemptible, job.age, root, pod_sets)
+
+
+def active_tasks(job: Job) -> list[Task]:
+    """The active tasks in task order, pod set by pod set."""
+    return [task for pod_set in job.pod_sets.values() for task in _active(pod_set)]
+
+
+def victim_chunk(job: Job) -> list[Task]:
+    """Surplus pods one by one, then surplus sub-groups whole, then all that is left."""
+    return _surplus(job.root) or active_tasks(job)
+
+
+def _surplus(group_set: GroupSet) -> list[Task]:
+    if not any(map(satisfied, group_set.members)):
+        return []
+    members = member_order(group_set.members)[::-1]
+    for member in members:
+        if isinstance(member, GroupSet):
+            found = _surplus(member)
+        else:
+            found = _active(member)[-1:] if member.active > member.minimum else []
+        if found:
+            return found
+    if held(group_set) > group_set.minimum:
+        return next((tasks for tasks in map(_active, members) if tasks), [])
+    return []
+
+
+def _active(member: GroupSet | PodSet) -> list[Task]:
+    """The active tasks at or below the member, in task order within each pod set."""
+    if isinstance(member, PodSet):
+        return task_order([task for task in member.tasks if task.status in ACTIVE])
+    return [task for each in member.members for task in _active(each)]
+
+
+class VictimTree(JobTree):
+    """The tree of 3.1 with both comparisons turned round."""
+
+    def __init__(self, world: World, jobs: list[Job]) -> None:
+        self.popped: dict[str, list[list[float]]] = {}
+        super().__init__(world, jobs)
+
+    def pop(self) -> Job | None:
+        job = super().pop()
+        if job:
+            self.popped.setdefault(job.queue, []).append(_holds(job))
+        return job
+
+    def _before(self, left: Branch | Job, right: Branch | Job) -> bool:
+        if isinstance(left, Job) and isinstance(right, Job):
+            return bool(job_key(left) > job_key(right))
+        assert isinstance(left, Branch)
+        assert isinstance(right, Branch)
+        assert left.account is not None
+        assert right.account is not None
+        nothing = [0.0] * 3
+        changes = [(nothing, self._leaving(right)), (nothing, self._leaving(left))]
+        return account_before(right.account, left.account, changes, self.total)
+
+    def _leaving(self, branch: Branch) -> list[float]:
+        """What has been popped of the branch's best leaf, and its head, as a change of the share (2.6, step 5)."""
+        head = branch.best()
+        gone = [*self.popped.get(head.queue, []), _holds(head)]
+        return [-sum(amounts[r] for amounts in gone) for r in range(3)]
+
+
+def _holds(job: Job) -> list[float]:
+    return [sum(task.asks(resource) for task in job.tasks if task.status in ALLOCATED) for resource in RESOURCES]
+
+
+def accumulate(world: World, pool: list[Job], recorded: list[Task], most: int | None = None) -> Iterator[Chunk]:
+    """Victim chunks in their order; ``most``: of so many jobs at most (consolidation)."""
+    tree = VictimTree(world, pool)
+    admitted: list[str] = []
+    while (job := tree.pop()) is not None:
+        if job.group.key not in admitted:
+            if most is not None and len(admitted) >= most:
+                continue
+            admitted.append(job.group.key)
+        chunk = victim_chunk(job)
+        spent = recorded if any(task in recorded for task in chunk) else chunk
+        left = part_of(job, lambda task, spent=spent: task not in spent)  # type: ignore[misc]
+        if active_tasks(left):
+            tree.push(left)
+        if spent is chunk:
+            yield Chunk(job, chunk)
+
+
+def is_elastic(job: Job) -> bool:
+    return any(pod_set.minimum < len(pod_set.tasks) for pod_set in job.pod_sets.values())
+
+
+class Protection:
+    """Minimum runtimes (11.1), for victims of one action."""
+
+    def __init__(self, world: World, config: Config, now_ns: int, action: str) -> None:
+        self.world, self.now_ns, self.action = world, now_ns, action
+        arguments = config.plugins.get("minruntime")
+        self.on = arguments is not None
+        given = arguments or {}
+        self.default_s = _seconds(given.get(f"default{action.capitalize()}MinRuntime", ""))
+        self.by_queue = given.get("reclaimResolveMethod") == "queue"
+
+    def holds(self, victim: Job, pending: Job) -> bool:
+        """Whether the victim started too recently to be robbed for the pending job."""
+        if not self.on or not victim.group.last_start_ns:
+            return False
+        return self.now_ns < victim.group.last_start_ns + self._value_s(victim, pending) * 1e9
+
+    def spares(self, victim: Job, pending: Job) -> bool:
+        """Whether the victim is not even offered."""
+        return self.holds(victim, pending) and not is_elastic(victim)
+
+    def allows(self, victims: list[Chunk], pending: Job) -> bool:
+        """Whether every protected victim keeps its minimums."""
+        for name in dict.fromkeys(chunk.job.group.key for chunk in victims):
+            tasks = [task for chunk in victims if chunk.job.group.key == name for task in chunk.tasks]
+            job = tasks[0].job
+            assert job
+            if not self.holds(job, pending):
+                continue
+            for pod_set in job.pod_sets.values():
+                taken = sum(task in tasks for task in pod_set.tasks)
+                if taken and sum(task.status in USED for task in pod_set.tasks) - taken < pod_set.minimum:
+                    return False
+        return True
+
+    def _value_s(self, victim: Job, pending: Job) -> float:
+        accounts = self.world.accounts
+        path = accounts[victim.queue].lineage()
+        if self.action == "reclaim" and not self.by_queue:
+            path = self._below_common(path, accounts[pending.queue].lineage())
+        for account in path:
+            queue = account.queue
+            value = queue.preempt_min_runtime_s if self.action == "preempt" else queue.reclaim_min_runtime_s
+            if value is not None:
+                return value
+        return self.default_s
+
+    def _below_common(self, path: list[Account], other: list[Account]) -> list[Account]:
+        """From one step below the lowest common ancestor upwards; of queues with different roots, the victim's root."""
+        if path[-1] is not other[-1]:
+            return path[-1:]
+        below = [account for account in path if account not in other]
+        return path[len(below) - 1 :]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return max(0.0, parse_duration(text, long_units=True)) if text else 0.0
+    except ValueError:
+        return 0.0

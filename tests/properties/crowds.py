@@ -1,0 +1,152 @@
+"""Random clusters where pods have to leave for others: full nodes, queues above and below their share, priorities.
+
+Running pods fit on their nodes, so that whatever follows is the scheduler's doing. Amounts are whole, as in
+``clusters``. Without ``spice`` there are no times: no minimum runtimes, delays or torn gangs.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from kai_sched.model import objects as o
+from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G
+
+SIZES = (1, 1, 1, 1, 2, 2, 4)
+UNLIMITED = o.Share(-1.0, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """What a generated cluster may contain beyond jobs, queues and priorities."""
+
+    times: bool = False
+    sub_groups: bool = False
+    picky: bool = False  # node selectors, taints, host ports, pods without GPUs
+    limits: bool = False
+    torn: bool = False
+    flat: bool = False  # no departments
+
+
+FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
+
+
+def crowds(crowd: Crowd = FULL) -> st.SearchStrategy[list[o.Object]]:
+    """Lists of objects, each one cluster. Sizes are drawn, the rest follows from a drawn seed: it shrinks to few."""
+    sizes = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 14), st.integers(0, 2**32))
+    return sizes.map(lambda drawn: make_crowd(drawn[0], drawn[1], drawn[2], random.Random(drawn[3]), crowd))
+
+
+def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, crowd: Crowd) -> list[o.Object]:
+    nodes = [_node(rng, k, crowd) for k in range(n_nodes)]
+    queues = _queues(rng, n_queues, crowd)
+    parents = {queue.parent for queue in queues}
+    leaves = [queue.name for queue in queues if queue.name not in parents]
+    found: list[o.Object] = [*nodes, *queues]
+    found += [o.PriorityClass(f"p{value}", value) for value in (40, 60, 125)]
+    free = {node.name: node.allocatable["gpu"] for node in nodes}
+    for k in range(n_groups):
+        found += _group(rng, k, rng.choice(leaves), nodes, free, crowd)
+    return found
+
+
+def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
+    capacity = {"cpu": 64_000.0, "memory": 256.0 * G, "gpu": float(rng.choice((1, 2, 2, 4, 8))), "pods": 110.0}
+    taints = (o.Taint("only", "others", "NoSchedule"),) if crowd.picky and rng.random() < 0.1 else ()
+    return o.Node(f"n{k}", f"uid-{rng.random()}", {"zone": rng.choice("xy")}, capacity, taints)
+
+
+def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
+    departments = [f"d{k}" for k in range(rng.choice((0, 0, 1, 2, 3)) * (not crowd.flat))]
+    queues = [_queue(rng, name, "", crowd) for name in departments]
+    leaves = [_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd) for k in range(n_queues)]
+    return queues + leaves
+
+
+def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
+    quota = float(rng.choice((-1, 0, 0, 1, 2, 3, 4, 6)))
+    limit = float(rng.choice((-1, -1, -1, 2, 4, 8))) if crowd.limits else -1.0
+    runtimes = [float(rng.choice((0, 100, 1000))) if crowd.times and rng.random() < 0.3 else None for _ in range(2)]
+    cpu = o.Share(float(rng.choice((0, 2000, 4000))), -1.0, 1.0) if crowd.picky and rng.random() < 0.2 else UNLIMITED
+    return o.Queue(
+        name=name,
+        uid=f"u{rng.randrange(10**6)}-{name}",
+        created_ns=NOW_NS - rng.randrange(3) * MINUTE_NS,
+        parent=parent,
+        priority=rng.choice((100, 100, 100, 50)),
+        cpu=cpu,
+        memory=UNLIMITED,
+        gpu=o.Share(quota, limit, float(rng.choice((0, 1, 1, 2)))),
+        preempt_min_runtime_s=runtimes[0],
+        reclaim_min_runtime_s=runtimes[1],
+    )
+
+
+def _group(
+    rng: random.Random, k: int, queue: str, nodes: list[o.Node], free: dict[str, float], crowd: Crowd
+) -> list[o.Object]:
+    name, size = f"g{k}", rng.choice(SIZES)
+    tree = rng.choice(TREES[:4]) if crowd.sub_groups and rng.random() < 0.25 else ()
+    count = rng.choice((1, 1, 1, 2, 2, 3, 4)) + len(tree)
+    runs = rng.random() < 0.65
+    pods = [_pod(rng, f"{name}-{n}", name, tree, size, crowd) for n in range(count)]
+    placed = [_placed(rng, pod, nodes, free) for pod in pods] if runs else pods
+    least = rng.choice((1, 1, count))
+    if runs and not tree and not crowd.torn:
+        running = sum(bool(pod.node) for pod in placed)
+        least = min(least, running) if running else least
+    started = rng.choice((10, 500, 5000)) if runs and crowd.times else 0
+    group = o.PodGroup(
+        namespace="ns",
+        name=name,
+        uid=f"u{rng.randrange(10**6)}-{name}",
+        created_ns=NOW_NS - (k // 2 + 1) * MINUTE_NS,
+        queue=queue,
+        priority_class=rng.choice(("", "", "p40", "p60", "p125")),
+        preemptible=rng.choice((None, None, None, True, False)),
+        min_member=None if tree else least,
+        min_sub_group=rng.choice((None, 1)) if tree else None,
+        sub_groups=tree,
+        preemption_delay_s=float(rng.choice((0, 0, 100, 1000))) if crowd.times else 0.0,
+        staleness_grace_s=rng.choice((None, None, 0.0, 100.0, -1.0)) if crowd.torn else None,
+        stale_since_ns=NOW_NS - rng.choice((30, 200)) * G if crowd.torn and rng.random() < 0.5 else 0,
+        last_start_ns=NOW_NS - started * G if started else 0,
+    )
+    return [group, *placed]
+
+
+def _pod(rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...], size: int, crowd: Crowd) -> o.Pod:
+    inner = {sub.parent for sub in tree}
+    leaves = sorted(sub.name for sub in tree if sub.name not in inner)
+    gpus = rng.choice((0, size)) if crowd.picky and rng.random() < 0.2 else size
+    request = {"cpu": 1000.0, "memory": float(G), "gpu": float(gpus), "pods": 1.0}
+    shape = o.Shape(
+        request=tuple(sorted((key, amount) for key, amount in request.items() if amount)),
+        node_selector=(("zone", rng.choice("xy")),) if crowd.picky and rng.random() < 0.1 else (),
+        tolerations=(o.Toleration("only", "Exists"),) if crowd.picky and rng.random() < 0.5 else (),
+        host_ports=(o.HostPort(80),) if crowd.picky and rng.random() < 0.05 else (),
+    )
+    return o.Pod(
+        namespace="ns",
+        name=name,
+        shape=shape,
+        uid=f"u{rng.randrange(10**6)}-{name}",
+        created_ns=NOW_NS - rng.randrange(3) * MINUTE_NS,
+        group=group,
+        sub_group=rng.choice(leaves) if leaves else "",
+        scheduler="kai-scheduler",
+    )
+
+
+def _placed(rng: random.Random, pod: o.Pod, nodes: list[o.Node], free: dict[str, float]) -> o.Pod:
+    """The pod running somewhere where there is room for its GPUs; waiting where there is none."""
+    gpus = dict(pod.shape.request).get("gpu", 0.0)
+    fitting = [node.name for node in nodes if free[node.name] >= gpus]
+    if not fitting:
+        return pod
+    node = rng.choice(fitting)
+    free[node] -= gpus
+    fields = {name: getattr(pod, name) for name in ("namespace", "name", "shape", "uid", "created_ns", "group")}
+    return o.Pod(**fields, sub_group=pod.sub_group, scheduler=pod.scheduler, node=node, phase=o.Phase.RUNNING)

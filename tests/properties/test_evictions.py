@@ -1,0 +1,249 @@
+"""Properties of the evicting actions on random crowded clusters, one cycle at a time and many in a row.
+
+They hold for the scheduler as soon as it has all actions, and for its slow twin, which decides the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai_sched import Cache, Cluster, Config, Store, run_cycle
+from kai_sched.model import objects as o
+from kai_sched.model.config import ACTIONS
+from tests.oracle.reclaim import needs, plus, quota, within
+from tests.oracle.world import Job, World, world_of
+from tests.properties.clusters import NOW_NS, clusters
+from tests.properties.crowds import FULL, Crowd, crowds
+from tests.properties.deciders import HAS_ALL, Decider, Left, Plan, by_scheduler, by_twin, cycles
+from tests.properties.plans import text_of
+
+DECIDERS = [by_twin, by_scheduler] if HAS_ALL else [by_twin]
+ALL = Config()
+ACTIVE_SETS = st.sampled_from(
+    [ACTIONS, ACTIONS, ("reclaim",), ("preempt",), ("consolidation",), ("reclaim", "preempt")]
+)
+CONFIGS = st.builds(
+    Config,
+    actions=ACTIVE_SETS,
+    max_consolidation_preemptees=st.sampled_from([-1, 1, 2, 16]),
+    allow_consolidating_reclaim=st.sampled_from([True, True, False]),
+    use_scheduling_signatures=st.booleans(),
+)
+# Without times and torn gangs the clock has no part in what is decided.
+TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)
+MORE = settings(max_examples=4 * settings().max_examples)
+each_decider = pytest.mark.parametrize("decider", DECIDERS)
+
+
+def decide_once(objects: list[o.Object], decider: Decider, config: Config) -> Plan:
+    return decider(Cluster.of(objects), config, NOW_NS)
+
+
+def jobs_of(objects: list[o.Object], config: Config = ALL) -> tuple[World, dict[str, Job]]:
+    """The world before the cycle, and the job of each pod."""
+    world = world_of(Cluster.of(objects), config, NOW_NS)
+    return world, {task.pod.key: task.job for task in world.tasks if task.job}
+
+
+def decided(plan: Plan) -> tuple[object, ...]:
+    """The plan with the pods that leave together as a set: which of them is named first means nothing."""
+    together: list[tuple[str, str, set[str]]] = []
+    for left in plan.evictions:
+        if not together or together[-1][:2] != (left.action, left.cause):
+            together.append((left.action, left.cause, set()))
+        together[-1][2].add(left.pod)
+    return plan.stands, together
+
+
+def wanted(plan: Plan) -> list[Left]:
+    """The evictions that are for somebody."""
+    return [left for left in plan.evictions if left.action != "stalegangeviction"]
+
+
+if HAS_ALL:
+
+    @MORE
+    @given(crowds(), CONFIGS)
+    def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
+        """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
+        ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
+        assert decided(ours) == decided(theirs)
+
+    @MORE
+    @given(clusters(), CONFIGS)
+    def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Config) -> None:
+        """On overcommitted nodes, with broken sub-groups and pods in every state, too."""
+        ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
+        assert decided(ours) == decided(theirs)
+
+    @given(crowds(FULL), st.integers(2, 5))
+    def test_equals_the_twin_for_cycles(objects: list[o.Object], count: int) -> None:
+        """Cycle after cycle, while each goes its own way."""
+        ours, theirs = (list(cycles(objects, decider, ALL, count)) for decider in (by_scheduler, by_twin))
+        assert [decided(plan) for _, plan in ours] == [decided(plan) for _, plan in theirs]
+
+    @given(crowds(FULL))
+    def test_deciding_again_decides_the_same(objects: list[o.Object]) -> None:
+        """Two cycles without news are one: the same result, byte for byte, with or without a cache."""
+        store, cache = Store(), Cache()
+        for item in objects:
+            store.put(item)
+        results = [text_of(run_cycle(store.cluster(), ALL, NOW_NS, cache)) for _ in range(2)]
+        assert results == [text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))] * 2
+
+    @given(crowds(FULL), st.randoms(use_true_random=False))
+    def test_order_of_the_input_does_not_matter(objects: list[o.Object], rng: random.Random) -> None:
+        """The same objects in any order give the same result, byte for byte."""
+        first = text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))
+        shuffled = objects.copy()
+        rng.shuffle(shuffled)
+        assert text_of(run_cycle(Cluster.of(shuffled), ALL, NOW_NS)) == first
+
+
+@MORE
+@each_decider
+@given(objects=crowds(), config=CONFIGS)
+def test_nobody_is_evicted_in_vain(decider: Decider, objects: list[o.Object], config: Config) -> None:
+    """Who is evicted for a group makes room for it, or for one that took over what the group had been promised.
+
+    Only what runs is evicted, and nobody twice.
+    """
+    plan = decide_once(objects, decider, config)
+    pods = Cluster.of(objects).pods
+    assert max(Counter(left.pod for left in plan.evictions).values(), default=1) == 1
+    waiting = {node for status, node in plan.stands.values() if status == "Pipelined"}
+    for left in plan.evictions:
+        assert pods[left.pod].node, f"{left.pod} was nowhere"
+        assert plan.stands[left.pod][0] in ("Releasing", "Pipelined")
+    for left in wanted(plan):
+        assert plan.places(left.cause) or pods[left.pod].node in waiting, f"{left} made room for nobody"
+
+
+@each_decider
+@given(objects=crowds(), config=CONFIGS)
+def test_who_may_be_evicted(decider: Decider, objects: list[o.Object], config: Config) -> None:
+    """No fixed work; for reclaim another queue's, for preempt the own queue's of lower priority, never the own."""
+    plan = decide_once(objects, decider, config)
+    world, jobs = jobs_of(objects, config)
+    by_key = {job.group.key: job for job in world.jobs}
+    for left in wanted(plan):
+        victim, cause = jobs[left.pod], by_key[left.cause]
+        assert victim.preemptible
+        assert victim is not cause
+        if left.action == "reclaim":
+            assert victim.queue != cause.queue
+        if left.action == "preempt":
+            assert victim.queue == cause.queue
+            assert victim.priority < cause.priority
+        if left.action == "consolidation":
+            assert cause.preemptible
+
+
+@each_decider
+@given(objects=crowds(TIMELESS))
+def test_consolidation_loses_nobody(decider: Decider, objects: list[o.Object]) -> None:
+    """Whoever is moved has another node to go to."""
+    config = Config(("consolidation",), max_consolidation_preemptees=3)
+    plan, pods = decide_once(objects, decider, config), Cluster.of(objects).pods
+    for left in plan.evictions:
+        status, node = plan.stands[left.pod]
+        assert status == "Pipelined"
+        assert node != pods[left.pod].node
+    _, jobs = jobs_of(objects)
+    for cause in {left.cause for left in plan.evictions}:
+        moved = {jobs[left.pod].group.key for left in plan.evictions if left.cause == cause}
+        assert len(moved) <= config.max_consolidation_preemptees
+
+
+@MORE
+@each_decider
+@given(objects=crowds(Crowd(sub_groups=True, flat=True)))
+def test_reclaim_starts_no_chunk_within_the_share(decider: Decider, objects: list[o.Object]) -> None:
+    """A queue that loses pods for good was above its quota when the last chunk was taken (4.7)."""
+    plan = decide_once(objects, decider, Config(("reclaim",)))
+    world, _ = jobs_of(objects)
+    places = [task for task in world.tasks if task.status == "Pending" and plan.stands[task.pod.key][0] == "Pipelined"]
+    for name, account in world.accounts.items():
+        gained = needs([task for task in places if task.job and task.job.queue == name])
+        gone = {left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"}
+        lost = [needs([task for task in job.tasks if task.pod.key in gone]) for job in world.jobs if job.queue == name]
+        lost = [amounts for amounts in lost if any(amounts)]
+        remains = plus(account.allocated, gained)
+        for amounts in lost:
+            remains = plus(remains, amounts, -1)
+        robbed_above = any(not within(plus(remains, amounts), quota(account)) for amounts in lost)
+        assert not lost or robbed_above, f"{name} was robbed within its quota"
+
+
+@each_decider
+@given(objects=crowds(), config=CONFIGS)
+def test_no_node_is_promised_twice(decider: Decider, objects: list[o.Object], config: Config) -> None:
+    """Now the bound pods fit beside all that is there, and later all that stays and comes."""
+    plan, cluster = decide_once(objects, decider, config), Cluster.of(objects)
+    for name, node in cluster.nodes.items():
+        now, later = 0.0, 0.0
+        for key, (status, place) in plan.stands.items():
+            gpus = dict(cluster.pods[key].shape.request).get("gpu", 0.0)
+            now += gpus * (cluster.pods[key].node == name or (status == "Binding" and place == name))
+            later += gpus * (place == name and status not in ("Releasing", "StuckInReleasing", "Succeeded"))
+        assert max(now, later) <= node.allocatable["gpu"], f"{name} is promised twice"
+
+
+@each_decider
+@given(objects=crowds(TIMELESS))
+def test_it_comes_to_rest(decider: Decider, objects: list[o.Object]) -> None:
+    """Without news nobody is evicted again for the same group, evictions end, and then nothing changes any more."""
+    seen: set[tuple[str, str]] = set()
+    history = []
+    for cluster, plan in cycles(objects, decider, ALL, 12):
+        pairs = {(left.pod, left.cause) for left in wanted(plan)}
+        assert not pairs & seen, "evicted again for the same group"
+        seen |= pairs
+        history.append((cluster.pods, plan))
+    assert not any(plan.evictions for _, plan in history[-3:])
+    assert history[-1] == history[-2] == history[-3]
+
+
+@each_decider
+@given(objects=crowds(TIMELESS))
+def test_while_victims_leave_their_winner_waits(decider: Decider, objects: list[o.Object]) -> None:
+    """A gang that has been given all its room takes nobody else's while its victims are still there."""
+    plan, cluster = decide_once(objects, decider, ALL), Cluster.of(objects)
+    gone = {left.pod for left in plan.evictions}
+    leaving: list[o.Object] = []
+    for item in objects:
+        if isinstance(item, o.Pod) and item.key in gone:
+            item = replace(item, deleted_ns=NOW_NS)
+        elif isinstance(item, o.Pod) and plan.stands[item.key][0] == "Binding":
+            item = replace(item, node=plan.stands[item.key][1], phase=o.Phase.RUNNING)
+        leaving.append(item)
+    later = decider(Cluster.of(leaving), ALL, NOW_NS + 10**9)
+    sizes = Counter(f"ns/{pod.group}" for pod in cluster.pods.values())
+    served = {left.cause for left in wanted(plan) if len(plan.places(left.cause)) == sizes[left.cause]}
+    assert not served & {left.cause for left in wanted(later)}
+    assert not gone & {left.pod for left in later.evictions}
+
+
+@each_decider
+@given(objects=crowds(FULL))
+def test_only_torn_gangs_are_stale(decider: Decider, objects: list[o.Object]) -> None:
+    """What stale gang eviction takes is the whole of a group that lacks something and whose grace is over."""
+    plan = decide_once(objects, decider, Config(("stalegangeviction",)))
+    world, _ = jobs_of(objects)
+    taken = {left.pod for left in plan.evictions}
+    assert all(left.cause == "" for left in plan.evictions)
+    for job in world.jobs:
+        running = {task.pod.key for task in job.tasks if task.status == "Running"}
+        grace_s = 60.0 if job.group.staleness_grace_s is None else job.group.staleness_grace_s
+        since_ns = job.group.stale_since_ns or NOW_NS
+        over = grace_s >= 0 and NOW_NS - since_ns >= grace_s * 1e9
+        assert not running & taken or (running <= taken and over)
+        simple = len(job.pod_sets) == 1
+        torn = simple and 0 < len(running) < next(iter(job.pod_sets.values())).minimum
+        assert not (simple and over) or (running <= taken) == (torn or not running)
