@@ -54,7 +54,7 @@ from kai_sched.solver.hunt import (
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.lineup import descend, give_back, line_up, rewind, take
 from kai_sched.solver.kernels.surplus import is_left, remaining_stage, victim_chunk
-from kai_sched.solver.state import ACTIVE, NODE, STATUS, Finder, Scratch, State
+from kai_sched.solver.state import ACTIVE, NODE, STATUS, WAITING, Finder, Scratch, State
 
 OK = int(Verdict.OK)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -198,7 +198,7 @@ def accumulate(
             prey.lists[TOUCHED_JOBS, prey.count[N_TOUCHED]] = j
             prey.count[N_TOUCHED] += 1
             for s in range(first, end):
-                prey.set[s, LEFT] = state.sets[s, ACTIVE]
+                prey.set[s, LEFT] = state.sets[s, ACTIVE] - state.sets[s, WAITING]
         length = victim_chunk(first, end, sets, state, scratch, prey, prey.chunk)
         known = False
         for entry in range(length):

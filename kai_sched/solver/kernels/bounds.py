@@ -31,7 +31,7 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
-IS_PIPELINED = int(Status.PIPELINED)
+IS_ALLOCATED = int(Status.ALLOCATED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
 CARRY = int(Bond.CARRY)
@@ -85,7 +85,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], prey.held[j, GPU])
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
-                if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
+                if n != NULL and IS_ALLOCATED <= state.task[t, STATUS] <= IS_RUNNING:
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
