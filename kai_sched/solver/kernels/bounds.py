@@ -31,7 +31,7 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
-IS_ALLOCATED = int(Status.ALLOCATED)
+IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
 CARRY = int(Bond.CARRY)
@@ -57,7 +57,7 @@ def refute(
     """
     if not free_all(ceiling, snapshot, state, victims, prey):
         return NOBODY
-    for kind in range(prey.count[N_KINDS]):
+    for kind in range(prey.counts[N_KINDS]):
         if room_for_kind(kind, snapshot, state, finder, prey) < prey.kind[kind, KIND_WANTED]:
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
@@ -79,13 +79,13 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             continue
         for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
             j = victims.job[victims.slot[q, BASE] + at, LIST]
-            if victims.job[j, SKIP] == prey.count[CLOCK] or jobs.priority[j] >= ceiling:
+            if victims.job[j, SKIP] == prey.counts[CLOCK] or jobs.priority[j] >= ceiling:
                 continue
             anybody = True
             prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], prey.held[j, GPU])
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
-                if n != NULL and IS_ALLOCATED <= state.task[t, STATUS] <= IS_RUNNING:
+                if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
@@ -190,4 +190,4 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
                 excess = book[v, HELD + r] - threshold
         if excess > 0.0:
             lacking -= excess + prey.queue[v, REMAINS]
-    return lacking < 0.0
+    return bool(lacking < 0.0)

@@ -16,7 +16,6 @@ IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RELEASING = int(Status.RELEASING)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
-IS_EVICTED = int(Status.EVICTED)
 
 
 @inner
@@ -53,7 +52,7 @@ def carry_out(
     decisions: Decisions,
 ) -> None:
     """Make the simulated solution final and write it down."""
-    count, lists = prey.count, prey.lists
+    count, lists = prey.counts, prey.lists
     for entry in range(count[N_SCENE]):
         t = lists[SCENE, entry]
         if has_gone(t, state, prey):
@@ -83,7 +82,8 @@ def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decis
 @inner
 def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
     """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
-    if state.task[t, STATUS] == IS_EVICTED:
+    moves = state.task[t, STATUS] == IS_PIPELINED
+    if not moves:
         state.task[t, STATUS] = IS_RELEASING
         state.sets[snapshot.tasks.set[t], PENDING] -= 1
     if decisions.row[t] != NULL:
@@ -98,4 +98,5 @@ def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: S
     decisions.eviction[row, 1] = action
     decisions.eviction[row, 2] = p
     decisions.eviction[row, 3] = home
+    decisions.eviction[row, 4] = moves
     return True

@@ -25,6 +25,7 @@ from kai_sched.solver.state import NODE, STATUS, Finder, Log, Scratch, State
 
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 IS_ALLOCATED = int(Status.ALLOCATED)
+IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 
 
@@ -138,7 +139,7 @@ def may_go(j: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
         return False
     active = False
     for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
-        if IS_ALLOCATED <= state.task[t, STATUS] <= IS_RUNNING:
+        if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
             active = True
             if finder.refused[snapshot.tasks.cls[t]] == NOT_SUPPORTED:
                 return False

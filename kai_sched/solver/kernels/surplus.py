@@ -9,7 +9,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, order_members
 from kai_sched.solver.state import COUNT, STATUS, Scratch, State
 
-IS_ALLOCATED = int(Status.ALLOCATED)
+IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 
 
@@ -106,5 +106,5 @@ def take_whole(first: int, end: int, sets: Sets, state: State, prey: Prey, chunk
 
 @inner
 def is_left(t: int, state: State, prey: Prey) -> bool:
-    """Whether the task is on its node and not taken in this accumulation; one that only waits for room keeps nobody."""
-    return bool(IS_ALLOCATED <= state.task[t, STATUS] <= IS_RUNNING and prey.task[t, TAKEN] == 0)
+    """Whether the task is active, pipelined ones included, and not taken in this accumulation."""
+    return bool(IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING and prey.task[t, TAKEN] == 0)
