@@ -60,7 +60,6 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     binding = take(node_rows, columns[:, cells.BINDING])
     binds = binding != NULL
     node[binds], status[binds] = binding[binds], Status.BINDING
-    # A task is a member of a job, or takes up room on a node.
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)
     columns, status, job, sets, node = columns[order], status[order], job[order], sets[order], node[order]

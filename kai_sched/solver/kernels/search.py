@@ -70,46 +70,79 @@ def search(
         generator = settings.first_generator if place == 0 else settings.second_generator
         if generator == NONE or outcome != NOT_FOUND:
             break
-        forget(victims, prey)
-        drop_known(prey)
-        lower, upper, k = 0, NULL, 1
-        # probes grow until one fails or the whole wish is met, then close in; the whole wish comes last, again
-        while outcome == NOT_FOUND and k != NULL:
-            is_last = upper != NULL and upper - lower == 1
-            solved = probe(
-                generator,
-                action,
-                p,
-                k,
-                ceiling,
-                settings,
-                snapshot,
-                state,
-                log,
-                finder,
-                scratch,
-                waiting,
-                victims,
-                prey,
-            )
-            if solved:
-                if is_last:
-                    outcome = HELPED
-                    break
-                record(snapshot, state, victims, prey)
-                undo_all(state, log, finder)
-                lower = k
-                upper = k + 1 if k == length else upper
-            elif is_last:
-                break
-            else:
-                upper = k
-            k = next_size(lower, upper, k, length)
+        outcome = escalate(
+            generator,
+            action,
+            p,
+            length,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
+        )
         if prey.counts[REFUTED] != OK:
             outcome = prey.counts[REFUTED]
     forget(victims, prey)
     drop_known(prey)
     return outcome
+
+
+@inner
+def escalate(
+    generator: int,
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Probe for growing parts of the wish until one fails, close in, and at last probe for all of it once more."""
+    forget(victims, prey)
+    drop_known(prey)
+    lower, upper, k = 0, NULL, 1
+    while k != NULL:
+        is_last = upper != NULL and upper - lower == 1
+        solved = probe(
+            generator,
+            action,
+            p,
+            k,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
+        )
+        if is_last:
+            return HELPED if solved else NOT_FOUND
+        if solved:
+            record(snapshot, state, victims, prey)
+            undo_all(state, log, finder)
+            lower = k
+            upper = k + 1 if k == length else upper
+        else:
+            upper = k
+        k = next_size(lower, upper, k, length)
+    return NOT_FOUND
 
 
 @inner
