@@ -99,7 +99,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
     count = int(decisions.length[1])
     keys = group_keys(lowered) if count else []
     effects: list[Effect] = []
-    for row, (t, action, cause, n) in enumerate(decisions.eviction[:count].tolist()):
+    for row, (t, action, cause, n, moved) in enumerate(decisions.eviction[:count].tolist()):
         pod, j = lowered.pods[t], int(tasks.job[t])
         moves = state.task[t, STATUS] == Status.PIPELINED
         victim, winner = int(lowered.snapshot.jobs.queue[j]), NULL
@@ -122,6 +122,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
                 keys[j],
                 pod.shape.request,
                 lowered.nodes[state.task[t, NODE]].name if moves else "",
+                bool(moved),
                 tuple(sides[:1] if victim == winner else sides),
             )
         )

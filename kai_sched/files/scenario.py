@@ -58,8 +58,9 @@ def unplaced(found: Object) -> Object:
 
     In a cluster, a pod with a node is bound; the files name one for pods that are expected there.
     """
-    waits = isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns
-    return replace(found, node="", expected_node=found.node) if waits else found
+    if isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns:
+        return replace(found, node="", expected_node=found.node)
+    return found
 
 
 _document = msgspec.json.Decoder(Document)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
+from kai_sched.lowering.likeness import class_kinds
 from kai_sched.lowering.terms import Term, terms_of
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
@@ -27,7 +28,7 @@ class ClassRows:
     """The tables that have a class axis, and what they refer to."""
 
     of_task: Ints  # (T,)
-    numbers: npt.NDArray[np.int64]  # (C,) of the cache
+    kind: Ints  # (T,) equal where only requests differ
     table: Classes
     signatures: SignatureBook
     terms: Terms
@@ -64,7 +65,8 @@ def lower_classes(
     blame = [""] * len(found)
     table = _table(found, waits, resources, book, blame, cluster, config)
     terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
-    return ClassRows(of_task, distinct[met], table, book, terms, bonds, ports, n_domains, resources, blame)
+    kind = class_kinds(found, cluster.volume_claims)[of_task]
+    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, blame)
 
 
 def _resources(found: list[PodClass]) -> tuple[str, ...]:

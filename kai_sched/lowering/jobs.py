@@ -139,7 +139,8 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
         task_ptr,
     )
     columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn)
-    times = (np.ascontiguousarray(column) for column in jobs.times.T)
+    last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
+    times = (last_start, waits_until, stale_since, grace)
     table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])
     return table, sets
 

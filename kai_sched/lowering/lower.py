@@ -17,7 +17,7 @@ from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.jobs import lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
-from kai_sched.lowering.likeness import class_kinds, job_likeness
+from kai_sched.lowering.likeness import job_likeness
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
@@ -60,11 +60,10 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     binding = take(node_rows, columns[:, cells.BINDING])
     binds = binding != NULL
     node[binds], status[binds] = binding[binds], Status.BINDING
-    # A task is a member of a job, or takes up room on a node.
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)
     columns, status, job, sets, node = columns[order], status[order], job[order], sets[order], node[order]
-    # Pods that wait need a node, and so may those that make room for them.
+    # pods that wait need a node, and so may those that make room for them
     movable = (status >= Status.PENDING) & (status <= Status.RUNNING) & (job != NULL)
     classes = lower_classes(cache, cluster, config, nodes, columns[:, cells.CLASS], movable)
     tasks = Tasks(
@@ -76,9 +75,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    kind = class_kinds([cache.classes[number] for number in classes.numbers], cluster.volume_claims)
-    waits = status <= Status.PENDING
-    alike = job_likeness(kind[classes.of_task], job, sets, waits, jobs.priority, jobs.queue)
+    alike = job_likeness(classes.kind, job, sets, status <= Status.PENDING, jobs.priority, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(

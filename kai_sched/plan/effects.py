@@ -45,7 +45,8 @@ class Evict:
 
     ``action`` is the rule: consolidation, reclaim, preempt or stalegangeviction. ``cause`` is the key of the pod group
     for which it goes ("" for stale gangs), ``freed`` what it leaves on ``node``, ``moves_to`` the node where it has a
-    place once it is made anew ("" where it has none). ``sides``: the victim's queue and the other's, or those above
+    place once it is made anew ("" where it has none). ``moved``: it had one when it was evicted; somebody else may have
+    got it later in the cycle. ``sides``: the victim's queue and the other's, or those above
     them that are siblings; one for a stale gang.
     """
 
@@ -57,6 +58,7 @@ class Evict:
     group: str  # the victim's
     freed: tuple[tuple[str, float], ...]
     moves_to: str
+    moved: bool
     sides: tuple[Side, ...]
 
 

@@ -67,7 +67,7 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    count: Longs  # (18,)
+    counts: Longs  # (18,)
     task: Longs  # (T, 9)
     lists: Longs  # (7, T + 1)
     job: Longs  # (J, 8)

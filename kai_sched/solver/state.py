@@ -110,7 +110,8 @@ class Scratch(NamedTuple):
 class Decisions(NamedTuple):
     """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``).
 
-    ``eviction``: the task, the ``Action``, the job for which it leaves (NULL for stale gangs), and where it ran.
+    ``eviction``: the task, the ``Action``, the job for which it leaves (NULL for stale gangs), where it ran, and
+    whether another place was found for it along with that.
     ``sides``: what the two queues that were weighed held before, the victim's first (CPU, memory, GPU each).
     """
 
@@ -119,7 +120,7 @@ class Decisions(NamedTuple):
     node: Ints  # (2 T,)
     waits: Flags  # (2 T,)
     row: Ints  # (T,) the task's placement; NULL
-    eviction: Ints  # (T, 4)
+    eviction: Ints  # (T, 5)
     sides: Floats  # (T, 6)
     evicted: Flags  # (T,)
     help: Flags  # (J, 4) by Action, a Help
@@ -256,7 +257,7 @@ def make_decisions(snapshot: Snapshot) -> Decisions:
         np.zeros(2 * n_tasks, np.int32),
         np.zeros(2 * n_tasks, np.uint8),
         np.full(n_tasks, NULL, np.int32),
-        np.zeros((n_tasks, 4), np.int32),
+        np.zeros((n_tasks, 5), np.int32),
         np.zeros((n_tasks, 6)),
         np.zeros(n_tasks, np.uint8),
         np.zeros((n_jobs, 4), np.uint8),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,8 +41,8 @@ def compile_all() -> None:
 
 def plain_settings() -> Settings:
     """Settings of the right types."""
-    types = Settings.__annotations__
-    return Settings(**{name: 1.0 if types[name] == "float" else 1 for name in Settings._fields})
+    columns: dict[str, Any] = {name: 1.0 if kind == "float" else 1 for name, kind in Settings.__annotations__.items()}
+    return Settings(**columns)
 
 
 def empty_snapshot() -> Snapshot:

@@ -72,19 +72,19 @@ def begin(
         rewind(q, victims)
         if prey.queue[q, OPEN] == 0.0:
             slot[q, CURSOR] = slot[q, LISTED]
-    line_up(ceiling, True, settings, queues, snapshot.jobs.priority, victims, state.book, prey.count[CLOCK])
-    for kind in range(prey.count[N_KINDS]):
+    line_up(ceiling, True, settings, queues, snapshot.jobs.priority, victims, state.book, prey.counts[CLOCK])
+    for kind in range(prey.counts[N_KINDS]):
         prey.kind[kind, KIND_ROOM] = prey.kind[kind, KIND_NOW]
-    for entry in range(prey.count[N_KNOWN]):
+    for entry in range(prey.counts[N_KNOWN]):
         open_room(prey.lists[KNOWN, entry], snapshot, state, finder, prey)
-    for kind in range(prey.count[N_KINDS]):
+    for kind in range(prey.counts[N_KINDS]):
         prey.kind[kind, KIND_KNOWN] = prey.kind[kind, KIND_ROOM]
 
 
 @inner
 def forget(victims: Lineup, prey: Prey) -> None:
     """Undo all marks of the last accumulation."""
-    count = prey.count
+    count = prey.counts
     for entry in range(count[N_TOUCHED]):
         j = prey.lists[TOUCHED_JOBS, entry]
         prey.job[j, TOUCHED] = 0
@@ -144,12 +144,12 @@ def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Pr
         return
     if prey.node[n, NODE_MARK] == 0:
         prey.node[n, NODE_MARK] = 1
-        prey.node[prey.count[N_TOUCHED_NODES], TOUCH_ORDER] = n
-        prey.count[N_TOUCHED_NODES] += 1
+        prey.node[prey.counts[N_TOUCHED_NODES], TOUCH_ORDER] = n
+        prey.counts[N_TOUCHED_NODES] += 1
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
     idle, releasing, room = state.idle[n], state.releasing[n], prey.room[n]
-    n_kinds = prey.count[N_KINDS]
+    n_kinds = prey.counts[N_KINDS]
     for kind in range(n_kinds):
         wanted = prey.kind[kind, KIND_CLASS]
         if finder.verdicts[classes.signature[wanted], n] == OK:
@@ -167,7 +167,7 @@ def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Pr
 @inner
 def may_suffice(prey: Prey) -> bool:
     """Whether there could be room for the wish with all that is accumulated gone, each class looked at by itself."""
-    for kind in range(prey.count[N_KINDS]):  # noqa: SIM110 -- numba compiles no generators
+    for kind in range(prey.counts[N_KINDS]):  # noqa: SIM110 -- numba compiles no generators
         if prey.kind[kind, KIND_ROOM] < prey.kind[kind, KIND_WANTED]:
             return False
     return True
@@ -186,7 +186,7 @@ def accumulate(
 ) -> bool:
     """Add the next chunk of victims; False where there is none left."""
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
-    clock = prey.count[CLOCK]
+    clock = prey.counts[CLOCK]
     while True:
         q = descend(True, queues, victims, state.book)
         if q == NULL:
@@ -195,8 +195,8 @@ def accumulate(
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         if prey.job[j, TOUCHED] == 0:
             prey.job[j, TOUCHED] = 1
-            prey.lists[TOUCHED_JOBS, prey.count[N_TOUCHED]] = j
-            prey.count[N_TOUCHED] += 1
+            prey.lists[TOUCHED_JOBS, prey.counts[N_TOUCHED]] = j
+            prey.counts[N_TOUCHED] += 1
             for s in range(first, end):
                 prey.set[s, LEFT] = state.sets[s, ACTIVE]
         length = victim_chunk(first, end, sets, state, scratch, prey, prey.chunk)
@@ -217,8 +217,8 @@ def accumulate(
             victims.job[j, STAGE] = remaining_stage(first, end, sets, prey.set)
             give_back(q, j, ceiling, True, settings, queues, jobs.priority, victims, state.book, clock)
         if not known:
-            prey.count[N_GROUPS] += 1
-            prey.count[LAST_JOB] = j
+            prey.counts[N_GROUPS] += 1
+            prey.counts[LAST_JOB] = j
             return True
 
 
@@ -246,7 +246,7 @@ def part(j: int, t: int, snapshot: Snapshot, state: State, victims: Lineup, prey
 @inner
 def add(j: int, t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Append a potential victim, and to the chains of its job and its node."""
-    count, task = prey.count, prey.task
+    count, task = prey.counts, prey.task
     entry = count[N_POTENTIAL]
     count[N_POTENTIAL] = entry + 1
     prey.lists[POTENTIAL, entry] = t

@@ -57,7 +57,7 @@ def refute(
     """
     if not free_all(ceiling, snapshot, state, victims, prey):
         return NOBODY
-    for kind in range(prey.count[N_KINDS]):
+    for kind in range(prey.counts[N_KINDS]):
         if room_for_kind(kind, snapshot, state, finder, prey) < prey.kind[kind, KIND_WANTED]:
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
@@ -79,7 +79,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             continue
         for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
             j = victims.job[victims.slot[q, BASE] + at, LIST]
-            if victims.job[j, SKIP] == prey.count[CLOCK] or jobs.priority[j] >= ceiling:
+            if victims.job[j, SKIP] == prey.counts[CLOCK] or jobs.priority[j] >= ceiling:
                 continue
             anybody = True
             prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], prey.held[j, GPU])
@@ -190,4 +190,4 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
                 excess = book[v, HELD + r] - threshold
         if excess > 0.0:
             lacking -= excess + prey.queue[v, REMAINS]
-    return lacking < 0.0
+    return bool(lacking < 0.0)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Settings, Snapshot, Status
-from kai_sched.solver.hunt import CAST, HOME, N_CAST, N_PLACED, N_SCENE, OLD_HELD, PLACED, PRIOR, SCENE, Lineup, Prey
+from kai_sched.solver.hunt import CAST, HOME, N_CAST, N_PLACED, N_SCENE, OLD_HELD, PLACED, SCENE, Lineup, Prey
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.fairness import diverge, has_gone
-from kai_sched.solver.kernels.fit import fits_now
 from kai_sched.solver.kernels.pool import stand_again
-from kai_sched.solver.kernels.undo import touch
-from kai_sched.solver.state import COUNT, NODE, PENDING, STATUS, WAITING, Decisions, Finder, Log, Scratch, State
+from kai_sched.solver.state import COUNT, PENDING, STATUS, Decisions, Finder, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RELEASING = int(Status.RELEASING)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
-IS_EVICTED = int(Status.EVICTED)
 
 
 @inner
@@ -55,7 +52,7 @@ def carry_out(
     decisions: Decisions,
 ) -> None:
     """Make the simulated solution final and write it down."""
-    count, lists = prey.count, prey.lists
+    count, lists = prey.counts, prey.lists
     for entry in range(count[N_SCENE]):
         t = lists[SCENE, entry]
         if has_gone(t, state, prey):
@@ -65,61 +62,9 @@ def carry_out(
         t = lists[PLACED, entry]
         if state.task[t, STATUS] == IS_PIPELINED:
             record_placement(t, state.task, decisions)
-    bind_winner(p, snapshot, state, finder, prey, decisions)
     log.size[:] = 0
     for entry in range(count[N_CAST]):
         stand_again(lists[CAST, entry], settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
-
-
-@inner
-def bind_winner(p: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey, decisions: Decisions) -> None:
-    """Where the winner takes room from tasks that were only placed in this cycle, it is bound at once.
-
-    Nobody has to leave that room. If the winner waited, the same jobs would be placed there before it in the next
-    cycle, and lose their places again, and so on.
-    """
-    lists, jobs, sets = prey.lists, snapshot.jobs, state.sets
-    freed = False
-    for entry in range(prey.count[N_SCENE]):
-        t = lists[SCENE, entry]
-        if prey.task[t, PRIOR] == IS_ALLOCATED and prey.task[t, HOME] != NULL and has_gone(t, state, prey):
-            freed = True
-            shift(t, prey.task[t, HOME], 1.0, snapshot, state, finder)
-    n_waiting, n_bound = 0, 0
-    for s in range(jobs.set_ptr[p], jobs.set_ptr[p + 1]):
-        n_waiting += sets[s, WAITING]
-    for entry in range(prey.count[N_PLACED]):
-        t = lists[PLACED, entry]
-        if freed and snapshot.tasks.job[t] == p:
-            n = state.task[t, NODE]
-            if not fits_now(snapshot.classes.request[snapshot.tasks.cls[t]], state.idle[n]):
-                break
-            shift(t, n, -1.0, snapshot, state, finder)
-            n_bound += 1
-    whole = n_bound == n_waiting
-    for entry in range(prey.count[N_PLACED]):
-        t = lists[PLACED, entry]
-        if n_bound == 0 or snapshot.tasks.job[t] != p:
-            continue
-        n_bound -= 1
-        if whole:
-            state.task[t, STATUS] = IS_ALLOCATED
-            sets[snapshot.tasks.set[t], WAITING] -= 1
-            decisions.waits[decisions.row[t]] = 0
-        else:
-            shift(t, state.task[t, NODE], 1.0, snapshot, state, finder)
-
-
-@inner
-def shift(t: int, n: int, sign: float, snapshot: Snapshot, state: State, finder: Finder) -> None:
-    """Let what task ``t`` holds on node ``n`` be idle instead of being left; ``sign`` -1: the other way round."""
-    c = snapshot.tasks.cls[t]
-    for r in range(state.idle.shape[1]):
-        if snapshot.nodes.allocatable[n, r] > 0.0:
-            amount = sign * snapshot.classes.request[c, r]
-            state.idle[n, r] += amount
-            state.releasing[n, r] -= amount
-    touch(finder.block, finder.stamp, n)
 
 
 @inner
@@ -137,7 +82,8 @@ def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decis
 @inner
 def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
     """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
-    if state.task[t, STATUS] == IS_EVICTED:
+    moves = state.task[t, STATUS] == IS_PIPELINED
+    if not moves:
         state.task[t, STATUS] = IS_RELEASING
         state.sets[snapshot.tasks.set[t], PENDING] -= 1
     if decisions.row[t] != NULL:
@@ -152,4 +98,5 @@ def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: S
     decisions.eviction[row, 1] = action
     decisions.eviction[row, 2] = p
     decisions.eviction[row, 3] = home
+    decisions.eviction[row, 4] = moves
     return True

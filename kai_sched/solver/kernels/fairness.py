@@ -48,10 +48,10 @@ def keep_books(book: Floats, queue: Floats) -> None:
 def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether the scenario that was rehearsed with success may be carried out."""
     if action == CONSOLIDATION:
-        for entry in range(prey.count[N_SCENE]):
+        for entry in range(prey.counts[N_SCENE]):
             if state.task[prey.lists[SCENE, entry], STATUS] == IS_EVICTED:
                 return False
-        return moved_jobs(prey, state) <= settings.most_moved
+        return bool(moved_jobs(prey, state) <= settings.most_moved)
     if not keeps_runtimes(action, p, settings, snapshot, state, prey):
         return False
     return action != RECLAIM or keeps_shares(p, k, settings, snapshot, state, prey)
@@ -61,7 +61,7 @@ def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot
 def moved_jobs(prey: Prey, state: State) -> int:
     """How many jobs lose or move a pod."""
     moved = 0
-    for entry in range(prey.count[N_CAST] - 1):
+    for entry in range(prey.counts[N_CAST] - 1):
         t = prey.job[prey.lists[CAST, entry], FIRST_SCENE]
         while t != 0 and not has_gone(t - 1, state, prey):
             t = prey.task[t - 1, IN_SCENE]
@@ -72,7 +72,7 @@ def moved_jobs(prey: Prey, state: State) -> int:
 @inner
 def has_gone(t: int, state: State, prey: Prey) -> bool:
     """Whether a victim is not where it was before the simulation."""
-    return state.task[t, STATUS] != prey.task[t, PRIOR] or state.task[t, NODE] != prey.task[t, HOME]
+    return bool(state.task[t, STATUS] != prey.task[t, PRIOR] or state.task[t, NODE] != prey.task[t, HOME])
 
 
 @kernel
@@ -114,13 +114,13 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     for q in range(n_queues):
         queue[q, PRESENT] = 0.0
         queue[q, PLAYS] = 0.0
-    for entry in range(prey.count[N_CAST] - 1):
+    for entry in range(prey.counts[N_CAST] - 1):
         queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
     for q in range(n_queues):
         # queues in row order; each takes all its jobs of the scenario
         if queue[q, PLAYS] == 0.0:
             continue
-        for entry in range(prey.count[N_CAST] - 1):
+        for entry in range(prey.counts[N_CAST] - 1):
             j = prey.lists[CAST, entry]
             if snapshot.jobs.queue[j] == q and not take_job(p, k, j, q, settings, snapshot, state, prey):
                 return False
@@ -255,7 +255,7 @@ def any_runtime(settings: Settings, queues: Queues) -> bool:
 def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot, prey: Prey) -> bool:
     """Whether job ``j`` started too lately to be evicted for job ``p``."""
     queues, jobs = snapshot.queues, snapshot.jobs
-    if prey.count[RUNTIMES] == 0 or jobs.last_start[j] == 0:
+    if prey.counts[RUNTIMES] == 0 or jobs.last_start[j] == 0:
         return False
     parent, q = queues.parent, jobs.queue[j]
     if action != RECLAIM:
@@ -283,9 +283,9 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
 def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether protected jobs keep their minimums; those that are evicted already still count here."""
     sets, jobs = snapshot.sets, snapshot.jobs
-    if prey.count[RUNTIMES] == 0:
+    if prey.counts[RUNTIMES] == 0:
         return True
-    for entry in range(prey.count[N_CAST] - 1):
+    for entry in range(prey.counts[N_CAST] - 1):
         j = prey.lists[CAST, entry]
         if not is_protected(action, p, j, settings, snapshot, prey):
             continue

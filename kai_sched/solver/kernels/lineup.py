@@ -231,7 +231,7 @@ def line_up(
     for row in range(n_queues, -1, -1):
         # the roots' heap comes last: its row is that of no queue
         above = n_queues if row == 0 else row - 1
-        base = queues.child_ptr[above]
+        base = int(queues.child_ptr[above])
         for child in range(base, queues.child_ptr[above + 1]):
             q = queues.child[child]
             if queues.child_ptr[q] == queues.child_ptr[q + 1]:

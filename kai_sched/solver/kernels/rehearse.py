@@ -53,7 +53,7 @@ def rehearse(
     prey: Prey,
 ) -> bool:
     """Whether the first ``k`` tasks of the wish of job ``p`` find room; if so, all that was simulated stays done."""
-    count, jobs = prey.count, snapshot.jobs
+    count, jobs = prey.counts, snapshot.jobs
     if count[N_SCENE] == 0:
         return False
     log.size[:] = 0
@@ -108,7 +108,7 @@ def call_cast(
     prey: Prey,
 ) -> None:
     """Evict the victims, and line up who competes: the jobs of the victims, the wish, and all who wait."""
-    count, jobs, sets, queues = prey.count, snapshot.jobs, snapshot.sets, snapshot.queues
+    count, jobs, sets, queues = prey.counts, snapshot.jobs, snapshot.sets, snapshot.queues
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     clock = count[SCENE_CLOCK]
     count[N_CAST] = 0
@@ -144,8 +144,8 @@ def call_cast(
 @inner
 def join_cast(j: int, stage: int, clock: int, waiting: Lineup, prey: Prey) -> None:
     """Note that a job takes part as it stands now, not as it is listed."""
-    prey.lists[CAST, prey.count[N_CAST]] = j
-    prey.count[N_CAST] += 1
+    prey.lists[CAST, prey.counts[N_CAST]] = j
+    prey.counts[N_CAST] += 1
     waiting.job[j, STAGE] = stage
     if waiting.job[j, SKIP] != DEAD:
         waiting.job[j, SKIP] = clock
@@ -154,7 +154,7 @@ def join_cast(j: int, stage: int, clock: int, waiting: Lineup, prey: Prey) -> No
 @inner
 def dismiss_cast(waiting: Lineup, prey: Prey) -> None:
     """Let the jobs that took part stand again as they are listed."""
-    for entry in range(prey.count[N_CAST]):
+    for entry in range(prey.counts[N_CAST]):
         j = prey.lists[CAST, entry]
         waiting.job[j, STAGE] = prey.job[j, STAGE_WAITING]
         for r in range(3):
@@ -217,7 +217,7 @@ def try_chunk(
     if verdict != OK:
         return False
     floats, integers = log.size[0], log.size[1]
-    placed = prey.count[N_PLACED]
+    placed = prey.counts[N_PLACED]
     for entry in range(length):
         t = scratch.chunk[entry]
         n = NULL
@@ -236,11 +236,11 @@ def try_chunk(
                 floats,
                 integers,
             )
-            prey.count[N_PLACED] = placed
+            prey.counts[N_PLACED] = placed
             return False
         lay(j, t, n, snapshot, state, log, finder, prey)
-        prey.lists[PLACED, prey.count[N_PLACED]] = t
-        prey.count[N_PLACED] += 1
+        prey.lists[PLACED, prey.counts[N_PLACED]] = t
+        prey.counts[N_PLACED] += 1
     return True
 
 
@@ -252,13 +252,13 @@ def seek(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: F
     with GPUs fits none of them anyway.
     """
     c = snapshot.tasks.cls[t]
-    if prey.count[RESTRICTED] == 0 or snapshot.classes.cpu_only[c] == 0:
+    if prey.counts[RESTRICTED] == 0 or snapshot.classes.cpu_only[c] == 0:
         return best_node(t, settings, snapshot, state, finder)
     request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
     best, best_points, best_taste = NULL, 0.0, 0.0
     for n in range(state.idle.shape[0]):
-        feasible = prey.node[n, FEASIBLE] == 1 or prey.node[n, SCENE_NODE] == prey.count[SCENE_CLOCK]
+        feasible = prey.node[n, FEASIBLE] == 1 or prey.node[n, SCENE_NODE] == prey.counts[SCENE_CLOCK]
         if not feasible or verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
             continue
         points = settings.available_points if fits_now(request, state.idle[n]) else 0.0

@@ -53,7 +53,7 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 @inner
 def open_scene(snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Begin a scenario with the recorded victims."""
-    count = prey.count
+    count = prey.counts
     count[SCENE_CLOCK] += 1
     count[N_SCENE] = 0
     for entry in range(count[N_KNOWN]):
@@ -64,7 +64,7 @@ def open_scene(snapshot: Snapshot, state: State, prey: Prey) -> None:
 @inner
 def join_scene(t: int, group: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
     """Add a task to the scenario, and to the chain of its job."""
-    count, job = prey.count, prey.job
+    count, job = prey.counts, prey.job
     entry = count[N_SCENE]
     count[N_SCENE] = entry + 1
     prey.lists[SCENE, entry] = t
@@ -111,7 +111,7 @@ def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
     if prey.node[n, FIRST_TASK] == 0:
         return False
     open_scene(snapshot, state, prey)
-    start = prey.count[N_SCENE]
+    start = prey.counts[N_SCENE]
     here = prey.node[n, FIRST_TASK]
     while here != 0:
         j = snapshot.tasks.job[here - 1]
@@ -132,7 +132,7 @@ def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
 @inner
 def gather_groups(snapshot: Snapshot, prey: Prey) -> None:
     """With node-local scenarios, all tasks of a job are one group."""
-    for entry in range(prey.count[N_SCENE]):
+    for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
         prey.task[t, MEMBER_OF] = -1 - snapshot.tasks.job[t]
 
@@ -144,12 +144,12 @@ def scene_may_suffice(start: int, snapshot: Snapshot, state: State, finder: Find
     The recorded victims come before ``start``; what they leave is known.
     """
     classes = snapshot.classes
-    mark = prey.count[SCENE_CLOCK] * MOST_KINDS
-    for kind in range(prey.count[N_KINDS]):
+    mark = prey.counts[SCENE_CLOCK] * MOST_KINDS
+    for kind in range(prey.counts[N_KINDS]):
         room, wanted = prey.kind[kind, KIND_KNOWN], prey.kind[kind, KIND_WANTED]
         c = prey.kind[kind, KIND_CLASS]
         entry = start
-        while room < wanted and entry < prey.count[N_SCENE]:
+        while room < wanted and entry < prey.counts[N_SCENE]:
             n = state.task[prey.lists[SCENE, entry], NODE]
             entry += 1
             if n == NULL or prey.node[n, COUNTED] == mark + kind:
@@ -218,7 +218,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey
         pending += amount
         smallest = min(smallest, amount)
     total = 0
-    for place in range(prey.count[N_NODES]):
+    for place in range(prey.counts[N_NODES]):
         n = prey.node[place, NODE_ORDER]
         own = state.idle[n, GPU] + state.releasing[n, GPU]
         if state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0:
@@ -244,7 +244,7 @@ def spread_scene(size: int, snapshot: Snapshot, state: State, finder: Finder, pr
 
     False where it cannot make room for the wish.
     """
-    count, lists = prey.count, prey.lists
+    count, lists = prey.counts, prey.lists
     open_scene(snapshot, state, prey)
     start, mark = count[N_SCENE], count[SCENE_CLOCK]
     for place in range(size):

@@ -59,8 +59,8 @@ def search(
 ) -> int:
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
-    prey.count[REFUTED] = OK
-    prey.count[WISHED] = length
+    prey.counts[REFUTED] = OK
+    prey.counts[WISHED] = length
     if length > 1:
         count_kinds(length, settings, snapshot, state, finder, prey)
         why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
@@ -68,38 +68,9 @@ def search(
             return why
     for place in range(2):
         generator = settings.first_generator if place == 0 else settings.second_generator
-        if generator == NONE:
+        if generator == NONE or outcome != NOT_FOUND:
             break
-        forget(victims, prey)
-        drop_known(prey)
-        lower, upper, k = 0, NULL, 1
-        while upper == NULL or upper - lower > 1:
-            found = probe(
-                generator,
-                action,
-                p,
-                k,
-                ceiling,
-                settings,
-                snapshot,
-                state,
-                log,
-                finder,
-                scratch,
-                waiting,
-                victims,
-                prey,
-            )
-            if found:
-                record(snapshot, state, victims, prey)
-                undo_all(state, log, finder)
-                lower = k
-                if k == length:
-                    break
-            else:
-                upper = k
-            k = min(2 * k, length) if upper == NULL else (lower + upper) // 2
-        if lower > 0 and probe(
+        outcome = escalate(
             generator,
             action,
             p,
@@ -114,23 +85,82 @@ def search(
             waiting,
             victims,
             prey,
-        ):
-            outcome = HELPED
-            break
-        if prey.count[REFUTED] != OK:
-            outcome = prey.count[REFUTED]
-            break
+        )
+        if prey.counts[REFUTED] != OK:
+            outcome = prey.counts[REFUTED]
     forget(victims, prey)
     drop_known(prey)
     return outcome
 
 
 @inner
+def escalate(
+    generator: int,
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Probe for growing parts of the wish until one fails, close in, and at last probe for all of it once more."""
+    forget(victims, prey)
+    drop_known(prey)
+    lower, upper, k = 0, NULL, 1
+    while k != NULL:
+        is_last = upper != NULL and upper - lower == 1
+        solved = probe(
+            generator,
+            action,
+            p,
+            k,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
+        )
+        if is_last:
+            return HELPED if solved else NOT_FOUND
+        if solved:
+            record(snapshot, state, victims, prey)
+            undo_all(state, log, finder)
+            lower = k
+            upper = k + 1 if k == length else upper
+        else:
+            upper = k
+        k = next_size(lower, upper, k, length)
+    return NOT_FOUND
+
+
+@inner
+def next_size(lower: int, upper: int, k: int, length: int) -> int:
+    """How many tasks the next probe is for: ``lower`` were solved, ``upper`` were not (NULL: none failed yet)."""
+    if upper == NULL:
+        return min(2 * k, length)
+    if upper - lower > 1:
+        return (lower + upper) // 2
+    return length if lower > 0 else NULL
+
+
+@inner
 def drop_known(prey: Prey) -> None:
     """Forget the recorded victims."""
-    for entry in range(prey.count[N_KNOWN]):
+    for entry in range(prey.counts[N_KNOWN]):
         prey.task[prey.lists[KNOWN, entry], RECORDED] = 0
-    prey.count[N_KNOWN] = 0
+    prey.counts[N_KNOWN] = 0
 
 
 @inner
@@ -140,13 +170,13 @@ def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> Non
     drop_known(prey)
     lists = prey.lists
     n_known = 0
-    for entry in range(prey.count[N_SCENE]):
+    for entry in range(prey.counts[N_SCENE]):
         t = lists[SCENE, entry]
         if group_has_gone(snapshot.tasks.job[t], prey.task[t, MEMBER_OF], state, prey):
             lists[KNOWN, n_known] = t
             prey.task[t, RECORDED] = 1
             n_known += 1
-    prey.count[N_KNOWN] = n_known
+    prey.counts[N_KNOWN] = n_known
 
 
 @inner
@@ -180,7 +210,7 @@ def probe(
     """Whether the first ``k`` tasks of the wish can be placed with what was recorded and more; left simulated if so."""
     count_kinds(k, settings, snapshot, state, finder, prey)
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
-    if prey.count[N_KNOWN] > 0 and may_suffice(prey):
+    if prey.counts[N_KNOWN] > 0 and may_suffice(prey):
         open_scene(snapshot, state, prey)
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
@@ -188,15 +218,15 @@ def probe(
     steps = 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
-        if steps == PATIENCE and prey.count[WISHED] == 1:
+        if steps == PATIENCE and prey.counts[WISHED] == 1:
             # what one task needs is looked at closely only where it is not found at once
-            prey.count[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
-            if prey.count[REFUTED] != OK:
+            prey.counts[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if prey.counts[REFUTED] != OK:
                 return False
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
-            for place in range(hosts(prey.count[LAST_JOB], snapshot, state, prey)):
+            for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
                 if local_scene(prey.spot[place], snapshot, state, finder, prey) and perform(
                     action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
                 ):
@@ -258,7 +288,7 @@ def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, fi
             kinds[kind, KIND_CLASS] = c
             kinds[kind, KIND_WANTED] = 0
         kinds[kind, KIND_WANTED] += 1
-    prey.count[N_KINDS] = n_kinds
+    prey.counts[N_KINDS] = n_kinds
     for kind in range(n_kinds):
         c = kinds[kind, KIND_CLASS]
         verdicts = finder.verdicts[classes.signature[c]]

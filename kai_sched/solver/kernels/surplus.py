@@ -106,5 +106,5 @@ def take_whole(first: int, end: int, sets: Sets, state: State, prey: Prey, chunk
 
 @inner
 def is_left(t: int, state: State, prey: Prey) -> bool:
-    """Whether the task is active and not taken in this accumulation."""
+    """Whether the task is active, pipelined ones included, and not taken in this accumulation."""
     return bool(IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING and prey.task[t, TAKEN] == 0)

@@ -72,7 +72,7 @@ def make_room(
         return
     fill_pool(settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
     prey.failed[:] = NULL
-    prey.count[RUNTIMES] = any_runtime(settings, snapshot.queues)
+    prey.counts[RUNTIMES] = any_runtime(settings, snapshot.queues)
     jobs = snapshot.jobs
     while True:
         p = pop_job(settings, snapshot.queues, jobs.priority, tree, state.book)
@@ -204,7 +204,7 @@ def hunt(
     decisions: Decisions,
 ) -> int:
     """Search for victims for job ``p``, and carry out what was found; returns a Help."""
-    prey.count[CLOCK] += 1
+    prey.counts[CLOCK] += 1
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
     bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
@@ -233,7 +233,7 @@ def choose_victims(
 ) -> int:
     """Open the queues of possible victims and mark jobs that are protected; returns the priority to be below."""
     jobs, queues = snapshot.jobs, snapshot.queues
-    clock, own = prey.count[CLOCK], jobs.queue[p]
+    clock, own = prey.counts[CLOCK], jobs.queue[p]
     for q in range(queues.parent.shape[0]):
         is_open = True
         if action == PREEMPT:
@@ -245,7 +245,7 @@ def choose_victims(
     if victims.job[p, SKIP] != DEAD:
         victims.job[p, SKIP] = clock
     by_priority = action == PREEMPT and settings.priority_order == 0
-    by_runtime = action != CONSOLIDATION and prey.count[RUNTIMES] == 1
+    by_runtime = action != CONSOLIDATION and prey.counts[RUNTIMES] == 1
     if by_priority or by_runtime:
         for j in range(jobs.queue.shape[0]):
             if victims.job[j, SKIP] == DEAD:
@@ -279,7 +279,7 @@ def bound_nodes(p: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
     for t in range(jobs.task_ptr[p], jobs.task_ptr[p + 1]):
         if snapshot.classes.cpu_only[tasks.cls[t]] == 1:
             restricted = 0
-    prey.count[RESTRICTED] = restricted
+    prey.counts[RESTRICTED] = restricted
     if restricted == 1:
         for n in range(state.idle.shape[0]):
             prey.node[n, FEASIBLE] = state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0
