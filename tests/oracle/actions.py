@@ -14,7 +14,7 @@ from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
 from tests.oracle.trial import Eviction, Session
 from tests.oracle.victims import Chunk, Protection, active_tasks
-from tests.oracle.world import UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
+from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def evict_stale_gangs(session: Session) -> None:
         grace_s = session.config.staleness_grace_s if grace_s is None else grace_s
         first_ns = job.group.stale_since_ns or session.now_ns
         if grace_s >= 0 and session.now_ns - first_ns >= grace_s * 1e9:
-            for task in active_tasks(job):
+            for task in [task for task in job.tasks if task.status in ACTIVE]:
                 session.evictions.append(Eviction(task.pod.key, "stalegangeviction", ""))
                 move(session.world, job, task, "Releasing", task.node)
 

@@ -14,8 +14,8 @@ from itertools import chain
 from tests.oracle.chunk import next_chunk, satisfied
 from tests.oracle.order import JobTree
 from tests.oracle.trial import Session, commit, evict, is_evicted, restore, saved, try_to_place
-from tests.oracle.victims import Chunk, accumulate, active_tasks, part_of
-from tests.oracle.world import USED, GroupSet, Job, Machine, PodSet, Task
+from tests.oracle.victims import Chunk, accumulate, part_of
+from tests.oracle.world import ACTIVE, USED, GroupSet, Job, Machine, PodSet, Task
 
 Generator = Callable[["Search", list[Task], list[Chunk], list[Chunk]], Iterator[list[Chunk]]]
 
@@ -199,7 +199,7 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
 
 def _part(job: Job, tasks: list[Task]) -> Job:
     """The job as if these were all that it waits for, with minimums that they can reach."""
-    part = part_of(job, lambda task: task in tasks or task in active_tasks(job))
+    part = part_of(job, lambda task: task in tasks or task.status in ACTIVE)
     part.chunk = tasks
 
     def lower(member: GroupSet | PodSet) -> bool:
