@@ -44,16 +44,25 @@ MIG_PREFIX = "nvidia.com/mig-"
 SHARED_GPU_CONFIG_MAP_ANNOTATION = "runai/shared-gpu-configmap"
 STALE_ANNOTATION = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION = "kai.scheduler/last-start-timestamp"
+EVICTED_PODS_ANNOTATION = "num-evicted-pods"
+EVICTOR_ACTION_ANNOTATION = "evictor-action-type"
+EVICTOR_GROUP_ANNOTATION = "evictor-pod-group-name"
+EVICTOR_NAMESPACE_ANNOTATION = "evictor-pod-group-namespace"
 LAST_EVICTION_ANNOTATION = "kai.scheduler/last-eviction-timestamp"
 STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
+
+# What the key of a group in a result begins with where the group is a pod of a name that a real group has, too.
+BARE_MARK = "pod:"
 
 # The ConfigMap that Kubernetes itself keeps in every namespace.
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 
 # Conditions of pods: the type, and its reasons where it is False. Only the first makes autoscalers add nodes.
 POD_SCHEDULED = "PodScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 UNSCHEDULABLE = "Unschedulable"
 QUEUE_OVER_LIMIT = "QueueOverLimit"
 QUEUE_OVER_QUOTA = "QueueOverQuota"
@@ -73,6 +82,8 @@ NORMAL = "Normal"
 WARNING = "Warning"
 SCHEDULED = "Scheduled"
 BOUND = "Bound"
+EVICT = "Evict"
+EVICTING = "Evicting"  # ours: told to whom it is for
 PIPELINED = "Pipelined"
 FAILED_BINDING = "FailedBinding"
 NOT_READY = "NotReady"

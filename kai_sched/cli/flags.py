@@ -33,6 +33,10 @@ Connections = Annotated[
     int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
 ]
 DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
+UpdatePodEvictionCondition = Annotated[
+    bool,
+    typer.Option("--update-pod-eviction-condition", help="Mark pods with DisruptionTarget before they are evicted."),
+]
 LogJson = Annotated[
     bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
 ]

@@ -104,6 +104,7 @@ def run(
     metrics_namespace: flags.MetricsNamespace = "kai",
     connections: flags.Connections = 32,
     default_queues: flags.DefaultQueues = True,
+    update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     log_json: flags.LogJson = None,
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
@@ -133,6 +134,7 @@ def run(
         metrics_namespace=metrics_namespace,
         connections=connections,
         default_queues=default_queues,
+        mark_evicted=update_pod_eviction_condition,
     )
     raise typer.Exit(run(Request(options, scheduler_conf, log_json)))
 

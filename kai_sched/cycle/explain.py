@@ -8,11 +8,12 @@ import numpy as np
 
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Status, Verdict
+from kai_sched.snapshot.tables import GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import HELD, STATUS
 
@@ -42,6 +43,22 @@ CLASS_TEXTS = {
     Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
 }
 
+ACTION_NAMES = {
+    Action.CONSOLIDATION: "consolidation",
+    Action.RECLAIM: "reclaim",
+    Action.PREEMPT: "preempt",
+    Action.STALE_GANG: "stalegangeviction",
+}
+HELP_TEXTS = {
+    Help.OVER_SHARE: "its queue would hold more than its fair share",
+    Help.OVER_QUOTA: "its queue would hold more for non-preemptible work than its quota",
+    Help.LIKE_ANOTHER: "a group like it of the same queue found nobody",
+    Help.NOBODY: "there is nobody who may be evicted for it",
+    Help.NO_ROOM: "there is no room for it even with all others gone that may be evicted for it",
+    Help.SHARES: "what fair shares allow to take from other queues is not enough",
+    Help.NOT_FOUND: "no set of others makes room for it",
+}
+
 
 @dataclass(slots=True)
 class Known:
@@ -52,7 +69,24 @@ class Known:
 
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
-    """Why something of group ``j`` is pending."""
+    """Why something of group ``j`` is pending, and why nobody made room for it."""
+    codes = {action: Help(int(code)) for action, code in zip(Action, solution.decisions.help[j], strict=False)}
+    reason = _main_reason(j, lowered, solution, known)
+    if Help.DELAYED in codes.values():
+        group = lowered.groups[j]
+        until = format_time(int(lowered.snapshot.jobs.waits_until[j]))
+        delay = reasons.delayed(group.preemption_delay_s, until)
+        if solution.decisions.verdict[j] == Verdict.NO_HELP:
+            return delay
+        return replace(reason, message=f"{reason.message}; {delay.message}")
+    if Help.HELPED in codes.values():
+        return reason
+    texts = [(ACTION_NAMES[action], HELP_TEXTS[code]) for action, code in codes.items() if code in HELP_TEXTS]
+    return reasons.with_help(reason, texts)
+
+
+def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
+    """What stands in the group's own way."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
     culprit = int(decisions.culprit[j])
@@ -82,6 +116,8 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) ->
                 "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
             )
             return reasons.not_supported(what)
+        case Verdict.NO_HELP:
+            return reasons.no_help()
         case Verdict.TOO_LARGE:
             return _too_large(culprit, lowered)
         case _:

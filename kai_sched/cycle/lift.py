@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from kai_sched.cycle.explain import Known, explain_group
+import numpy as np
+
+from kai_sched.api import names
+from kai_sched.cycle.explain import ACTION_NAMES, Known, explain_group
 from kai_sched.lowering.lower import Lowered
-from kai_sched.plan.effects import Bind, Effect, Pipeline
+from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
+from kai_sched.solver.kernels.fairness import diverge
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, QUOTA, STATUS
 
@@ -60,8 +64,8 @@ class Lifted(Mapping[str, Value]):
 def lift(lowered: Lowered, solution: Solution, solver_s: float) -> CycleResult:
     """The result of a cycle in names."""
     return CycleResult(
-        _effects(lowered, solution),
-        (),
+        (*_evictions(lowered, solution), *_effects(lowered, solution)),
+        _evicted(lowered, solution),
         Lifted(partial(_pods, lowered, solution)),
         Lifted(partial(_groups, lowered, solution)),
         _queues(lowered, solution),
@@ -76,17 +80,83 @@ def _effects(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
     effects: list[Effect] = []
     columns = (decisions.task, decisions.node, decisions.waits)
     for t, n, waits in zip(*(column[:count].tolist() for column in columns), strict=True):
+        if t == NULL:
+            continue
         pod = lowered.pods[t]
         make = Pipeline if waits else Bind
         effects.append(make(pod.key, pod.uid, lowered.nodes[n].name))
     return tuple(effects)
 
 
+def _evicted(lowered: Lowered, solution: Solution) -> tuple[str, ...]:
+    decisions = solution.decisions
+    return tuple(lowered.pods[t].key for t in decisions.eviction[: int(decisions.length[1]), 0].tolist())
+
+
+def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
+    """Who has to go, in the order of deciding."""
+    decisions, state, tasks = solution.decisions, solution.state, lowered.snapshot.tasks
+    count = int(decisions.length[1])
+    keys = group_keys(lowered) if count else []
+    effects: list[Effect] = []
+    for row, (t, action, cause, n, moved) in enumerate(decisions.eviction[:count].tolist()):
+        pod, j = lowered.pods[t], int(tasks.job[t])
+        moves = state.task[t, STATUS] == Status.PIPELINED
+        victim, winner = int(lowered.snapshot.jobs.queue[j]), NULL
+        if cause != NULL:
+            winner = int(lowered.snapshot.jobs.queue[cause])
+            if victim not in (NULL, winner):
+                victim, winner = (int(q) for q in diverge(victim, winner, lowered.snapshot.queues.parent))
+        sides = [
+            _side(q, decisions.sides[row, at : at + 3].tolist(), lowered, solution)
+            for q, at in ((victim, 0), (winner, 3))
+            if q != NULL
+        ]
+        effects.append(
+            Evict(
+                pod.key,
+                pod.uid,
+                pod.node if n == NULL else lowered.nodes[n].name,
+                ACTION_NAMES[action],
+                keys[cause] if cause != NULL else "",
+                keys[j],
+                pod.shape.request,
+                lowered.nodes[state.task[t, NODE]].name if moves else "",
+                bool(moved),
+                tuple(sides[:1] if victim == winner else sides),
+            )
+        )
+    return tuple(effects)
+
+
+def _side(q: int, held: list[float], lowered: Lowered, solution: Solution) -> Side:
+    queue, book = lowered.queues.queues[q], solution.state.book
+    quota, fair = book[q, QUOTA : QUOTA + 3].tolist(), book[q, FAIR : FAIR + 3].tolist()
+    return Side(
+        queue.name,
+        queue.priority,
+        (held[0], held[1], held[2]),
+        (quota[0], quota[1], quota[2]),
+        (fair[0], fair[1], fair[2]),
+    )
+
+
+def _never_ran(lowered: Lowered, solution: Solution) -> list[bool]:
+    """By task: it was given a place in this cycle and lost it again, so that it waits as before."""
+    was, status = lowered.snapshot.tasks.status, solution.state.task[:, STATUS]
+    found: list[bool] = ((was == Status.PENDING) & (status == Status.RELEASING)).tolist()
+    return found
+
+
 def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     found: dict[str, PodState] = {}
     state = solution.state
-    for pod, status, n in zip(lowered.pods, state.task[:, STATUS].tolist(), state.task[:, NODE].tolist(), strict=True):
-        found[pod.key] = PodState(STATUS_NAMES[status], pod.node if n == NULL else lowered.nodes[n].name)
+    columns = (state.task[:, STATUS].tolist(), state.task[:, NODE].tolist(), _never_ran(lowered, solution))
+    for pod, status, n, waits in zip(lowered.pods, *columns, strict=True):
+        if waits:
+            status, n = Status.PENDING, NULL
+        node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
+        found[pod.key] = PodState(STATUS_NAMES[status], node)
     for pod, status in zip(lowered.spare, lowered.spare_status.tolist(), strict=True):
         found[pod.key] = PodState(STATUS_NAMES[status], pod.node)
     return dict(sorted(found.items()))
@@ -100,7 +170,7 @@ def group_keys(lowered: Lowered) -> list[str]:
     taken = {group.key for group, bare in zip(lowered.groups, lowered.bare, strict=True) if not bare}
     keys = []
     for group, bare in zip(lowered.groups, lowered.bare, strict=True):
-        keys.append(f"pod:{group.key}" if bare and group.key in taken else group.key)
+        keys.append(names.BARE_MARK + group.key if bare and group.key in taken else group.key)
     return keys
 
 
@@ -108,16 +178,19 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
     known = Known()
+    status, node = state.task[:, STATUS].copy(), state.task[:, NODE].copy()
+    waits = np.array(_never_ran(lowered, solution), bool)
+    status[waits], node[waits] = Status.PENDING, NULL
     for j, key in enumerate(group_keys(lowered)):
         first, end = int(jobs.task_ptr[j]), int(jobs.task_ptr[j + 1])
         counts: dict[str, int] = {}
         nodes: dict[str, int] = {}
         for t in range(first, end):
-            name = STATUS_NAMES[int(state.task[t, STATUS])]
+            name = STATUS_NAMES[int(status[t])]
             counts[name] = counts.get(name, 0) + 1
-            if state.task[t, NODE] != NULL:
-                node = lowered.nodes[state.task[t, NODE]].name
-                nodes[node] = nodes.get(node, 0) + 1
+            if node[t] != NULL:
+                name = lowered.nodes[node[t]].name
+                nodes[name] = nodes.get(name, 0) + 1
         group = lowered.groups[j]
         pending = counts.keys() & {"Pending", "Gated"}
         found[key] = GroupState(

@@ -8,14 +8,14 @@ from kai_sched.cycle.lift import lift
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
-from kai_sched.model.config import Config
+from kai_sched.model.config import ACTIONS, Config
 from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver.pipeline import solve
 
-# Actions that this version has; the others of ``model.config.ACTIONS`` are passed over.
-IMPLEMENTED = ("allocate",)
+# Actions that this version has.
+IMPLEMENTED = ACTIONS
 
 
 def run_cycle(
@@ -35,7 +35,7 @@ def run_cycle(
     came in.
     """
     lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache(), turns)
-    settings = lower_settings(config)
+    settings = lower_settings(config, now_ns)
     started = timer() if timer else 0.0
     solution = solve(lowered.snapshot, settings, config.actions)
     solver_s = timer() - started if timer else 0.0

@@ -72,8 +72,12 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
     match state.status:
         case "Binding":
             return replace(pod, node=state.node, phase=Phase.RUNNING)
+        case "Releasing" | "Pipelined" if evicted and pod.group in world.keeps_terminating:
+            return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
         case "Releasing" if pod.group in world.keeps_terminating:
             return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
+        case "Pipelined" if evicted:
+            return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing" if evicted or world.revives:
             return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
         case "Releasing":
@@ -85,7 +89,7 @@ def _move(pod: Pod, state: PodState, evicted: bool, now_ns: int, world: World) -
 def _stand(pod: Pod, state: PodState) -> PodState:
     if pod.deleted_ns or state.status not in SETTLED:
         return state
-    return PodState(SETTLED[state.status], pod.node)
+    return PodState(SETTLED[state.status], pod.node or pod.expected_node)
 
 
 def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
-from kai_sched.files.scenario import SCENARIO, read_scenario
+from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import Source, read_bytes
 from kai_sched.model.checks import limited, problems_of
@@ -191,7 +191,7 @@ def _read(
             message = f"there already, in {first}: leave one of them out"
             problems.append(Problem(str(item.source), subject, "", message, fatal=True))
             continue
-        case.store.put(found)
+        case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
         message = "no object in it that the scheduler works with: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))

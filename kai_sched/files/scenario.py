@@ -9,6 +9,7 @@ import msgspec
 from kai_sched.api import core, names
 from kai_sched.model.config import BUILT_IN_PLUGINS, Config
 from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.objects import Object, Phase, Pod
 from kai_sched.model.read_config import check_actions, config_from_file
 from kai_sched.model.read_meta import time_ns
 
@@ -52,6 +53,16 @@ class Scenario:
     objects: tuple[bytes, ...]
 
 
+def unplaced(found: Object) -> Object:
+    """The object as scenarios mean it: a pod that has not come to run is still to be placed, whatever node it names.
+
+    In a cluster, a pod with a node is bound; the files name one for pods that are expected there.
+    """
+    if isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns:
+        return replace(found, node="", expected_node=found.node)
+    return found
+
+
 _document = msgspec.json.Decoder(Document)
 
 
@@ -82,6 +93,9 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
     if spec.actions is not None:
         check_actions(tuple(spec.actions), "spec.actions")
         config = replace(config, actions=tuple(spec.actions))
+    if config.actions == ("stalegangeviction",):
+        # Files with this action alone tell fresh staleness from old by the default grace.
+        config = replace(config, staleness_grace_s=Config().staleness_grace_s)
     return Scenario(
         name=(document.metadata.name if document.metadata else None) or "",
         config=config,

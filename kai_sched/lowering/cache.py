@@ -24,7 +24,8 @@ from kai_sched.snapshot.columns import NULL
 GROUP, SUB_GROUP, CLASS, NODE, BINDING, NOMINATED, PHASE, DELETED, GATED, FOREIGN = range(10)
 KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(10, 14)
 # Columns of the pod groups' matrix.
-ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE = range(6)
+ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE, LAST_START, MAY_EVICT_AT, STALE_SINCE, GRACE = range(10)
+UNSET = -2  # GRACE: the group does not say
 
 SCALING_POD = "scaling-pod"
 BARE_PREFIX = "pod:"
@@ -48,7 +49,7 @@ class Cache:
 
     def _reset(self) -> None:
         self.pods = RowTable(14)
-        self.groups = RowTable(6)
+        self.groups = RowTable(10)
         self.nodes: dict[str, Node] = {}
         self.node_names = Names()
         self.group_ids = Names()
@@ -137,6 +138,7 @@ class Cache:
         layout = self.layout_ids.row(key)
         if layout == len(self.layouts):
             self.layouts.append(make_layout(group))
+        delay, grace = int(group.preemption_delay_s * 1e9), group.staleness_grace_s
         return (
             self.group_ids.row(identity),
             self.queue_names.row(group.queue),
@@ -144,6 +146,10 @@ class Cache:
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
             int(identity.startswith(BARE_PREFIX)),
+            group.last_start_ns,
+            max(group.created_ns, group.last_eviction_ns) + delay if delay > 0 else 0,
+            group.stale_since_ns,
+            UNSET if grace is None else NULL if grace < 0 else int(grace * 1e9),
         )
 
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
+from kai_sched.lowering.likeness import class_kinds
 from kai_sched.lowering.terms import Term, terms_of
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
@@ -27,6 +28,7 @@ class ClassRows:
     """The tables that have a class axis, and what they refer to."""
 
     of_task: Ints  # (T,)
+    kind: Ints  # (T,) equal where only requests differ
     table: Classes
     signatures: SignatureBook
     terms: Terms
@@ -43,11 +45,12 @@ def lower_classes(
     config: Config,
     nodes: list[Node],
     numbers: npt.NDArray[np.int64],
-    pending: npt.NDArray[np.bool_],
+    movable: npt.NDArray[np.bool_],
 ) -> ClassRows:
     """Tables of the classes with these numbers (T,), in the order in which tasks in canonical order meet them.
 
-    Only a class with a pending task is looked at for node constraints; the others take up room and nothing else.
+    Only a class with a task that may be placed (``movable``, (T,)) is looked at for node constraints; the others take
+    up room and nothing else.
     """
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     met = np.argsort(first, kind="stable")
@@ -56,13 +59,14 @@ def lower_classes(
     of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
     found = [cache.classes[number] for number in distinct[met]]
     waits = np.zeros(len(found), bool)
-    waits[of_task[pending]] = True
+    waits[of_task[movable]] = True
     resources = _resources(found)
     book = SignatureBook()
     blame = [""] * len(found)
     table = _table(found, waits, resources, book, blame, cluster, config)
     terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
-    return ClassRows(of_task, table, book, terms, bonds, ports, n_domains, resources, blame)
+    kind = class_kinds(found, cluster.volume_claims)[of_task]
+    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, blame)
 
 
 def _resources(found: list[PodClass]) -> tuple[str, ...]:

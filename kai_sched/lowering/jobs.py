@@ -30,12 +30,16 @@ class JobRows:
     preemptible: Flags
     refused: Flags
     turn: Flags
+    times: Longs  # (J, 4) last start, when it may evict, stale since, grace
     layout: Longs  # (J,) numbers of the cache's layouts
     set_ptr: Ints  # (J + 1,)
 
 
-def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns) -> JobRows:
-    """All pod groups, those that pods without one are included."""
+def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, grace_s: float) -> JobRows:
+    """All pod groups, those that pods without one are included.
+
+    ``grace_s``: how long a group that does not say may lack pods; negative = for ever.
+    """
     rows = cache.groups.ordered()
     columns = cache.groups.cells[rows]
     queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, cells.QUEUE])
@@ -51,6 +55,8 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns) 
     sizes = np.array([len(each.parent) for each in cache.layouts], np.int64)
     set_ptr = np.zeros(rows.size + 1, np.int32)
     np.cumsum(sizes[layout], out=set_ptr[1:])
+    times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
+    times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else int(grace_s * 1e9)
     return JobRows(
         rows,
         queue,
@@ -58,6 +64,7 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns) 
         (preemptible & known).astype(np.uint8),
         refused,
         _turns(cache, rows, turns),
+        times,
         layout,
         set_ptr,
     )
@@ -110,8 +117,11 @@ def _local_set(layout: Layout, name: str) -> int:
     return layout.pod_sets.get(name, NULL)
 
 
-def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints) -> tuple[Jobs, Sets]:
-    """The two tables, once the sets of all tasks in canonical order are known (NULL for tasks of no job)."""
+def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints, Ints]) -> tuple[Jobs, Sets]:
+    """The two tables, once the sets of all tasks in canonical order are known (NULL for tasks of no job).
+
+    ``alike``: likeness and kin of the jobs (``lowering.likeness``).
+    """
     n_sets = int(jobs.set_ptr[-1])
     task_ptr = np.zeros(n_sets + 1, np.int32)
     np.cumsum(np.bincount(task_sets[task_sets != NULL], minlength=n_sets), out=task_ptr[1:])
@@ -128,8 +138,10 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints) -> tuple[Jobs, Set
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.set_ptr)
-    table = Jobs(*columns, task_ptr[jobs.set_ptr])
+    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn)
+    last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
+    times = (last_start, waits_until, stale_since, grace)
+    table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])
     return table, sets
 
 

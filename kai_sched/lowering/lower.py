@@ -17,6 +17,7 @@ from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.jobs import lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
+from kai_sched.lowering.likeness import job_likeness
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
@@ -49,7 +50,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     cache.sync(cluster, config)
     nodes = node_list(cache)
     queues = lower_queues(cluster.queues, config)
-    jobs = lower_jobs(cluster, cache, queues, turns)
+    jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s)
     rows = cache.pods.ordered()
     columns = cache.pods.cells[rows]
     status = _statuses(columns, now_ns, config)
@@ -59,12 +60,12 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     binding = take(node_rows, columns[:, cells.BINDING])
     binds = binding != NULL
     node[binds], status[binds] = binding[binds], Status.BINDING
-    # A task is a member of a job, or takes up room on a node.
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)
     columns, status, job, sets, node = columns[order], status[order], job[order], sets[order], node[order]
-    pending = (status == Status.PENDING) & (job != NULL)
-    classes = lower_classes(cache, cluster, config, nodes, columns[:, cells.CLASS], pending)
+    # pods that wait need a node, and so may those that make room for them
+    movable = (status >= Status.PENDING) & (status <= Status.RUNNING) & (job != NULL)
+    classes = lower_classes(cache, cluster, config, nodes, columns[:, cells.CLASS], movable)
     tasks = Tasks(
         job,
         sets,
@@ -74,7 +75,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    job_table, set_table = make_tables(cache, jobs, sets)
+    alike = job_likeness(classes.kind, job, sets, status <= Status.PENDING, jobs.priority, jobs.queue)
+    job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
         freeze(queues.table),

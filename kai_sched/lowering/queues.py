@@ -12,7 +12,7 @@ from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import UNLIMITED, Queue, Share
 from kai_sched.model.queue_tree import missing_above, rooted_queues
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Queues
+from kai_sched.snapshot.tables import Longs, Queues
 
 SYNTHETIC_ROOT = "default"
 
@@ -73,9 +73,16 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         _triples(rows, "weight"),
         np.array([queue.priority for queue in rows], np.int64),
         np.zeros((n_queues, 3)),
+        _durations([queue.preempt_min_runtime_s for queue in rows]),
+        _durations([queue.reclaim_min_runtime_s for queue in rows]),
     )
     left_out = {name: missing_above(name, visible) for name in visible if name not in found}
     return QueueRows(table, tuple(rows), row_of, left_out)
+
+
+def _durations(seconds: list[float | None]) -> Longs:
+    """Nanoseconds, NULL where not set; a negative duration is none."""
+    return np.array([NULL if each is None else int(max(0.0, each) * 1e9) for each in seconds], np.int64)
 
 
 def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from kai_sched.model.config import Config
-from kai_sched.snapshot.tables import Settings
+from kai_sched.model.times import parse_duration
+from kai_sched.snapshot.tables import Generator, Settings
 
 NO_DEPTH_LIMIT = 2**31 - 1
+SATURATION = "relcaimerSaturationMultiplier"  # as the original spells it
+_GENERATORS = {"sg-nodelocalgreedy": Generator.NODE_LOCAL, "sg-multinodegang": Generator.MULTI_NODE}
 _PLACEMENT = {"binpack": 1, "spread": 2}
 
 
-def lower_settings(config: Config) -> Settings:
+def lower_settings(config: Config, now_ns: int) -> Settings:
     """Points and switches of the plugins that are on. Predicates and capacity gates are always on."""
     plugins = config.plugins
+    runtime = plugins.get("minruntime", {})
+    generators = [_GENERATORS[name] for name in plugins if name in _GENERATORS] + [Generator.NONE] * 2
     placement = plugins.get("nodeplacement")
 
     def points(plugin: str, value: float) -> float:
@@ -31,7 +36,37 @@ def lower_settings(config: Config) -> Settings:
         elastic_order=int("elastic" in plugins),
         priority_order=int("priority" in plugins),
         allocate_depth=config.queue_depth.get("allocate", NO_DEPTH_LIMIT),
+        consolidation_depth=config.queue_depth.get("consolidation", NO_DEPTH_LIMIT),
+        reclaim_depth=config.queue_depth.get("reclaim", NO_DEPTH_LIMIT),
+        preempt_depth=config.queue_depth.get("preempt", NO_DEPTH_LIMIT),
+        now=now_ns,
+        min_runtime=int("minruntime" in plugins),
+        preempt_runtime=_duration_ns(runtime.get("defaultPreemptMinRuntime")),
+        reclaim_runtime=_duration_ns(runtime.get("defaultReclaimMinRuntime")),
+        reclaim_by_ancestor=int(runtime.get("reclaimResolveMethod") != "queue"),
+        saturation=_saturation(plugins.get("proportion", {}).get(SATURATION)),
+        consolidating_reclaim=int(config.allow_consolidating_reclaim),
+        most_moved=NO_DEPTH_LIMIT if config.max_consolidation_preemptees < 0 else config.max_consolidation_preemptees,
+        signatures=int(config.use_scheduling_signatures),
+        first_generator=int(generators[0]),
+        second_generator=int(generators[1]),
     )
+
+
+def _duration_ns(text: str | None) -> int:
+    """0 where unset, unreadable or negative (11.1)."""
+    try:
+        return int(max(0.0, parse_duration(text, long_units=True)) * 1e9) if text else 0
+    except ValueError:
+        return 0
+
+
+def _saturation(text: str | None) -> float:
+    """1 where unset, unreadable or below 1 (4.7)."""
+    try:
+        return max(1.0, float(text)) if text is not None else 1.0
+    except ValueError:
+        return 1.0
 
 
 def _k_value(text: str | None) -> float:

@@ -27,14 +27,24 @@ NO_TURNS = Turns()
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """One pod's bind on its way. ``observed`` is the pod as the API server last showed it."""
+    """What is on its way for one pod: a bind to ``node``, an eviction sent at ``deleted_ns``, or both.
+
+    ``observed`` is the pod as the API server last showed it.
+    """
 
     node: str
+    deleted_ns: int
     observed: Pod
+
+    @property
+    def shown(self) -> Pod:
+        """The pod as it will be."""
+        pod = self.observed
+        return replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns)
 
 
 class Overlay:
-    """Puts pods into the store, each as the API server shows it or, where a bind is on its way, on its node."""
+    """Puts pods into the store, each as the API server shows it or, where something is on its way, as it will be."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,15 +57,11 @@ class Overlay:
 
     def observe(self, pod: Pod) -> None:
         """The API server shows the pod so."""
-        assumed = self._assumed.get(pod.key)
-        if assumed is None:
-            self._store.put(pod)
-        elif pod.uid != assumed.observed.uid or pod.node:
-            del self._assumed[pod.key]
-            self._store.put(pod)
+        before = self._assumed.get(pod.key)
+        if before is None or before.observed.uid != pod.uid:
+            self._show(pod.key, Assumed("", 0, pod))
         else:
-            self._assumed[pod.key] = Assumed(assumed.node, pod)
-            self._store.put(replace(pod, node=assumed.node))
+            self._show(pod.key, replace(before, observed=pod))
 
     def gone(self, key: str) -> None:
         """The API server no longer has the pod."""
@@ -67,13 +73,37 @@ class Overlay:
         pod = self._store.get(Pod, key)
         if not isinstance(pod, Pod) or pod.uid != uid or pod.node:
             return False
-        self._assumed[key] = Assumed(node, pod)
-        self._store.put(replace(pod, node=node))
+        before = self._assumed.get(key) or Assumed("", 0, pod)
+        self._show(key, replace(before, node=node))
         return True
 
     def forget(self, key: str, uid: str) -> None:
         """The bind failed: the pod is again as the API server shows it. Of no effect where that is known already."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            del self._assumed[key]
-            self._store.put(assumed.observed)
+            self._show(key, replace(assumed, node=""))
+
+    def expect(self, key: str, uid: str, now_ns: int) -> bool:
+        """Count the pod as leaving since now. False, and nothing is done, where it is gone or leaving already."""
+        pod = self._store.get(Pod, key)
+        if not isinstance(pod, Pod) or pod.uid != uid or pod.deleted_ns:
+            return False
+        before = self._assumed.get(key) or Assumed("", 0, pod)
+        self._show(key, replace(before, deleted_ns=now_ns))
+        return True
+
+    def spare(self, key: str, uid: str) -> None:
+        """The eviction failed or was not sent: the pod stays. Of no effect where that is known already."""
+        assumed = self._assumed.get(key)
+        if assumed is not None and assumed.observed.uid == uid:
+            self._show(key, replace(assumed, deleted_ns=0))
+
+    def _show(self, key: str, assumed: Assumed) -> None:
+        """Keep what the API server does not show yet, and put the pod into the store."""
+        pod = assumed.observed
+        left = Assumed("" if pod.node else assumed.node, 0 if pod.deleted_ns else assumed.deleted_ns, pod)
+        if left.node or left.deleted_ns:
+            self._assumed[key] = left
+        else:
+            self._assumed.pop(key, None)
+        self._store.put(left.shown)

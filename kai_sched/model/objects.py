@@ -217,6 +217,7 @@ class Pod:
     priority_class: str = ""
     node: str = ""
     nominated_node: str = ""
+    expected_node: str = ""  # where a scenario file has a pod that is still to be placed; shown, and nothing else
     phase: Phase = Phase.PENDING
     deleted_ns: int = 0
     gates: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ import socket
 import string
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.cluster.binding import Binder
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.reflector import Reflector, Source
 from kai_sched.cluster.volumes import VolumeBinding
@@ -31,13 +32,14 @@ from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.lists import OwnLists
-from kai_sched.operator.loop import Clock, Loop
+from kai_sched.operator.loop import Clock, Decided, Loop
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
 from kai_sched.operator.telling import Telling
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Evict
+from kai_sched.plan.receipts import receipt
 from kai_sched.reconcile.admission import review
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.solver.warmup import compile_all
@@ -108,6 +110,10 @@ class Operator:
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
+        self._evicter = Evicter(
+            api, self._loop.check_eviction, self._loop.evicted, receipt, chance, options.mark_evicted
+        )
+        self._loop.evict = self._evict
         self._webhooks = webhooks.WebhookServer(
             lambda path, body: review(path, body, self._settings.admission, _suffix(chance))
         )
@@ -159,6 +165,7 @@ class Operator:
         for reflector, source in zip(self._reflectors, SOURCES, strict=True):
             self._go(reflector.run(), source.path)
         self._go(self._binder.run(), "binder")
+        self._go(self._evicter.run(), "evicter")
         self._go(self._writer.run(), "writer")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
@@ -240,6 +247,10 @@ class Operator:
 
     def _busy(self) -> bool:
         return self._binder.pending > 0
+
+    def _evict(self, evictions: Sequence[Evict], decided: Decided) -> None:
+        self._evicter.submit(evictions)
+        self._telling.evicts(evictions, decided)
 
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)

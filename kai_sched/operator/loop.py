@@ -22,7 +22,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.result import CycleResult, GroupState
 
 log = structlog.get_logger("cycle")
@@ -127,6 +127,9 @@ class Loop:
         self._group_of: dict[str, str] = {}  # pods whose binds are under way
         # Takes the binds of a group, and the view that they were decided on.
         self.send: Callable[[Sequence[Bind], Cluster], None] | None = None
+        # Takes the evictions of a cycle, and the cycle.
+        self.evict: Callable[[Sequence[Evict], Decided], None] | None = None
+        self._winners: dict[str, tuple[Pipeline, ...]] = {}  # by group: the pods for which others were evicted last
         self.busy_since: float | None = None  # monotonic, while a cycle is being decided
 
     def wake(self, matters: bool = True) -> None:
@@ -229,6 +232,7 @@ class Loop:
 
     def _act(self, decided: Decided) -> None:
         assert self.send is not None, "set before the loop runs"
+        self._act_on_evictions(decided)
         groups: dict[str, list[Bind]] = {}
         for effect in decided.result.effects:
             if isinstance(effect, Bind):
@@ -243,6 +247,40 @@ class Loop:
             for bind in assumed:
                 self._overlay.forget(bind.pod, bind.uid)
             self._drop(binds)
+
+    def _act_on_evictions(self, decided: Decided) -> None:
+        assert self.evict is not None, "set before the loop runs"
+        evictions = [effect for effect in decided.result.effects if isinstance(effect, Evict)]
+        if not evictions:
+            return
+        winners: dict[str, list[Pipeline]] = {}
+        for effect in decided.result.effects:
+            if isinstance(effect, Pipeline):
+                winners.setdefault(group_of(decided.cluster.pods[effect.pod]), []).append(effect)
+        self._winners |= {key: tuple(winners[key]) for key in {each.cause for each in evictions} & winners.keys()}
+        now_ns = self._clock.wall_ns()
+        self.evict([each for each in evictions if self._overlay.expect(each.pod, each.uid, now_ns)], decided)
+
+    def check_eviction(self, eviction: Evict) -> str:
+        """Why the eviction makes no sense any more; empty where it does."""
+        pod = self._store.get(Pod, eviction.pod)
+        if not isinstance(pod, Pod) or pod.uid != eviction.uid:
+            return f"pod {eviction.pod} is gone"
+        winners = self._winners.get(eviction.cause, ())
+        if winners and not any(self._waits(winner) for winner in winners):
+            return f"{eviction.cause}, for which pod {eviction.pod} was to go, no longer waits"
+        return ""
+
+    def _waits(self, winner: Pipeline) -> bool:
+        pod = self._store.get(Pod, winner.pod)
+        return isinstance(pod, Pod) and pod.uid == winner.uid and not pod.node and not pod.deleted_ns
+
+    def evicted(self, eviction: Evict, failure: str) -> None:
+        """The eviction has ended; with a failure the pod stays, and the next cycle decides anew."""
+        if failure:
+            self._overlay.spare(eviction.pod, eviction.uid)
+            log.warning("eviction.failed", pod=eviction.pod, cause=eviction.cause, problem=failure)
+            self.wake()
 
     def _drop(self, binds: Iterable[Bind]) -> None:
         for bind in binds:

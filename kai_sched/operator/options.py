@@ -14,6 +14,7 @@ class Options:
     ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard
     that changes it. ``namespace`` is where the lease and the certificate live. ``lease`` is empty for the name that
     follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time.
+    ``mark_evicted``: pods get the condition DisruptionTarget before they are evicted.
     """
 
     kubeconfig: str | None = None
@@ -28,6 +29,7 @@ class Options:
     metrics_namespace: str = "kai"
     connections: int = 32
     default_queues: bool = True
+    mark_evicted: bool = False
 
     def lease_name(self, config: Config) -> str:
         """The scheduler's name, and the node pool where there is one (API contract 2.4), unless a flag says another."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -20,8 +21,9 @@ from kai_sched.model.read import POD
 from kai_sched.model.store import Store
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided
-from kai_sched.plan.effects import Bind, Pipeline, Ref, Write
+from kai_sched.plan.effects import Bind, Evict, Pipeline, Ref, Write
 from kai_sched.reconcile import events
+from kai_sched.reconcile.evictions import eviction_writes
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
@@ -76,15 +78,16 @@ class Telling:
         """A cycle was carried out: its statuses are written soon, once a second at the most."""
         self._decided = decided
         result = decided.result
-        bound = sum(isinstance(effect, Bind) for effect in result.effects)
+        kinds = Counter(type(effect) for effect in result.effects)
         log.info(
             "cycle.done",
             ms=round(decided.seconds * 1000, 1),
             solver_ms=round(result.solver_s * 1000, 2),
             pods=len(decided.cluster.pods),
             nodes=len(decided.cluster.nodes),
-            bound=bound,
-            pipelined=len(result.effects) - bound,
+            bound=kinds[Bind],
+            pipelined=kinds[Pipeline],
+            evicted=kinds[Evict],
         )
         times = CycleTimes(decided.seconds, decided.seconds - result.solver_s, {"allocate": result.solver_s}, 0.0)
         self._metrics.observe_cycle(decided.cluster, result, times)
@@ -93,6 +96,11 @@ class Telling:
         self.writer.submit(events.pipelined(pod_ref(effect), effect.node) for effect in news)
         self._pipelined = {uid: effect.node for uid, effect in waits.items()}
         self._plan(self._written_at + STATUS_PERIOD_S - self._clock.monotonic())
+
+    def evicts(self, evictions: Sequence[Evict], decided: Decided) -> None:
+        """These pods are being evicted: whoever they are, and whoever they make room for, hears why."""
+        self.writer.submit(eviction_writes(evictions, decided.cluster, self._clock.wall_ns()))
+        self._metrics.observe_evictions(evictions, decided.cluster)
 
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has taken the bind, which took so long."""

@@ -25,7 +25,44 @@ class Pipeline:
     node: str
 
 
-Effect = Bind | Pipeline
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A queue that was weighed when somebody had to go: what it held before, and what it was entitled to.
+
+    Triples are CPU (milli), memory (bytes), GPU (devices); infinity means unlimited.
+    """
+
+    queue: str
+    priority: int
+    allocated: tuple[float, float, float]
+    quota: tuple[float, float, float]
+    fair_share: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Delete this pod (and no other of the same name: ``uid``), with the facts for those who ask why.
+
+    ``action`` is the rule: consolidation, reclaim, preempt or stalegangeviction. ``cause`` is the key of the pod group
+    for which it goes ("" for stale gangs), ``freed`` what it leaves on ``node``, ``moves_to`` the node where it has a
+    place once it is made anew ("" where it has none). ``moved``: it had one when it was evicted; somebody else may have
+    got it later in the cycle. ``sides``: the victim's queue and the other's, or those above
+    them that are siblings; one for a stale gang.
+    """
+
+    pod: str
+    uid: str
+    node: str
+    action: str
+    cause: str
+    group: str  # the victim's
+    freed: tuple[tuple[str, float], ...]
+    moves_to: str
+    moved: bool
+    sides: tuple[Side, ...]
+
+
+Effect = Bind | Pipeline | Evict
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ NOT_READY = "NotReady"
 QUEUE_NOT_LEAF = "QueueIsNotALeaf"
 NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
+
+DELAYED = "PreemptionDelayNotElapsed"
 
 MOST_NAMES = 10
 MOST_HOLDERS = 3
@@ -146,6 +148,24 @@ def refused(pod: str, why: str) -> Reason:
 def nothing_to_add() -> Reason:
     """There are pods, but too few for one more sub-group."""
     return Reason(NOT_READY, "the pending pods do not complete any further sub-group")
+
+
+def no_help() -> Reason:
+    """Only actions that evict came to the group."""
+    return Reason(NO_FIT, "no place for the group, and nobody who makes room for it")
+
+
+def delayed(seconds: float, until: str) -> Reason:
+    """The group's preemption delay runs; ``until`` is the time in UTC at which it ends."""
+    return Reason(
+        DELAYED, f"nobody is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
+    )
+
+
+def with_help(reason: Reason, help_texts: Sequence[tuple[str, str]]) -> Reason:
+    """The reason, and why each action that evicts could not help: (action, why)."""
+    parts = [f"{action}: {text}" for action, text in help_texts]
+    return replace(reason, message="; ".join([reason.message, *parts])) if parts else reason
 
 
 def not_tried() -> Reason:

@@ -15,6 +15,7 @@ import msgspec
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Evict
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.report.text import finite
 
@@ -38,7 +39,9 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "decided": _pods(result.pods, pods, failed),
         "settled": _pods(cycle.settled, pods, failed),
-        "evicted": list(result.evicted),
+        # Those for which another place was found are told apart: they are deleted, too.
+        "evicted": [effect.pod for effect in result.effects if isinstance(effect, Evict) and not effect.moved],
+        "moved": [effect.pod for effect in result.effects if isinstance(effect, Evict) and effect.moved],
         "nodes": {
             name: {"idleGPUs": node.idle.get("gpu", 0.0), "releasingGPUs": node.releasing.get("gpu", 0.0)}
             for name, node in result.nodes.items()

@@ -31,6 +31,7 @@ class Status(enum.IntEnum):
     RUNNING = 8
     RELEASING = 9
     STUCK_IN_RELEASING = 10
+    EVICTED = 11  # inside a search only: on its way out, and may be placed again
 
 
 class Verdict(enum.IntEnum):
@@ -72,6 +73,7 @@ class Verdict(enum.IntEnum):
     OVER_QUOTA = 34
     NO_FIT = 35
     NO_CHUNK = 36
+    NO_HELP = 37  # only actions that evict came to it, and they could not help
 
 
 class Turn(enum.IntEnum):
@@ -80,6 +82,40 @@ class Turn(enum.IntEnum):
     ORDINARY = 0
     FIRST = 1
     LATER = 2
+
+
+class Action(enum.IntEnum):
+    """The actions that evict."""
+
+    NONE = 0
+    CONSOLIDATION = 1
+    RECLAIM = 2
+    PREEMPT = 3
+    STALE_GANG = 4
+
+
+class Help(enum.IntEnum):
+    """What an action that evicts could do for a job that waits."""
+
+    NOT_TRIED = 0
+    HELPED = 1
+    DELAYED = 2  # its preemption delay has not elapsed
+    NOT_PREEMPTIBLE = 3  # only such jobs have others moved
+    OVER_SHARE = 4  # its queue would be above its fair share
+    OVER_QUOTA = 5  # it is not preemptible and would be above the quota
+    LIKE_ANOTHER = 6  # one like it found nothing
+    NOBODY = 7  # there is no victim
+    NO_ROOM = 8  # not even with all victims gone
+    SHARES = 9  # shares do not allow to take as much as is needed
+    NOT_FOUND = 10  # no set of victims did
+
+
+class Generator(enum.IntEnum):
+    """How sets of victims are made of what is accumulated (semantics 4.5)."""
+
+    NONE = 0
+    NODE_LOCAL = 1
+    MULTI_NODE = 2
 
 
 class TermKind(enum.IntEnum):
@@ -106,6 +142,8 @@ class Queues(NamedTuple):
     weight: Floats
     priority: Longs
     usage: Floats
+    preempt_runtime: Longs
+    reclaim_runtime: Longs
 
 
 class Nodes(NamedTuple):
@@ -166,6 +204,12 @@ class Jobs(NamedTuple):
     preemptible: Flags
     refused: Flags
     turn: Flags
+    last_start: Longs
+    waits_until: Longs
+    stale_since: Longs
+    grace: Longs
+    likeness: Ints
+    kin: Ints
     set_ptr: Ints
     task_ptr: Ints
 
@@ -211,6 +255,20 @@ class Settings(NamedTuple):
     elastic_order: int
     priority_order: int
     allocate_depth: int  # jobs looked at per leaf queue; a very large number = all
+    consolidation_depth: int
+    reclaim_depth: int
+    preempt_depth: int
+    now: int  # ns since the epoch
+    min_runtime: int  # 1: jobs that started lately are protected
+    preempt_runtime: int  # ns, where no queue says otherwise
+    reclaim_runtime: int
+    reclaim_by_ancestor: int  # 1: the queue below the common ancestor says how long, 0: the victim's own
+    saturation: float  # by how much a queue above its share must stay behind its siblings
+    consolidating_reclaim: int  # 1: victims that find another place do not count as taken
+    most_moved: int  # victim jobs of one consolidation at the most; 0: the action is off
+    signatures: int  # 1: a job like one that failed is passed over, unless it is easier
+    first_generator: int  # a Generator; 0: none
+    second_generator: int
 
 
 def freeze(table: Any) -> Any:

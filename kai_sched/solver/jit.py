@@ -49,6 +49,17 @@ def interpreted() -> bool:
 
 def kernel(function: Function) -> Function:
     """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
+    return _compiled(function, {})
+
+
+def inner(function: Function) -> Function:
+    """A kernel that only kernels call. Python must not: compiled, it has no entry for Python, which takes most of the
+    time of compiling where arguments hold many arrays.
+    """
+    return _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})
+
+
+def _compiled(function: Function, wrappers: dict[str, bool]) -> Function:
     global _kernels_made
     _kernels_made = True
     if _interpreted:
@@ -62,6 +73,7 @@ def kernel(function: Function) -> Function:
     # to the dozens of arrays behind every table attribute costs more than the kernels' own work.
     # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
     options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
+    options |= wrappers
     compiled: Function = numba.njit(**options)(function)
     return compiled
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kai_sched.snapshot.tables import Settings, Snapshot, Turn
+from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
+from kai_sched.solver.hunt import make_lineup, make_prey
 from kai_sched.solver.stages.allocate import allocate
+from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import Facts, explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
+from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import (
     Decisions,
     State,
@@ -18,6 +21,9 @@ from kai_sched.solver.state import (
     make_state,
     make_tree,
 )
+
+EVICTING = {"consolidation": Action.CONSOLIDATION, "reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
+STALE = "stalegangeviction"
 
 
 class Solution(NamedTuple):
@@ -34,11 +40,18 @@ def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> S
     scratch = make_scratch(snapshot)
     fair_share(settings, snapshot, state, scratch)
     feasibility(snapshot, finder, scratch)
+    waiting, victims, prey = make_lineup(snapshot), make_lineup(snapshot), make_prey(snapshot)
+    log = make_log(snapshot, evicting=any(action in EVICTING or action == STALE for action in actions))
     for action in actions:
-        if action == "allocate":
+        if action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
+            code, tree = int(EVICTING[action]), make_tree(snapshot)
+            make_room(code, settings, snapshot, state, log, finder, tree, scratch, waiting, victims, prey, decisions)
+        elif action == STALE:
+            evict_stale(settings, snapshot, state, log, finder, scratch, prey, decisions)
+        elif action == "allocate":
             turns = (Turn.FIRST, Turn.ORDINARY) if (snapshot.jobs.turn == Turn.FIRST).any() else (Turn.ORDINARY,)
             for turn in turns:
-                log, tree = make_log(snapshot), make_tree(snapshot)
+                tree = make_tree(snapshot)
                 allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)

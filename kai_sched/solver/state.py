@@ -108,12 +108,22 @@ class Scratch(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``)."""
+    """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``).
 
-    length: Longs  # (1,)
-    task: Ints  # (T,)
-    node: Ints  # (T,)
-    waits: Flags  # (T,)
+    ``eviction``: the task, the ``Action``, the job for which it leaves (NULL for stale gangs), where it ran, and
+    whether another place was found for it along with that.
+    ``sides``: what the two queues that were weighed held before, the victim's first (CPU, memory, GPU each).
+    """
+
+    length: Longs  # (2,) placements, evictions
+    task: Ints  # (2 T,) placements; NULL where another one took its place
+    node: Ints  # (2 T,)
+    waits: Flags  # (2 T,)
+    row: Ints  # (T,) the task's placement; NULL
+    eviction: Ints  # (T, 5)
+    sides: Floats  # (T, 6)
+    evicted: Flags  # (T,)
+    help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,)
     culprit: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) of a gate
@@ -151,12 +161,19 @@ def _buffer(
     return buffer, views, offsets
 
 
-def make_log(snapshot: Snapshot) -> Log:
-    """A log with room for placing the longest job and for every cursor."""
-    longest, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
+    """A log with room for placing the longest job and for every cursor.
+
+    With ``evicting`` it is for a search, which may evict every task and place every job once.
+    """
+    n_moves, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+    n_charges = 6 * _depth(snapshot)
+    if evicting:
+        # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
+        n_moves = 2 * snapshot.tasks.job.size + n_moves
     counters = int(np.diff(snapshot.bonds.ptr).max(initial=0))
-    n_floats = longest * (snapshot.nodes.allocatable.shape[1] + 6 * _depth(snapshot)) + 1
-    n_integers = longest * (5 + counters) + n_sets + 1
+    n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges) + 1
+    n_integers = n_moves * (6 + counters) + 2 * n_sets + 1
     return Log(
         np.empty(n_floats, np.int64),
         np.empty(n_floats),
@@ -235,10 +252,15 @@ def make_decisions(snapshot: Snapshot) -> Decisions:
     """An empty decision log."""
     n_tasks, n_jobs = snapshot.tasks.job.size, snapshot.jobs.queue.size
     return Decisions(
-        np.zeros(1, np.int64),
-        np.zeros(n_tasks, np.int32),
-        np.zeros(n_tasks, np.int32),
+        np.zeros(2, np.int64),
+        np.zeros(2 * n_tasks, np.int32),
+        np.zeros(2 * n_tasks, np.int32),
+        np.zeros(2 * n_tasks, np.uint8),
+        np.full(n_tasks, NULL, np.int32),
+        np.zeros((n_tasks, 5), np.int32),
+        np.zeros((n_tasks, 6)),
         np.zeros(n_tasks, np.uint8),
+        np.zeros((n_jobs, 4), np.uint8),
         np.zeros(n_jobs, np.uint8),
         np.full(n_jobs, NULL, np.int32),
         np.full(n_jobs, NULL, np.int32),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,15 +28,21 @@ from kai_sched.solver.stages.fair_share import divide
 
 Table = TypeVar("Table")
 
-EVERYTHING = ("allocate",)
+EVERYTHING = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
 
 def compile_all() -> None:
     """Run all stages once with the types of real snapshots, and mark the cache as complete."""
-    solve(empty_snapshot(), Settings(1.0, 0.0, 0.0, 0.0, 0.0, 1, 1, 1, 1, 1), EVERYTHING)
+    solve(empty_snapshot(), plain_settings(), EVERYTHING)
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
     jit.mark_warm()
+
+
+def plain_settings() -> Settings:
+    """Settings of the right types."""
+    columns: dict[str, Any] = {name: 1.0 if kind == "float" else 1 for name, kind in Settings.__annotations__.items()}
+    return Settings(**columns)
 
 
 def empty_snapshot() -> Snapshot:

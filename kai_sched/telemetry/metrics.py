@@ -6,17 +6,26 @@ asks, so a queue that is gone leaves no series behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Gauge, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kai_sched.api import names
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
@@ -56,6 +65,12 @@ class Metrics:
         self._scheduled = _Counter(
             f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", "action"
         )
+        self._evicted = Counter(
+            f"{self._prefix}pod_group_evicted_pods",
+            "Pods that were evicted",
+            ("podgroup", "namespace", "uid", "nodepool", "action"),
+            registry=self._registry,
+        )
         self._queues = _Queues(self._prefix)
         self._registry.register(self._queues)
         ProcessCollector(registry=self._registry)
@@ -76,6 +91,16 @@ class Metrics:
         """A pod is bound. The first time may be below zero where clocks differ, and is none then."""
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
         self._sent_to_done.observe(sent_to_done_s * MILLI)
+
+    def observe_evictions(self, evictions: Sequence[Evict], cluster: Cluster) -> None:
+        """These pods are being evicted."""
+        for eviction in evictions:
+            group = cluster.pod_groups.get(eviction.group)
+            space, _, name = eviction.group.partition("/")
+            pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
+            self._evicted.labels(
+                name, space, group.uid if group else "", pool or names.DEFAULT_POOL, eviction.action
+            ).inc()
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""

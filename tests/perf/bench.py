@@ -27,7 +27,7 @@ from shapes import CASES, NOW_NS, Case, fresh_store
 
 from kai_sched import Cache, Config, CycleResult, Store, run_cycle
 from kai_sched.model.objects import Phase, Pod, PodGroup
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED
 from kai_sched.solver import jit
 
@@ -127,6 +127,14 @@ def check(name: str, case: Case, result: CycleResult, plans: set[str]) -> list[s
     outcome = case.outcome
     if outcome.bound is not None and len(bound) != outcome.bound:
         wrong.append(f"{len(bound)} bound, {outcome.bound} expected")
+    if outcome.evicted is not None and len(result.evicted) != outcome.evicted:
+        wrong.append(f"{len(result.evicted)} evicted, {outcome.evicted} expected")
+    if outcome.most_evicted is not None and len(result.evicted) > outcome.most_evicted:
+        wrong.append(f"{len(result.evicted)} evicted, {outcome.most_evicted} at the most expected")
+    if outcome.held_gpus is not None:
+        held = sum(node.allocatable["gpu"] - node.idle["gpu"] - node.releasing["gpu"] for node in result.nodes.values())
+        if held < outcome.held_gpus:
+            wrong.append(f"{held} GPUs bound or pipelined, {outcome.held_gpus} expected")
     if outcome.bound_gpus is not None and gpus != outcome.bound_gpus:
         wrong.append(f"{gpus} GPUs bound, {outcome.bound_gpus} expected")
     if outcome.reasons_for_all:
@@ -143,7 +151,7 @@ def check(name: str, case: Case, result: CycleResult, plans: set[str]) -> list[s
 def run_shape(name: str) -> dict[str, Any]:
     """One row of the result; SystemExit where the outcome is wrong."""
     case = CASES[name]
-    config = Config(actions=case.actions)
+    config = Config(actions=case.actions, max_consolidation_preemptees=case.most_moved)
     results, times, plans = (repeat_steady if case.steady else repeat_fresh)(case, config)
     last = results[-1]
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -151,13 +159,14 @@ def run_shape(name: str) -> dict[str, Any]:
     if wrong:
         raise SystemExit("\n".join(wrong))
     bound = sum(isinstance(effect, Bind) for effect in last.effects)
+    pipelined = sum(isinstance(effect, Pipeline) for effect in last.effects)
     return {
         "shape": name,
         "solver_s": statistics.median(result.solver_s for result in results),
         "cycle_s": statistics.median(times),
         "rss_mb": round(rss_mb, 1),
         "bound": bound,
-        "pipelined": len(last.effects) - bound,
+        "pipelined": pipelined,
         "evicted": len(last.evicted),
         "unschedulable": sum(group.reason is not None for group in last.groups.values()),
         "plan_sha256": next(iter(plans)),

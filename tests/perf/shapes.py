@@ -7,7 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
+from kai_sched.model.objects import (
+    Node,
+    Object,
+    Phase,
+    Pod,
+    PodGroup,
+    PodTerm,
+    PriorityClass,
+    Queue,
+    Requirement,
+    Shape,
+    Share,
+)
 from kai_sched.model.store import Store
 
 GPUS_PER_NODE = 8
@@ -23,6 +35,9 @@ class Outcome:
     bound: int | None = None
     bound_gpus: int | None = None
     unschedulable: int | None = None
+    evicted: int | None = None  # pods that have to go, moved ones included
+    most_evicted: int | None = None
+    held_gpus: int | None = None  # at the least: bound, or pipelined on room being left
     reasons_for_all: bool = False
 
 
@@ -34,6 +49,7 @@ class Case:
     actions: tuple[str, ...]
     outcome: Outcome
     steady: bool = False
+    most_moved: int = 16  # max-consolidation-preemptees
 
 
 class Builder:
@@ -44,17 +60,18 @@ class Builder:
         self.objects: list[Object] = [PriorityClass("train", 50)]
         self._shapes: dict[int, Shape] = {}
 
-    def nodes(self, count: int) -> None:
-        labels = {"nvidia.com/gpu.count": str(GPUS_PER_NODE), "nvidia.com/gpu.memory": "81920"}
+    def nodes(self, count: int, racks: int = 0) -> None:
+        plain = {"nvidia.com/gpu.count": str(GPUS_PER_NODE), "nvidia.com/gpu.memory": "81920"}
         allocatable = {"cpu": 128_000.0, "memory": 1e12, "gpu": float(GPUS_PER_NODE), "pods": 110.0}
         for n in range(count):
+            labels = plain | {"rack": f"{self.prefix}rack-{n % racks}"} if racks else plain
             self.objects.append(Node(self.node(n), f"{self.prefix}node-uid-{n:05}", labels, allocatable))
 
     def node(self, n: int) -> str:
         return f"{self.prefix}node-{n:05}"
 
-    def queue(self, name: str, parent: str, gpus: float, age: int) -> str:
-        gpu = Share(gpus, -1.0, 1.0)
+    def queue(self, name: str, parent: str, gpus: float, age: int, weight: float = 1.0) -> str:
+        gpu = Share(gpus, -1.0, weight)
         full = f"{self.prefix}{name}"
         above = f"{self.prefix}{parent}" if parent else ""
         created = NOW_NS - AGE_NS * 1000 + age * AGE_NS
@@ -75,7 +92,17 @@ class Builder:
             self._shapes[gpus] = Shape(request=(("cpu", 1000.0), ("gpu", float(gpus)), ("memory", 1e9), ("pods", 1.0)))
         return self._shapes[gpus]
 
-    def job(self, j: int, queue: str, gpus: int = 1, pods: int = 1, node: str = "") -> None:
+    def job(
+        self,
+        j: int,
+        queue: str,
+        gpus: int = 1,
+        pods: int = 1,
+        node: str = "",
+        priority: str = "train",
+        preemptible: bool | None = None,
+        shape: Shape | None = None,
+    ) -> None:
         name = f"{self.prefix}job-{j:06}"
         created = NOW_NS - AGE_NS + j * 1000
         self.objects.append(
@@ -85,7 +112,8 @@ class Builder:
                 f"{name}-uid",
                 created,
                 queue,
-                "train",
+                priority,
+                preemptible,
                 min_member=pods,
                 last_start_ns=created if node else 0,
             )
@@ -93,7 +121,15 @@ class Builder:
         phase = Phase.RUNNING if node else Phase.PENDING
         for p in range(pods):
             pod = Pod(
-                "ml", f"{name}-{p}", self.shape(gpus), f"{name}-{p}-uid", created, {"app": "train"}, name, "", queue
+                "ml",
+                f"{name}-{p}",
+                shape or self.shape(gpus),
+                f"{name}-{p}-uid",
+                created,
+                {"app": "train"},
+                name,
+                "",
+                queue,
             )
             self.objects.append(replace(pod, scheduler="kai-scheduler", priority_class="train", node=node, phase=phase))
 
@@ -137,6 +173,65 @@ def big_5000n(prefix: str) -> list[Object]:
     return build.objects
 
 
+def borrowed(
+    prefix: str,
+    n_nodes: int,
+    seekers: int,
+    pods: int,
+    gpus: int,
+    quota: float | None = None,
+    lent: float = 0.0,
+    apart: bool = False,
+    pinned: bool = False,
+) -> list[Object]:
+    """8 running 1-GPU jobs a node in a queue with quota ``lent``; others wait in a queue whose quota is all GPUs.
+
+    ``quota``: another quota of theirs; ``apart``: their pods exclude each other on nine racks; ``pinned``: one of the
+    running jobs of each node cannot be preempted.
+    """
+    build = Builder(prefix)
+    build.nodes(n_nodes, racks=9 if apart else 0)
+    total = n_nodes * GPUS_PER_NODE
+    running = build.queue("running", "", lent, 0, weight=0.0)
+    pending = build.queue("pending", "", total if quota is None else quota, 1)
+    for j in range(total):
+        build.job(j, running, node=build.node(j % n_nodes), preemptible=False if pinned and j < n_nodes else None)
+    shape = build.shape(gpus)
+    if apart:
+        term = PodTerm("rack", (Requirement("app", "In", ("train",)),), ("ml",))
+        shape = replace(shape, anti_affinity=(term,))
+    for j in range(seekers):
+        build.job(total + j, pending, gpus, pods, shape=shape)
+    return build.objects
+
+
+def preempted(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
+    """One queue, all GPUs in use at priority 50, jobs of priority 125 wait."""
+    build = Builder(prefix)
+    build.objects.append(PriorityClass("inference", 125))
+    build.nodes(n_nodes)
+    total = n_nodes * GPUS_PER_NODE
+    queue = build.queue("queue", "", total, 0)
+    for j in range(total):
+        build.job(j, queue, node=build.node(j % n_nodes))
+    for j in range(seekers):
+        build.job(total + j, queue, priority="inference")
+    return build.objects
+
+
+def fragmented(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
+    """One queue, one GPU of each node idle, jobs that need a whole node wait."""
+    build = Builder(prefix)
+    build.nodes(n_nodes)
+    queue = build.queue("queue", "", n_nodes * GPUS_PER_NODE, 0)
+    n_running = n_nodes * (GPUS_PER_NODE - 1)
+    for j in range(n_running):
+        build.job(j, queue, node=build.node(j % n_nodes))
+    for j in range(seekers):
+        build.job(n_running + j, queue, GPUS_PER_NODE)
+    return build.objects
+
+
 EVERY_ACTION = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 CASES: dict[str, Case] = {
     "allocate-100n": Case(
@@ -159,6 +254,47 @@ CASES: dict[str, Case] = {
         ),
         ("allocate",),
         Outcome(bound_gpus=800),
+    ),
+    "contended-100n": Case(
+        partial(
+            uniform, n_nodes=100, leaves=20, departments=5, n_jobs=1600, gpus_of=lambda j: (1, 2, 4, 8)[(j // 20) % 4]
+        ),
+        EVERY_ACTION,
+        Outcome(held_gpus=800, most_evicted=37),
+    ),
+    **{
+        f"reclaim-gang-{n}n": Case(
+            partial(borrowed, n_nodes=n, seekers=1, pods=n // 2, gpus=8), ("reclaim",), Outcome(evicted=4 * n)
+        )
+        for n in (100, 200, 500, 1000)
+    },
+    **{
+        f"reclaim-singles-{n}n": Case(
+            partial(borrowed, n_nodes=n, seekers=8 * n, pods=1, gpus=1), ("reclaim",), Outcome(evicted=8 * n)
+        )
+        for n in (100, 200, 500)
+    },
+    **{
+        f"reclaim-impossible-{n}n": Case(
+            partial(borrowed, n_nodes=n, seekers=1, pods=10, gpus=8, quota=80.0, lent=8.0 * n - 79.0),
+            ("reclaim",),
+            Outcome(evicted=0, reasons_for_all=True),
+        )
+        for n in (100, 500, 1000)
+    },
+    "reclaim-impossible-antiaffinity-100n": Case(
+        partial(borrowed, n_nodes=100, seekers=1, pods=10, gpus=8, apart=True),
+        ("reclaim",),
+        Outcome(evicted=0, reasons_for_all=True),
+    ),
+    "reclaim-pinned-500n": Case(
+        partial(borrowed, n_nodes=500, seekers=1, pods=10, gpus=8, pinned=True),
+        ("reclaim",),
+        Outcome(evicted=0, reasons_for_all=True),
+    ),
+    "preempt-50n": Case(partial(preempted, n_nodes=50, seekers=100), ("preempt",), Outcome(evicted=100)),
+    "consolidate-80n": Case(
+        partial(fragmented, n_nodes=80, seekers=10), EVERY_ACTION, Outcome(evicted=70), most_moved=-1
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),

@@ -20,7 +20,7 @@ from kai_sched.snapshot.tables import (
     Tasks,
     Terms,
 )
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.state import (
     ACTIVE,
     ASKED,
@@ -50,7 +50,7 @@ PORT = int(Bond.PORT)
 COUNTS_ALL = 1  # Nodes.counted
 
 
-@kernel
+@inner
 def open_nodes(
     nodes: Nodes, node_of: Ints, status: Statuses, cls: Ints, requests: Floats, idle: Floats, releasing: Floats
 ) -> None:
@@ -75,7 +75,7 @@ def open_nodes(
                     releasing[n, r] += asked
 
 
-@kernel
+@inner
 def open_jobs(tasks: Tasks, task_state: Longs, set_state: Longs) -> None:
     """Fill where tasks are (T, 2) and the counters of their sets (S, 4)."""
     for t in range(tasks.job.shape[0]):
@@ -90,7 +90,7 @@ def open_jobs(tasks: Tasks, task_state: Longs, set_state: Longs) -> None:
             set_state[tasks.set[t], ACTIVE] += 1
 
 
-@kernel
+@inner
 def open_queues(queues: Queues, tasks: Tasks, prices: Floats, jobs: Jobs, book: Floats) -> None:
     """Fill the queues' settings, what they hold and what they ask for, ancestors included; ``prices`` are (C, 3)."""
     for q in range(queues.parent.shape[0]):
@@ -118,7 +118,7 @@ def open_queues(queues: Queues, tasks: Tasks, prices: Floats, jobs: Jobs, book: 
             q = queues.parent[q]
 
 
-@kernel
+@inner
 def open_bonds(
     node_of: Ints, status: Statuses, cls: Ints, terms: Terms, bonds: Bonds, domains: Longs, ports: Longs
 ) -> None:
@@ -137,7 +137,7 @@ def open_bonds(
                 domains[terms.domain[row, n], CARRIED] += weight
 
 
-@kernel
+@inner
 def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, total: Floats) -> None:
     """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods."""
     for n in range(nodes.counted.shape[0]):

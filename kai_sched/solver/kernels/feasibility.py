@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.tables import Flags, Nodes, Signatures, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 
 OK = int(Verdict.OK)
 TAINT = int(Verdict.TAINT)
@@ -32,7 +32,7 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
                 verdicts[k, n] = judge_selectors(signatures, k, n)
 
 
-@kernel
+@inner
 def judge_selectors(signatures: Signatures, k: int, n: int) -> int:
     """The verdict of the first selector of signature ``k`` that does not hold on node ``n``, else OK."""
     for selector in range(signatures.selector_ptr[k], signatures.selector_ptr[k + 1]):

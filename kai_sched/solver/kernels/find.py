@@ -13,7 +13,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Flags, Floats, Longs, Nodes, Settings, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import BEST, POINTS, SEEN, TASTE
 
@@ -51,7 +51,7 @@ def find_node(
     return best
 
 
-@kernel
+@inner
 def scan_block(
     b: int,
     request: Floats,
@@ -89,7 +89,7 @@ def scan_block(
     memo[b, TASTE] = best_taste
 
 
-@kernel
+@inner
 def preference(free: float, allocatable: float, size: float, placement: int) -> float:
     """Larger is better for nodeplacement: the less room for binpack, the larger part that is free for spread."""
     if placement == BINPACK:

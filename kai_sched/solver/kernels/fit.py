@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.tables import Floats
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 
 
 @kernel
@@ -15,7 +15,7 @@ def fits_now(request: Floats, idle: Floats) -> bool:
     return True
 
 
-@kernel
+@inner
 def fits_later(request: Floats, idle: Floats, releasing: Floats) -> bool:
     """Whether ``request`` (R,) <= ``idle + releasing`` (R,) in every entry."""
     for r in range(request.shape[0]):  # noqa: SIM110 -- numba compiles no generators

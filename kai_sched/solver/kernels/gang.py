@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Sets, Status
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.undo import set_integer
 from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
+IS_EVICTED = int(Status.EVICTED)
 BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
 
 
-@kernel
+@inner
 def survey_sets(first: int, end: int, sets: Sets, set_state: Longs, survey: Ints) -> None:
     """Fill ``survey`` (S, 2) of sets [first, end): satisfied members or placed pods; whether it can ask for more."""
     for s in range(end - 1, first - 1, -1):
@@ -69,7 +70,7 @@ def goes_before(a: int, b: int, minimum: Ints, survey: Ints) -> bool:
     return left < right if left != right else a < b
 
 
-@kernel
+@inner
 def order_members(first: int, end: int, minimum: Ints, survey: Ints, order: Ints) -> None:
     """Write the members [first, end) of a set to ``order`` in member order (insertion sort: they mostly are in it)."""
     for place in range(end - first):
@@ -108,7 +109,7 @@ def next_chunk(first: int, end: int, sets: Sets, state: State, log: Log, scratch
     return length
 
 
-@kernel
+@inner
 def choose_members(
     n_members: int, missing: int, depth: int, minimum: Ints, survey: Ints, order: Ints, stack: Ints
 ) -> int:
@@ -130,9 +131,9 @@ def choose_members(
     return chosen
 
 
-@kernel
+@inner
 def take_pending(s: int, wanted: int, length: int, task_ptr: Ints, state: State, log: Log, chunk: Ints) -> int:
-    """Append the first ``wanted`` pending tasks of pod set ``s`` to the chunk; returns the new length.
+    """Append the first ``wanted`` pending (or, in a search, evicted) tasks of pod set ``s``; returns the new length.
 
     A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its
     running pods each time.
@@ -143,7 +144,7 @@ def take_pending(s: int, wanted: int, length: int, task_ptr: Ints, state: State,
     for t in range(start, task_ptr[s + 1]):
         if wanted == 0:
             break
-        if state.task[t, STATUS] == IS_PENDING:
+        if state.task[t, STATUS] == IS_PENDING or state.task[t, STATUS] == IS_EVICTED:
             if first_pending == NULL:
                 first_pending = t
             chunk[length] = t

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import HELD, HELD_FIXED, LIMIT, QUOTA
 
 OK = int(Verdict.OK)
 OVER_LIMIT = int(Verdict.OVER_LIMIT)
 OVER_QUOTA = int(Verdict.OVER_QUOTA)
+
+
+@inner
+def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Floats) -> bool:
+    """Whether a non-preemptible job with this ``need`` (3,) stays within the quota at every level."""
+    q = leaf
+    while q != NULL:
+        for r in range(3):
+            if need[r] > 0.0 and book[q, QUOTA + r] < book[q, HELD_FIXED + r] + need[r]:
+                return False
+        q = parent[q]
+    return True
 
 
 @kernel

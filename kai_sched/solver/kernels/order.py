@@ -12,7 +12,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Jobs, Longs, Queues, Settings
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE, Tree
 
 
@@ -26,13 +26,13 @@ def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints)
     return a < b
 
 
-@kernel
-def dominant(q: int, with_extra: bool, book: Floats, extra: Floats) -> float:
-    """The dominant share (2.5) of what queue ``q`` holds, with what its next job asks for or without."""
+@inner
+def dominant(q: int, at: int, book: Floats, extra: Floats) -> float:
+    """The dominant share (2.5) of what queue ``q`` holds, with the extra from column ``at`` on; NULL: without."""
     cluster = book.shape[0] - 1
     largest = 0.0
     for r in range(3):
-        amount = book[q, HELD + r] + (extra[q, r] if with_extra else 0.0)
+        amount = book[q, HELD + r] + (extra[q, at + r] if at != NULL else 0.0)
         entitled = book[q, SHARE + r]
         if entitled == 0.0:
             largest = max(largest, amount * 1000.0)
@@ -49,6 +49,16 @@ def dominant(q: int, with_extra: bool, book: Floats, extra: Floats) -> float:
 @kernel
 def queue_before(a: int, b: int, book: Floats, extra: Floats) -> bool:
     """Queue order (2.6): whether sibling ``a`` goes before ``b``, given what the next job of each asks for."""
+    return goes_first(a, b, book, extra, 0)
+
+
+@inner
+def goes_first(a: int, b: int, book: Floats, extra: Floats, lean: int) -> bool:
+    """Queue order (2.6) of siblings.
+
+    ``extra`` (Q, W): what the next job of each asks for in columns 0 to 2, and, from column ``lean`` on, what counts
+    beside what it holds in its dominant share.
+    """
     over_a, over_b = True, True
     starved_a, starved_b = True, True
     violates_a, violates_b = False, False
@@ -68,16 +78,16 @@ def queue_before(a: int, b: int, book: Floats, extra: Floats) -> bool:
         return bool(book[a, QUEUE_PRIORITY] > book[b, QUEUE_PRIORITY])
     if violates_a != violates_b:
         return violates_b
-    left, right = dominant(a, True, book, extra), dominant(b, True, book, extra)
+    left, right = dominant(a, lean, book, extra), dominant(b, lean, book, extra)
     if left != right:
         return left < right
-    left, right = dominant(a, False, book, extra), dominant(b, False, book, extra)
+    left, right = dominant(a, NULL, book, extra), dominant(b, NULL, book, extra)
     if left != right:
         return left < right
     return by_share(a, b, book)
 
 
-@kernel
+@inner
 def by_share(a: int, b: int, book: Floats) -> bool:
     """Steps 7 and 8 of queue order (2.6): the allocatable share that is smaller throughout, if any; the lower row."""
     less_a, less_b = False, False
@@ -89,7 +99,7 @@ def by_share(a: int, b: int, book: Floats) -> bool:
     return a < b
 
 
-@kernel
+@inner
 def show_head(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints, extra: Floats) -> None:
     """Carry what the job on top of ``q`` asks for up the path, as long as the path is one of heads."""
     above = parent[q]
@@ -100,7 +110,7 @@ def show_head(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints, extra: Fl
         above = parent[q]
 
 
-@kernel
+@inner
 def queues_up(base: int, at: int, heap: Ints, book: Floats, extra: Floats) -> None:
     """Sift the entry at ``at`` of the heap at ``base`` towards the top."""
     while at > 0:
@@ -111,7 +121,7 @@ def queues_up(base: int, at: int, heap: Ints, book: Floats, extra: Floats) -> No
         at = above
 
 
-@kernel
+@inner
 def queues_down(base: int, size: int, heap: Ints, book: Floats, extra: Floats) -> None:
     """Sift the top of the heap at ``base`` down to its place."""
     at = 0
@@ -125,7 +135,7 @@ def queues_down(base: int, size: int, heap: Ints, book: Floats, extra: Floats) -
         at = below
 
 
-@kernel
+@inner
 def jobs_up(base: int, at: int, heap: Ints, settings: Settings, priority: Longs, stage: Ints) -> None:
     """Sift the job at ``at`` of the heap at ``base`` towards the top."""
     while at > 0:
@@ -136,7 +146,7 @@ def jobs_up(base: int, at: int, heap: Ints, settings: Settings, priority: Longs,
         at = above
 
 
-@kernel
+@inner
 def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, priority: Longs, stage: Ints) -> None:
     """Sift the job at ``at`` of the heap at ``base`` down to its place."""
     while 2 * at + 1 < size:
@@ -177,7 +187,7 @@ def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree:
                 tree.extra[above, r] = tree.extra[tree.queue_heap[base], r]
 
 
-@kernel
+@inner
 def keep_best(q: int, depth: int, settings: Settings, priority: Longs, tree: Tree) -> None:
     """Make a heap of the jobs of leaf ``q`` and leave the best ``depth`` of them in it."""
     base, size = tree.job_ptr[q], tree.job_size[q]
@@ -235,7 +245,7 @@ def push_job(j: int, depth: int, settings: Settings, queues: Queues, jobs: Jobs,
         q = above
 
 
-@kernel
+@inner
 def show_job(q: int, queues: Queues, tree: Tree) -> None:
     """Take over what the first job of leaf ``q`` asks for."""
     j = tree.job_heap[tree.job_ptr[q]]
@@ -273,7 +283,7 @@ def pop_job(settings: Settings, queues: Queues, priority: Longs, tree: Tree, boo
     return j
 
 
-@kernel
+@inner
 def leave_queues(q: int, empty: bool, queues: Queues, tree: Tree, book: Floats) -> None:
     """Mark the path above a leaf that gave a job; take emptied queues, which are heads, out of their parents' heaps."""
     heap = tree.queue_heap

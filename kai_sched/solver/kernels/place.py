@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Bonds, Floats, Ints, Longs, Status
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.undo import set_float, set_integer
 from kai_sched.solver.state import (
     ACTIVE,
@@ -58,7 +58,7 @@ def place(
         set_integer(log, integers, at + WAITING, integers[at + WAITING] + 1)
 
 
-@kernel
+@inner
 def charge(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log) -> None:
     """Add ``price`` (3,) to what the queue and all above hold; ``fixed``: also to what non-preemptible jobs hold."""
     while q != NULL:
@@ -73,7 +73,7 @@ def charge(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, off
         q = parent[q]
 
 
-@kernel
+@inner
 def count_bonds(
     c: int, n: int, domain: Ints, bonds: Bonds, n_ports: int, integers: Longs, offset: Longs, log: Log
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Flags, Longs, Settings, Snapshot, TermKind, Terms, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.find import BINPACK, SPREAD
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import CARRIED, MATCHED, State
@@ -77,7 +77,7 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
     return 0.0
 
 
-@kernel
+@inner
 def nobody_matches(c: int, terms: Terms, bonds: Bonds, domains: Longs) -> bool:
     """Whether nobody matches the required terms of class ``c`` yet but its own pods do: the first may go anywhere."""
     if bonds.self_match[c] == 0:
@@ -91,7 +91,7 @@ def nobody_matches(c: int, terms: Terms, bonds: Bonds, domains: Longs) -> bool:
     return True
 
 
-@kernel
+@inner
 def judge_placed(
     c: int, n: int, first_of_kind: bool, terms: Terms, bonds: Bonds, conflicts: Flags, domains: Longs, ports: Longs
 ) -> int:
@@ -115,7 +115,7 @@ def judge_placed(
     return OK
 
 
-@kernel
+@inner
 def affinity_of(c: int, n: int, terms: Terms, bonds: Bonds, domains: Longs) -> int:
     """The raw preference of class ``c`` for node ``n``: its preferred terms, and those of placed pods that match it."""
     score = 0

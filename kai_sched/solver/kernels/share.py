@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.tables import Floats, Queues
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import ASKED, FAIR, LIMIT, QUEUE_PRIORITY, QUOTA, SHARE
 
 # Rows of the work table: the first six are the problem, GIVEN is the answer, the rest is scratch.
@@ -45,7 +45,7 @@ def divide(amount: float, k_value: float, n_queues: int, work: Floats) -> None:
         bucket = next_bucket(bucket, n_queues, work)
 
 
-@kernel
+@inner
 def next_bucket(bucket: float, n_queues: int, work: Floats) -> float:
     """The highest priority below ``bucket``; -inf where there is none."""
     best = -np.inf
@@ -55,14 +55,14 @@ def next_bucket(bucket: float, n_queues: int, work: Floats) -> float:
     return best
 
 
-@kernel
+@inner
 def takes_part(q: int, bucket: float, work: Floats) -> bool:
     """Whether the queue is of this priority and not satisfied yet."""
     given = work[W_GIVEN, q]
     return bool(work[W_PRIORITY, q] == bucket and work[W_REQUEST, q] > given and work[W_LIMIT, q] > given)
 
 
-@kernel
+@inner
 def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int, work: Floats) -> float:
     """The over-quota rounds of one priority (2.3 step 2a). Returns what remains."""
     again = True
@@ -105,7 +105,7 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
     return remaining
 
 
-@kernel
+@inner
 def give_remainders(remaining: float, bucket: float, n_queues: int, work: Floats) -> float:
     """Hand out one unit each for what rounding took away, largest remainder first, then the older queue (2.3, 3)."""
     while remaining > 0.0:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Ints, Longs, Sets, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.jit import kernel
-from kai_sched.solver.kernels.find import find_node
-from kai_sched.solver.kernels.fit import fits_now
-from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.snapshot.tables import Settings, Snapshot, Verdict
+from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all
+from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.order import plant, pop_job, push_job
-from kai_sched.solver.kernels.place import charge, count_bonds, place
-from kai_sched.solver.kernels.score import score_nodes
-from kai_sched.solver.kernels.undo import rollback, touch
 from kai_sched.solver.state import (
     ABLE,
     ACTIVE,
@@ -20,8 +16,6 @@ from kai_sched.solver.state import (
     HELD,
     HELD_FIXED,
     NODE,
-    PENDING,
-    STATUS,
     WAITING,
     Decisions,
     Finder,
@@ -32,11 +26,9 @@ from kai_sched.solver.state import (
 )
 
 OK = int(Verdict.OK)
-NO_FIT = int(Verdict.NO_FIT)
 NO_CHUNK = int(Verdict.NO_CHUNK)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
-IS_PIPELINED = int(Status.PIPELINED)
 
 
 @kernel
@@ -66,7 +58,7 @@ def allocate(
         log.size[:] = 0
         if not attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
             continue
-        commit(length, state.task, scratch.chunk, decisions)
+        commit(length, state, scratch.chunk, decisions)
         log.size[:] = 0
         decisions.verdict[j] = OK
         if count_pending(first, end, state.sets) > 0:
@@ -74,41 +66,7 @@ def allocate(
             push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
 
 
-@kernel
-def count_pending(first: int, end: int, set_state: Longs) -> int:
-    """How many tasks of a job with the sets [first, end) are pending."""
-    pending = 0
-    for s in range(first, end):
-        pending += set_state[s, PENDING]
-    return pending
-
-
-@kernel
-def foresee(
-    j: int,
-    first: int,
-    end: int,
-    sets: Sets,
-    prices: Floats,
-    cls: Ints,
-    state: State,
-    log: Log,
-    tree: Tree,
-    scratch: Scratch,
-) -> None:
-    """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
-    length = next_chunk(first, end, sets, state, log, scratch)
-    log.size[:] = 0
-    for r in range(3):
-        tree.request[j, r] = 0.0
-    for entry in range(length):
-        c = cls[scratch.chunk[entry]]
-        for r in range(3):
-            tree.request[j, r] += prices[c, r]
-    tree.stage[j] = stage_of(first, end, sets, state.sets)
-
-
-@kernel
+@inner
 def enlist(
     turn: int,
     settings: Settings,
@@ -139,7 +97,7 @@ def enlist(
     plant(settings.allocate_depth, settings, queues, jobs.priority, tree, state.book)
 
 
-@kernel
+@inner
 def attempt(
     j: int,
     length: int,
@@ -191,70 +149,7 @@ def attempt(
     return True
 
 
-@kernel
-def undo_all(state: State, log: Log, finder: Finder) -> None:
-    """Take back everything since the last commit."""
-    rollback(
-        log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0
-    )
-
-
-@kernel
-def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> int:
-    """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
-    classes = snapshot.classes
-    c = snapshot.tasks.cls[t]
-    if finder.refused[c] != OK:
-        return int(finder.refused[c])
-    request = classes.request[c]
-    verdicts = finder.verdicts[classes.signature[c]]
-    nominated = snapshot.tasks.nominated[t]
-    if finder.dynamic[c] == 1 or nominated != NULL:
-        n = score_nodes(c, nominated, settings, snapshot, state, verdicts)
-    else:
-        n = find_node(
-            request,
-            classes.cpu_only[c],
-            settings,
-            verdicts,
-            snapshot.nodes,
-            state.idle,
-            state.releasing,
-            finder.block,
-            finder.stamp,
-            finder.memo[c],
-        )
-    if n == NULL:
-        return NO_FIT
-    put(j, t, n, not fits_now(request, state.idle[n]), snapshot, state, log, finder)
-    return OK
-
-
-@kernel
-def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> None:
-    """Place task ``t`` on node ``n`` with all that follows from it."""
-    c = snapshot.tasks.cls[t]
-    place(
-        t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log
-    )
-    jobs = snapshot.jobs
-    charge(
-        jobs.queue[j],
-        snapshot.classes.quota[c],
-        jobs.preemptible[j] == 0,
-        snapshot.queues.parent,
-        state.floats,
-        state.offset,
-        log,
-    )
-    if finder.dynamic[c] == 1:
-        count_bonds(
-            c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
-        )
-    touch(finder.block, finder.stamp, n)
-
-
-@kernel
+@inner
 def wait_together(
     j: int, length: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch
 ) -> None:
@@ -271,15 +166,3 @@ def wait_together(
     undo_all(state, log, finder)
     for entry in range(length):
         put(j, scratch.chunk[entry], scratch.node[entry], True, snapshot, state, log, finder)
-
-
-@kernel
-def commit(length: int, task_state: Longs, chunk: Ints, decisions: Decisions) -> None:
-    """Write the chunk's placements down; from here on they are not undone."""
-    for entry in range(length):
-        t = chunk[entry]
-        row = decisions.length[0]
-        decisions.task[row] = t
-        decisions.node[row] = task_state[t, NODE]
-        decisions.waits[row] = 1 if task_state[t, STATUS] == IS_PIPELINED else 0
-        decisions.length[0] = row + 1

@@ -12,7 +12,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
-from kai_sched.solver.jit import kernel
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
 from kai_sched.solver.state import Decisions, Finder, State
 
@@ -76,7 +76,7 @@ def measure(c: int, snapshot: Snapshot, state: State, finder: Finder, facts: Fac
         facts.nodes[c, verdict] += 1
 
 
-@kernel
+@inner
 def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: Facts) -> int:
     """NO_POD_SLOT, NO_ROOM or OK; what is short is counted by resource."""
     verdict = OK
@@ -90,7 +90,7 @@ def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: 
     return verdict
 
 
-@kernel
+@inner
 def pods_that_fit(request: Floats, idle: Floats, releasing: Floats) -> int:
     """How many pods with this request the node takes."""
     fits = np.inf

@@ -24,6 +24,7 @@ from kai_sched.solver.kernels.share import divide as divide_siblings
 from kai_sched.solver.state import Finder, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
+IS_RUNNING = int(Status.RUNNING)
 OK = int(Verdict.OK)
 TOO_LARGE = int(Verdict.TOO_LARGE)
 
@@ -46,7 +47,8 @@ def feasibility(snapshot: Snapshot, finder: Finder, scratch: Scratch) -> None:
     classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
     allocatable = snapshot.nodes.allocatable
     for t in range(tasks.job.shape[0]):
-        if tasks.job[t] != NULL and tasks.status[t] == IS_PENDING:
+        # those that are placed may have to move
+        if tasks.job[t] != NULL and IS_PENDING <= tasks.status[t] <= IS_RUNNING:
             scratch.wanted[classes.signature[tasks.cls[t]]] = 1
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
     n_resources = classes.request.shape[1]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
+from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD, find_node
 from kai_sched.solver.kernels.score import placement_score, score_nodes
 from kai_sched.solver.kernels.undo import rollback, touch
-from kai_sched.solver.stages.allocate import put
 from kai_sched.solver.state import NODE, STATUS, State
 from tests.unit.solver.tables import ALL_ON, Member, Opened, assemble, node_table, opened, pointers, snapshots, table
 

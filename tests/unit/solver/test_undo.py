@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Snapshot, Status, Tasks
+from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.undo import rollback, set_float, set_integer
-from kai_sched.solver.stages.allocate import put
 from kai_sched.solver.state import ACTIVE, AT_SETS, CURSOR, HELD, HELD_FIXED, PENDING, Log, longest_job
 from tests.unit.solver.tables import Opened, opened, snapshots, table
 

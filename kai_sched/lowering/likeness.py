@@ -1,0 +1,66 @@
+"""Which jobs are alike but for what they ask for: where one finds no place, the other need not look (semantics 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import PodClass
+from kai_sched.model.objects import VolumeClaim
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Ints, Longs
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def class_kinds(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
+    """(C,) equal numbers for classes that differ in their requests only, in the order of meeting."""
+    rows: dict[object, int] = {}
+    return np.array([rows.setdefault(_kind(each, claims), len(rows)) for each in classes], np.int32)
+
+
+def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
+    shape = each.shape
+    held = (claims.get(name) for name in shape.claims)
+    volumes = tuple(sorted((c.storage_class, c.size_bytes, c.phase, c.volume) for c in held if c is not None))
+    near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity, each.matches)
+    there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports, volumes)
+    return near, there, len(shape.claims), shape.unsupported
+
+
+def job_likeness(
+    kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], priority: Longs, queue: Ints
+) -> tuple[Ints, Ints]:
+    """Likeness (J,) and kin (J,) of the jobs.
+
+    ``kind`` (T,) is that of each task's class, ``waits`` (T,) says which tasks are not placed. A job is told by how
+    many tasks of which kind wait in its sets; sums of scrambled numbers stand for multisets.
+    """
+    chosen = np.flatnonzero(waits & (task_job != NULL))
+    per_set = np.zeros(int(task_set.max(initial=NULL)) + 1, np.uint64)
+    job_of_set = np.zeros(per_set.size, np.int64)
+    np.add.at(per_set, task_set[chosen], _scramble(kind[chosen].astype(np.uint64) + np.uint64(1)))
+    job_of_set[task_set[chosen]] = task_job[chosen]
+    per_job = np.zeros(priority.size, np.uint64)
+    filled = np.flatnonzero(per_set)
+    np.add.at(per_job, job_of_set[filled], _scramble(per_set[filled]))
+    own = _scramble(per_job + _scramble(priority.astype(np.uint64)))
+    return _numbered(own), _numbered(_scramble(own + _scramble(queue.astype(np.uint64))))
+
+
+def _numbered(hashes: Hashes) -> Ints:
+    """Equal numbers for equal hashes, in the order of meeting."""
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int32)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
+    return rank[inverse] if hashes.size else np.zeros(0, np.int32)
+
+
+def _scramble(values: Hashes) -> Hashes:
+    """Spread numbers over 64 bits (the finaliser of splitmix64)."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

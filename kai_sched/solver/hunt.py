@@ -1,0 +1,121 @@
+"""What the evicting actions need beside the working state: who waits, who may have to go, and the scene of a search.
+
+All of it is scratch of one action. Columns of one kind of row lie in one array, as calls cost time by the array.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Longs, Snapshot
+from kai_sched.solver.state import longest_job
+
+# Columns of Lineup.slot: the heap entry at this place, the size of the heap below the row, whether the queue was
+# touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, and
+# the size of its heap.
+ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED = range(8)
+# Columns of Lineup.amount, three wide each.
+ASK, LEAN, PAST = 0, 3, 6
+# Columns of Lineup.job: the list, where a run of equal asks ends, and the heap lie at the places of the job's leaf;
+# the rest goes by job.
+LIST, RUN_END, HEAP, STAGE, SKIP = range(5)
+DEAD = -7  # SKIP: not in the list
+
+# Columns of Prey.task. Links hold the next task plus 1, so that 0 ends a chain. GROUP: the batch within the
+# accumulation; MEMBER_OF: what is recorded together.
+PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF = range(9)
+# Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
+# recorded victims.
+POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
+# Columns of Prey.job.
+TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING = range(8)
+# Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
+FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
+# Columns of Prey.set.
+LEFT, CORE, GIVES, OVER = range(4)
+# Columns of Prey.queue, three wide each up to PRESENT.
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
+# Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
+# REQUESTS on, all that potential and recorded victims hold there.
+POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
+# Columns of Prey.kind: a class of the wish, how many tasks of it, and for how many there is room now, with the
+# recorded victims gone, and with the potential ones gone, too. An upper bound: each class by itself.
+KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
+# Entries of Prey.count.
+N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
+CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED = range(10, 18)
+N_COUNTS = 18
+
+MOST_KINDS = 4  # classes of one wish whose room is counted
+
+
+class Lineup(NamedTuple):
+    """Jobs by queue in a given order: a list for each leaf that stays, a heap for those that stand differently now.
+
+    One lineup holds those who compete for room (the fairest first), another the victims (the least fair first).
+    """
+
+    slot: Longs  # (Q + 1, 8)
+    amount: Floats  # (Q, 9)
+    job: Longs  # (J, 5)
+    held: Floats  # (J, 3) what the job asks for next, or, of a victim, what it has left
+
+
+class Prey(NamedTuple):
+    """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
+
+    counts: Longs  # (18,)
+    task: Longs  # (T, 9)
+    lists: Longs  # (7, T + 1)
+    job: Longs  # (J, 8)
+    node: Longs  # (N, 9)
+    set: Longs  # (S, 4)
+    queue: Floats  # (Q, 16)
+    room: Floats  # (N, 3 + R)
+    freed: Floats  # (N, R) what all possible victims hold
+    domain: Longs  # (D,) scratch
+    held: Floats  # (J, 3) what each job holds, pipelined tasks apart
+    ask: Floats  # (J, 3) what each job asks for next
+    wish: Longs  # (longest job,) the chunk for which room is made
+    kind: Longs  # (4, 5) by class of the wish
+    failed: Longs  # (J,) by likeness or kin, the job that failed last
+    chunk: Longs  # (longest job,) scratch
+    spot: Longs  # (longest job,) scratch
+
+
+def make_lineup(snapshot: Snapshot) -> Lineup:
+    """Empty lists."""
+    n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
+    slot = np.zeros((n_queues + 1, 8), np.int64)
+    known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
+    np.cumsum(np.bincount(known, minlength=n_queues), out=slot[1:, BASE])
+    return Lineup(slot, np.zeros((n_queues, 9)), np.zeros((n_jobs, 5), np.int64), np.zeros((n_jobs, 3)))
+
+
+def make_prey(snapshot: Snapshot) -> Prey:
+    """Nobody yet."""
+    n_tasks, n_jobs = snapshot.tasks.job.size, snapshot.jobs.queue.size
+    n_nodes, n_resources = snapshot.nodes.allocatable.shape
+    longest = longest_job(snapshot)
+    return Prey(
+        np.zeros(N_COUNTS, np.int64),
+        np.zeros((n_tasks, 9), np.int64),
+        np.zeros((7, n_tasks + 1), np.int64),
+        np.zeros((n_jobs, 8), np.int64),
+        np.zeros((n_nodes, 9), np.int64),
+        np.zeros((snapshot.sets.parent.size, 4), np.int64),
+        np.zeros((snapshot.queues.parent.size, 16)),
+        np.zeros((n_nodes, 3 + n_resources)),
+        np.zeros((n_nodes, n_resources)),
+        np.zeros(snapshot.n_domains, np.int64),
+        np.zeros((n_jobs, 3)),
+        np.zeros((n_jobs, 3)),
+        np.zeros(longest, np.int64),
+        np.zeros((MOST_KINDS, 5), np.int64),
+        np.full(n_jobs, NULL, np.int64),
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
+    )

@@ -1,0 +1,160 @@
+"""What all actions do with a job: see what it asks for next, and put its tasks on nodes (semantics 3.3, 3.5)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Ints, Longs, Sets, Settings, Snapshot, Status, Verdict
+from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.find import find_node
+from kai_sched.solver.kernels.fit import fits_now
+from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.solver.kernels.place import charge, count_bonds, place
+from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.undo import rollback, touch
+from kai_sched.solver.state import NODE, PENDING, STATUS, Decisions, Finder, Log, Scratch, State, Tree
+
+OK = int(Verdict.OK)
+NO_FIT = int(Verdict.NO_FIT)
+IS_PIPELINED = int(Status.PIPELINED)
+
+
+@inner
+def count_pending(first: int, end: int, set_state: Longs) -> int:
+    """How many tasks of a job with the sets [first, end) are pending."""
+    pending = 0
+    for s in range(first, end):
+        pending += set_state[s, PENDING]
+    return pending
+
+
+@inner
+def foresee(
+    j: int,
+    first: int,
+    end: int,
+    sets: Sets,
+    prices: Floats,
+    cls: Ints,
+    state: State,
+    log: Log,
+    tree: Tree,
+    scratch: Scratch,
+) -> None:
+    """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
+    length = next_chunk(first, end, sets, state, log, scratch)
+    log.size[:] = 0
+    for r in range(3):
+        tree.request[j, r] = 0.0
+    for entry in range(length):
+        c = cls[scratch.chunk[entry]]
+        for r in range(3):
+            tree.request[j, r] += prices[c, r]
+    tree.stage[j] = stage_of(first, end, sets, state.sets)
+
+
+@inner
+def undo_all(state: State, log: Log, finder: Finder) -> None:
+    """Take back everything since the last commit."""
+    rollback(
+        log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0
+    )
+
+
+@inner
+def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> int:
+    """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
+    c = snapshot.tasks.cls[t]
+    if finder.refused[c] != OK:
+        return int(finder.refused[c])
+    n = best_node(t, settings, snapshot, state, finder)
+    if n == NULL:
+        return NO_FIT
+    put(j, t, n, not fits_now(snapshot.classes.request[c], state.idle[n]), snapshot, state, log, finder)
+    return OK
+
+
+@inner
+def best_node(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder) -> int:
+    """The best node for a task, now or later; NULL where none will do."""
+    classes = snapshot.classes
+    c = snapshot.tasks.cls[t]
+    request = classes.request[c]
+    verdicts = finder.verdicts[classes.signature[c]]
+    nominated = snapshot.tasks.nominated[t]
+    if finder.dynamic[c] == 1 or nominated != NULL:
+        n = score_nodes(c, nominated, settings, snapshot, state, verdicts)
+    else:
+        n = find_node(
+            request,
+            classes.cpu_only[c],
+            settings,
+            verdicts,
+            snapshot.nodes,
+            state.idle,
+            state.releasing,
+            finder.block,
+            finder.stamp,
+            finder.memo[c],
+        )
+    return n
+
+
+@kernel
+def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> None:
+    """Place task ``t`` on node ``n`` with all that follows from it."""
+    c = snapshot.tasks.cls[t]
+    place(
+        t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log
+    )
+    jobs = snapshot.jobs
+    charge(
+        jobs.queue[j],
+        snapshot.classes.quota[c],
+        jobs.preemptible[j] == 0,
+        snapshot.queues.parent,
+        state.floats,
+        state.offset,
+        log,
+    )
+    if finder.dynamic[c] == 1:
+        count_bonds(
+            c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
+        )
+    touch(finder.block, finder.stamp, n)
+
+
+@inner
+def commit(length: int, state: State, chunk: Ints, decisions: Decisions) -> None:
+    """Write the placements of the tasks in ``chunk`` down; from here on they are not undone."""
+    for entry in range(length):
+        record_placement(chunk[entry], state.task, decisions)
+
+
+@inner
+def record_placement(t: int, task_state: Longs, decisions: Decisions) -> None:
+    """Append a placement; the one that the task had before, if any, no longer counts."""
+    if decisions.length[0] == decisions.task.shape[0]:
+        close_gaps(decisions)
+    if decisions.row[t] != NULL:
+        decisions.task[decisions.row[t]] = NULL
+    row = decisions.length[0]
+    decisions.task[row] = t
+    decisions.node[row] = task_state[t, NODE]
+    decisions.waits[row] = 1 if task_state[t, STATUS] == IS_PIPELINED else 0
+    decisions.row[t] = row
+    decisions.length[0] = row + 1
+
+
+@inner
+def close_gaps(decisions: Decisions) -> None:
+    """Take the placements that no longer count out of the log, which has twice the rows that can count."""
+    kept = 0
+    for row in range(decisions.length[0]):
+        t = decisions.task[row]
+        if t != NULL:
+            decisions.task[kept] = t
+            decisions.node[kept] = decisions.node[row]
+            decisions.waits[kept] = decisions.waits[row]
+            decisions.row[t] = kept
+            kept += 1
+    decisions.length[0] = kept

@@ -1,0 +1,102 @@
+"""From a simulated solution to decisions: victims leave, the others have their places (semantics 3.6, 4.5)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Settings, Snapshot, Status
+from kai_sched.solver.hunt import CAST, HOME, N_CAST, N_PLACED, N_SCENE, OLD_HELD, PLACED, SCENE, Lineup, Prey
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.attempt import record_placement
+from kai_sched.solver.kernels.fairness import diverge, has_gone
+from kai_sched.solver.kernels.pool import stand_again
+from kai_sched.solver.state import COUNT, PENDING, STATUS, Decisions, Finder, Log, Scratch, State
+
+IS_PENDING = int(Status.PENDING)
+IS_ALLOCATED = int(Status.ALLOCATED)
+IS_PIPELINED = int(Status.PIPELINED)
+IS_RELEASING = int(Status.RELEASING)
+IS_STUCK = int(Status.STUCK_IN_RELEASING)
+
+
+@inner
+def is_whole(p: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
+    """Whether the job's tree of sets is satisfied, pods on their way out included."""
+    sets = snapshot.sets
+    first, end = snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1]
+    survey = scratch.survey
+    for s in range(end - 1, first - 1, -1):
+        count = 0
+        if sets.child_ptr[s] == sets.child_end[s]:
+            for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
+                count += IS_PIPELINED <= state.task[t, STATUS] <= IS_STUCK
+        else:
+            for member in range(sets.child_ptr[s], sets.child_end[s]):
+                count += survey[member, COUNT] >= sets.minimum[member]
+        survey[s, COUNT] = count
+    return bool(survey[first, COUNT] >= sets.minimum[first])
+
+
+@inner
+def carry_out(
+    action: int,
+    p: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+    decisions: Decisions,
+) -> None:
+    """Make the simulated solution final and write it down."""
+    count, lists = prey.counts, prey.lists
+    for entry in range(count[N_SCENE]):
+        t = lists[SCENE, entry]
+        if has_gone(t, state, prey):
+            if dismiss(t, action, p, prey.task[t, HOME], snapshot, state, decisions):
+                weigh_sides(t, p, snapshot, prey, decisions)
+    for entry in range(count[N_PLACED]):
+        t = lists[PLACED, entry]
+        if state.task[t, STATUS] == IS_PIPELINED:
+            record_placement(t, state.task, decisions)
+    log.size[:] = 0
+    for entry in range(count[N_CAST]):
+        stand_again(lists[CAST, entry], settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
+
+
+@inner
+def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decisions) -> None:
+    """Note, for the eviction just written down, what the queues of both sides held: where their paths part, or one."""
+    victim, winner = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.jobs.queue[p]
+    if victim != winner:
+        victim, winner = diverge(victim, winner, snapshot.queues.parent)
+    row = decisions.length[1] - 1
+    for r in range(3):
+        decisions.sides[row, r] = prey.queue[victim, OLD_HELD + r]
+        decisions.sides[row, 3 + r] = prey.queue[winner, OLD_HELD + r]
+
+
+@inner
+def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
+    """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
+    moves = state.task[t, STATUS] == IS_PIPELINED
+    if not moves:
+        state.task[t, STATUS] = IS_RELEASING
+        state.sets[snapshot.tasks.set[t], PENDING] -= 1
+    if decisions.row[t] != NULL:
+        decisions.task[decisions.row[t]] = NULL
+        decisions.row[t] = NULL
+    if snapshot.tasks.status[t] == IS_PENDING or decisions.evicted[t] == 1:
+        return False
+    decisions.evicted[t] = 1
+    row = decisions.length[1]
+    decisions.length[1] = row + 1
+    decisions.eviction[row, 0] = t
+    decisions.eviction[row, 1] = action
+    decisions.eviction[row, 2] = p
+    decisions.eviction[row, 3] = home
+    decisions.eviction[row, 4] = moves
+    return True

@@ -1,0 +1,302 @@
+"""The search for victims of one job: generators, probes of growing size, and what a solution leaves (semantics 4.5)."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
+from kai_sched.solver.hunt import (
+    FIRST_SCENE,
+    IN_SCENE,
+    KIND_CLASS,
+    KIND_NOW,
+    KIND_WANTED,
+    KNOWN,
+    LAST_JOB,
+    MEMBER_OF,
+    MOST_KINDS,
+    N_KINDS,
+    N_KNOWN,
+    N_SCENE,
+    RECORDED,
+    REFUTED,
+    SCENE,
+    WISHED,
+    Lineup,
+    Prey,
+)
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
+from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.bounds import refute
+from kai_sched.solver.kernels.fairness import has_gone, is_valid
+from kai_sched.solver.kernels.rehearse import rehearse
+from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
+from kai_sched.solver.state import Finder, Log, Scratch, State
+
+OK = int(Verdict.OK)
+NODE_LOCAL = int(Generator.NODE_LOCAL)
+NONE = int(Generator.NONE)
+HELPED = int(Help.HELPED)
+NOT_FOUND = int(Help.NOT_FOUND)
+PATIENCE = 32  # chunks of victims
+
+
+@inner
+def search(
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
+    outcome = NOT_FOUND
+    prey.counts[REFUTED] = OK
+    prey.counts[WISHED] = length
+    if length > 1:
+        count_kinds(length, settings, snapshot, state, finder, prey)
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        if why != OK:
+            return why
+    for place in range(2):
+        generator = settings.first_generator if place == 0 else settings.second_generator
+        if generator == NONE or outcome != NOT_FOUND:
+            break
+        outcome = escalate(
+            generator,
+            action,
+            p,
+            length,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
+        )
+        if prey.counts[REFUTED] != OK:
+            outcome = prey.counts[REFUTED]
+    forget(victims, prey)
+    drop_known(prey)
+    return outcome
+
+
+@inner
+def escalate(
+    generator: int,
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Probe for growing parts of the wish until one fails, close in, and at last probe for all of it once more."""
+    forget(victims, prey)
+    drop_known(prey)
+    lower, upper, k = 0, NULL, 1
+    while k != NULL:
+        is_last = upper != NULL and upper - lower == 1
+        solved = probe(
+            generator,
+            action,
+            p,
+            k,
+            ceiling,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            waiting,
+            victims,
+            prey,
+        )
+        if is_last:
+            return HELPED if solved else NOT_FOUND
+        if solved:
+            record(snapshot, state, victims, prey)
+            undo_all(state, log, finder)
+            lower = k
+            upper = k + 1 if k == length else upper
+        else:
+            upper = k
+        k = next_size(lower, upper, k, length)
+    return NOT_FOUND
+
+
+@inner
+def next_size(lower: int, upper: int, k: int, length: int) -> int:
+    """How many tasks the next probe is for: ``lower`` were solved, ``upper`` were not (NULL: none failed yet)."""
+    if upper == NULL:
+        return min(2 * k, length)
+    if upper - lower > 1:
+        return (lower + upper) // 2
+    return length if lower > 0 else NULL
+
+
+@inner
+def drop_known(prey: Prey) -> None:
+    """Forget the recorded victims."""
+    for entry in range(prey.counts[N_KNOWN]):
+        prey.task[prey.lists[KNOWN, entry], RECORDED] = 0
+    prey.counts[N_KNOWN] = 0
+
+
+@inner
+def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
+    """Record the victims of a solution: every group of the scenario of which some task is not where it was."""
+    forget(victims, prey)
+    drop_known(prey)
+    lists = prey.lists
+    n_known = 0
+    for entry in range(prey.counts[N_SCENE]):
+        t = lists[SCENE, entry]
+        if group_has_gone(snapshot.tasks.job[t], prey.task[t, MEMBER_OF], state, prey):
+            lists[KNOWN, n_known] = t
+            prey.task[t, RECORDED] = 1
+            n_known += 1
+    prey.counts[N_KNOWN] = n_known
+
+
+@inner
+def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
+    """Whether some task of the group, which is of job ``j``, is not where it was."""
+    t = prey.job[j, FIRST_SCENE] - 1
+    while t >= 0:
+        if prey.task[t, MEMBER_OF] == group and has_gone(t, state, prey):
+            return True
+        t = prey.task[t, IN_SCENE] - 1
+    return False
+
+
+@inner
+def probe(
+    generator: int,
+    action: int,
+    p: int,
+    k: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> bool:
+    """Whether the first ``k`` tasks of the wish can be placed with what was recorded and more; left simulated if so."""
+    count_kinds(k, settings, snapshot, state, finder, prey)
+    begin(ceiling, settings, snapshot, state, finder, victims, prey)
+    if prey.counts[N_KNOWN] > 0 and may_suffice(prey):
+        open_scene(snapshot, state, prey)
+        if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+            return True
+    free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
+    steps = 0
+    while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
+        steps += 1
+        if steps == PATIENCE and prey.counts[WISHED] == 1:
+            # what one task needs is looked at closely only where it is not found at once
+            prey.counts[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if prey.counts[REFUTED] != OK:
+                return False
+        if not may_suffice(prey):
+            continue
+        if generator == NODE_LOCAL:
+            for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
+                if local_scene(prey.spot[place], snapshot, state, finder, prey) and perform(
+                    action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
+                ):
+                    return True
+            continue
+        total, size = rank_nodes(k, free, snapshot, state, prey)
+        step = 1
+        while 0 <= size <= total:
+            if spread_scene(size, snapshot, state, finder, prey) and perform(
+                action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
+            ):
+                return True
+            if size == total:
+                break
+            size, step = min(size + step, total), 2 * step
+    return False
+
+
+@inner
+def perform(
+    action: int,
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    prey: Prey,
+) -> bool:
+    """Simulate the scenario and judge it; unless it is good, all is undone."""
+    if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+        return False
+    if is_valid(action, p, k, settings, snapshot, state, prey):
+        return True
+    undo_all(state, log, finder)
+    return False
+
+
+@inner
+def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
+    """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
+
+    One task needs no sum over all nodes: with a place for it there is room, without one there is none anywhere.
+    """
+    classes, kinds = snapshot.classes, prey.kind
+    n_kinds = 0
+    for entry in range(k):
+        c = snapshot.tasks.cls[prey.wish[entry]]
+        kind = 0
+        while kind < n_kinds and kinds[kind, KIND_CLASS] != c:
+            kind += 1
+        if kind == MOST_KINDS:
+            continue
+        if kind == n_kinds:
+            n_kinds += 1
+            kinds[kind, KIND_CLASS] = c
+            kinds[kind, KIND_WANTED] = 0
+        kinds[kind, KIND_WANTED] += 1
+    prey.counts[N_KINDS] = n_kinds
+    for kind in range(n_kinds):
+        c = kinds[kind, KIND_CLASS]
+        verdicts = finder.verdicts[classes.signature[c]]
+        room = 0
+        if k == 1:
+            room = 1 if best_node(prey.wish[0], settings, snapshot, state, finder) != NULL else 0
+        else:
+            for n in range(verdicts.shape[0]):
+                if verdicts[n] == OK:
+                    room += slots_now(classes.request[c], state.idle[n], state.releasing[n])
+        kinds[kind, KIND_NOW] = room
