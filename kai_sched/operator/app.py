@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 import asyncio
 import os
 import random
@@ -38,7 +39,7 @@ from kai_sched.operator.loop import Clock, Decided, Loop
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.settings import Settings
-from kai_sched.plan.effects import Bind, Ref, Write
+from kai_sched.plan.effects import Bind, Evict, Pipeline, Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.reconcile.admission import review
 from kai_sched.reconcile.keeper import StatusKeeper
@@ -357,8 +358,8 @@ def pod_ref(bind: Bind) -> Ref:
 
 
 def _counts(decided: Decided) -> dict[str, int]:
-    bound = sum(isinstance(effect, Bind) for effect in decided.result.effects)
-    return {"bound": bound, "pipelined": len(decided.result.effects) - bound}
+    kinds = Counter(type(effect) for effect in decided.result.effects)
+    return {"bound": kinds[Bind], "pipelined": kinds[Pipeline], "evicted": kinds[Evict]}
 
 
 async def read_settings(api: Api, settings: Settings, shard: str, chance: random.Random) -> None:
