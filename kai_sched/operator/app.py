@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 import asyncio
 import os
 import random
@@ -10,6 +9,7 @@ import socket
 import string
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
