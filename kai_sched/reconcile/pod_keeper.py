@@ -9,7 +9,7 @@ from kai_sched.model.checks import DEFAULT_SET
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Ref, SetCondition, Write
+from kai_sched.plan.effects import Evict, Ref, SetCondition, Write
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.reconcile import events
 from kai_sched.reconcile.ledger import Ledger, Subject
@@ -62,7 +62,7 @@ class PodKeeper:
 
     def writes(self, waiting: list[Pod], cluster: Cluster, result: CycleResult, tally: Tally) -> list[Write]:
         """What is due now."""
-        placed = {effect.pod for effect in result.effects}
+        placed = {effect.pod for effect in result.effects if not isinstance(effect, Evict)}
         found: list[Write] = []
         for pod in waiting:
             key = pod.key

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 from kai_sched.report.layout import Cell, Line, fold, lay_out
@@ -148,8 +148,8 @@ def _group_cells(group: GroupState, wide: bool) -> list[Cell]:
 
 def cycle_line(result: CycleResult) -> str:
     """What one cycle came to, in a sentence."""
-    bound = sum(isinstance(effect, Bind) for effect in result.effects)
-    done = f"{count(bound, 'pod')} bound, {len(result.effects) - bound} pipelined, {len(result.evicted)} evicted"
+    kinds = Counter(type(effect) for effect in result.effects)
+    done = f"{count(kinds[Bind], 'pod')} bound, {kinds[Pipeline]} pipelined, {kinds[Evict]} evicted"
     waiting = [group for group in result.groups.values() if group.reason is not None]
     if not waiting:
         return f"{done}; nothing pending"

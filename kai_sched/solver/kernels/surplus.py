@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Longs, Sets, Status
 from kai_sched.solver.hunt import GIVES, LEFT, OVER, TAKEN, Prey
-from kai_sched.solver.jit import inner
+from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, order_members
 from kai_sched.solver.state import COUNT, STATUS, Scratch, State
 
@@ -50,7 +50,7 @@ def survey_surplus(first: int, end: int, sets: Sets, scratch: Scratch, rows: Lon
         rows[s, GIVES] = met > 0 and ((over and below_gives) or (met > sets.minimum[s] and left > 0))
 
 
-@inner
+@kernel
 def victim_chunk(first: int, end: int, sets: Sets, state: State, scratch: Scratch, prey: Prey, chunk: Longs) -> int:
     """Write the tasks that the job with sets [first, end) would lose next to ``chunk``; returns how many.
 

@@ -76,6 +76,8 @@ def queue_table(parents: list[int], **columns: Any) -> Queues:
         "weight": np.ones((n_queues, 3)),
         "priority": [100] * n_queues,
         "usage": np.zeros((n_queues, 3)),
+        "preempt_runtime": [NULL] * n_queues,
+        "reclaim_runtime": [NULL] * n_queues,
     }
     tree = {
         "parent": parents,
@@ -254,14 +256,9 @@ def assemble(
         **(tasks or {}),
     }
     none, all_jobs = [0] * len(roots), [1] * len(roots)
-    job_columns = {
-        "queue": none,
-        "priority": none,
-        "preemptible": all_jobs,
-        "refused": none,
-        "turn": none,
-        **(jobs or {}),
-    }
+    job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
+    job_columns |= {"turn": none, "last_start": none, "waits_until": none, "stale_since": none}
+    job_columns |= {"likeness": list(range(len(roots))), "kin": list(range(len(roots))), **(jobs or {})}
     classes = {"quota": [row[:3] for row in request], "cpu_only": [row[GPU] == 0.0 for row in request]}
     return Snapshot(
         queues,

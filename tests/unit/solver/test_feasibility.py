@@ -127,7 +127,7 @@ def test_a_class_larger_than_the_largest_node_is_refused(gpus: float, refused: V
 
 
 @pytest.mark.parametrize(("status", "node"), [(Status.PENDING, NULL), (Status.RUNNING, 0), (Status.GATED, NULL)])
-def test_only_signatures_of_pending_pods_are_judged(status: Status, node: int) -> None:
+def test_only_signatures_of_pods_that_may_be_placed_are_judged(status: Status, node: int) -> None:
     nodes = node_table([[4.0] * 5], condition=[Verdict.UNSCHEDULABLE])
     books = opened(assemble([Member(1, [status])], nodes=nodes, tasks={"node": [node]}))
-    assert books.finder.verdicts[0, 0] == (Verdict.UNSCHEDULABLE if status == Status.PENDING else 0)
+    assert books.finder.verdicts[0, 0] == (0 if status == Status.GATED else Verdict.UNSCHEDULABLE)
