@@ -6,6 +6,8 @@ objects have in common stay raw bytes, so that the reader looks at each distinct
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 # The raw value of a part that is not there; one that is null reads b"null".
@@ -19,6 +21,13 @@ class Wire(Struct, rename="camel", gc=False):
     """A part without references back to its owner, so that the garbage collector need not follow it."""
 
 
+class OwnerReference(Wire):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
 class Meta(Wire):
     name: str | None = None
     namespace: str | None = None
@@ -28,6 +37,7 @@ class Meta(Wire):
     deletion_timestamp: str | None = None
     labels: Labels = None
     annotations: Labels = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Header(Wire):
@@ -300,6 +310,14 @@ class PriorityClass(Wire):
     metadata: Meta | None = None
     value: int | None = None
     global_default: bool | None = None
+
+
+class Workload(Wire):
+    """An object that owns pods, of whatever kind. Both parts are absent where only its metadata was asked for."""
+
+    metadata: Meta | None = None
+    spec: Any = None
+    status: Any = None
 
 
 class CustomObject(Wire):

@@ -1,0 +1,133 @@
+"""What rules are given, and what they answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from kai_sched.api import core
+from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
+from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
+from kai_sched.reconcile.grouping.faults import GroupingError, Note
+from kai_sched.reconcile.grouping.fields import Fields, whole_number
+from kai_sched.reconcile.grouping.owners import Owner, Reference
+from kai_sched.reconcile.grouping.settings import Settings
+
+_DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
+
+TRAIN = "train"
+BUILD = "build"
+INFERENCE = "inference"
+
+
+class View(Protocol):
+    """What else there is. Exceptions of its own pass through, as those of ``owners.Fetch`` do."""
+
+    def fetch(self, reference: Reference) -> Owner | None:
+        """As ``owners.Fetch``."""
+
+    def group(self, namespace: str, name: str) -> PodGroup | None:
+        """The PodGroup of that name."""
+
+    def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
+        """The pods of the namespace with that label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod to group. ``owners``: nearest first, without those at the top that are skipped; ``owner`` is the last.
+
+    Where there is no owner left, ``owner`` is the pod.
+    """
+
+    pod: Owner
+    spec: core.PodSpec
+    owners: tuple[Owner, ...]
+    owner: Owner
+    view: View
+    settings: Settings
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def chain(self) -> tuple[Owner, ...]:
+        """The owners, or the pod where it has none."""
+        return self.owners or (self.owner,)
+
+    def whole(self, owner: Owner) -> Owner:
+        """The owner with its spec and status, and the labels and annotations that it has here. Raises GroupingError."""
+        found = None
+        try:
+            found = self.view.fetch(owner.reference(whole=True))
+        except PermissionError:
+            message = "may not be read, and its size is needed: grant get on the kind"
+            raise GroupingError(owner.subject, "", message) from None
+        if found is None or found.uid != owner.uid:
+            raise GroupingError(owner.subject, "", "is gone: delete its pods, or make it anew")
+        return replace(owner, body=found.body)
+
+    def named(self, api_version: str, kind: str, name: str, whole: bool = True) -> Owner | None:
+        """An object of the pod's namespace; None where it is not there or may not be read."""
+        try:
+            return self.view.fetch(Reference(api_version, kind, self.pod.namespace, name, whole=whole))
+        except PermissionError:
+            return None
+
+    def note(self, subject: str, field: str, message: str) -> None:
+        """Tell what is passed over."""
+        self.notes.append(Note(subject, field, message))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a rule decides; ``manifest`` adds what is the same for all kinds.
+
+    ``owner`` is what the group belongs to and is named after. ``source`` is whose labels, annotations, queue and
+    topology it takes: the owner itself if None. ``listed`` are the objects whose labels give the priority and the
+    like, in this order: the source alone if empty.
+    """
+
+    owner: Owner
+    source: Owner | None = None
+    listed: tuple[Owner, ...] = ()
+    name: str = ""  # where it is not "pg-<owner>-<uid>"
+    min_member: int = 1
+    min_sub_group: int | None = None  # of the root; it then replaces min_member
+    sub_groups: tuple[SubGroup, ...] = ()
+    sub_group: str = ""  # that of the pod
+    default_class: str = TRAIN
+    fixed_class: str = ""  # needs not exist
+    has_policy: bool = True  # whether preemptibility, preemption delay and grace period are looked for
+    has_topology: bool = True
+    topology: TopologyConstraint | None = None  # in place of what the annotations say
+
+
+Rule = Callable[[Case], Draft]
+
+
+def group_name(owner: Owner) -> str:
+    """The name that the group of an owner has."""
+    return f"pg-{owner.name}-{owner.uid}"
+
+
+def usable_name(fields: Fields, key: str, name: str) -> str:
+    """The name that stands at ``key``, if a sub-group can have it. Raises GroupingError."""
+    if len(name) > DNS_LABEL_LENGTH or not _DNS_LABEL.fullmatch(name):
+        allowed = f"at most {DNS_LABEL_LENGTH} lower-case letters, digits and dashes"
+        raise fields.error(key, f"{name!r} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
+    return name
+
+
+def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, least: int) -> int | None:
+    """The number that an annotation or a label of the owner holds; None where it is not there.
+
+    ``place`` is where ``texts`` stand in the owner. Raises GroupingError.
+    """
+    text = texts.get(key)
+    if text is None:
+        return None
+    value = whole_number(text)
+    if value is None or value < least:
+        raise owner.error(f"{place}[{key}]", f"{text!r} is not a number of {least} or more: correct it")
+    return value

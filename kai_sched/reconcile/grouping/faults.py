@@ -1,0 +1,26 @@
+"""What stops a pod from being grouped: the object, the field, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kai_sched.model.faults import FieldError
+
+
+class GroupingError(FieldError):
+    """The pod gets no group until this is put right. ``subject`` is such as "RayCluster ml/train"."""
+
+    def __init__(self, subject: str, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.subject, self.field, self.message) if part)
+
+
+class Note(NamedTuple):
+    """Something that was passed over: the pod is grouped without it."""
+
+    subject: str
+    field: str
+    message: str

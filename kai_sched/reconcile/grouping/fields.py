@@ -1,0 +1,104 @@
+"""Fields of objects whose kinds are not ours: looked up by name, checked when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from kai_sched.reconcile.grouping.faults import GroupingError
+
+_NOTHING: Mapping[str, Any] = {}
+COUNT_MAX = 2**31 - 1
+
+
+class Fields:
+    """A mapping inside an object. What is absent or null reads as None, zero or empty; a wrong type is an error."""
+
+    __slots__ = ("_path", "_subject", "_values")
+
+    def __init__(self, subject: str, path: str, values: Mapping[str, Any]) -> None:
+        self._subject = subject
+        self._path = path
+        self._values = values
+
+    def at(self, *names: str) -> Fields:
+        """The mapping below. Raises GroupingError."""
+        found = self
+        for name in names:
+            value = found._typed(name, dict, "a mapping")
+            found = Fields(self._subject, found.path(name), _NOTHING if value is None else value)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the field has a value."""
+        return self._values.get(name) is not None
+
+    def entries(self, name: str) -> list[Fields]:
+        """The mappings of a list. Raises GroupingError."""
+        found = []
+        for i, value in enumerate(self._typed(name, list, "a list") or ()):
+            if not isinstance(value, dict):
+                raise self.error(f"{name}[{i}]", _wrong("a mapping", value))
+            found.append(Fields(self._subject, f"{self.path(name)}[{i}]", value))
+        return found
+
+    def each(self) -> Iterator[tuple[str, Fields]]:
+        """The mappings below by name, in their order. Raises GroupingError."""
+        return ((name, self.at(name)) for name in self._values)
+
+    def count(self, name: str) -> int | None:
+        """A whole number of 0 or more. Raises GroupingError."""
+        value = self._typed(name, int, "a whole number")
+        if value is None:
+            return None
+        if not 0 <= value <= COUNT_MAX:
+            raise self.error(name, f"{value} is not a number from 0 to {COUNT_MAX}: correct the value")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Raises GroupingError."""
+        return bool(self._typed(name, bool, "true or false"))
+
+    def text(self, name: str) -> str:
+        """Raises GroupingError."""
+        return str(self._typed(name, str, "a text") or "")
+
+    def texts(self, name: str) -> dict[str, str]:
+        """Labels or annotations. Raises GroupingError."""
+        found = self._typed(name, dict, "a mapping") or {}
+        for key, value in found.items():
+            if not isinstance(value, str):
+                raise self.error(f"{name}[{key}]", _wrong("a text", value))
+        return dict(found)
+
+    def raw(self, name: str) -> Any:
+        """The value as it stands."""
+        return self._values.get(name)
+
+    def error(self, name: str, message: str) -> GroupingError:
+        """What is wrong with the field of that name, or with all of it where the name is empty."""
+        return GroupingError(self._subject, self.path(name), message)
+
+    def path(self, name: str) -> str:
+        """Where the field stands in the object."""
+        return f"{self._path}.{name}" if self._path and name else self._path or name
+
+    def _typed(self, name: str, wanted: type, words: str) -> Any:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            raise self.error(name, _wrong(words, value))
+        return value
+
+
+def _wrong(words: str, value: object) -> str:
+    return f"expected {words}, got {msgspec.json.encode(value).decode()[:80]}: correct the value"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a label or an annotation holds; None where it holds none."""
+    digits = text.removeprefix("-").removeprefix("+")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None

@@ -1,0 +1,75 @@
+"""JobSet: every job of a replicated job is a sub-group, and those of one replicated job have a parent (4.10)."""
+
+from __future__ import annotations
+
+from kai_sched.api import names
+from kai_sched.model.objects import SubGroup
+from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.manifest import topology_in
+from kai_sched.reconcile.grouping.owners import Owner
+
+MINIMUM = names.BATCH_MIN_MEMBER_ANNOTATION
+
+
+def job_set(case: Case) -> Draft:
+    """One group for all jobs, whatever their order; with an order, one replicated job is enough to begin."""
+    owner = case.whole(case.owner)
+    spec = owner.fields.at("spec")
+    jobs = spec.entries("replicatedJobs")
+    if not jobs:
+        raise spec.error("replicatedJobs", "empty: give the JobSet at least one")
+    in_order = spec.at("startupPolicy").text("startupPolicyOrder") == "InOrder"
+    minimum = number_in(owner, owner.annotations, MINIMUM, "metadata.annotations", 1)
+    name = _label(case, names.REPLICATED_JOB_LABEL)
+    if _has_old_shape(case, jobs):
+        old = f"{group_name(owner)}-{name}" if in_order else ""
+        return Draft(case.owner, name=old, min_member=1 if minimum is None else minimum)
+    sub_groups: list[SubGroup] = []
+    for job in jobs:
+        sub_groups += _sub_groups(owner, job)
+    place = f"{name}-replica-{_label(case, names.JOB_INDEX_LABEL)}"
+    if not any(each.name == place and each.parent == name for each in sub_groups):
+        field = f"metadata.labels[{names.JOB_INDEX_LABEL}]"
+        raise case.pod.error(field, f"{owner.subject} has no job {place!r}: correct its replicatedJobs, or the labels")
+    started = len(jobs) if minimum is None else min(minimum, len(jobs))
+    if minimum is None and in_order:
+        started = 1
+    return Draft(case.owner, min_sub_group=started, sub_groups=tuple(sub_groups), sub_group=place)
+
+
+def _sub_groups(owner: Owner, job: Fields) -> list[SubGroup]:
+    name = usable_name(job, "name", job.text("name"))
+    replicas = job.count("replicas")
+    replicas = 1 if replicas is None else replicas
+    if not replicas:
+        return [SubGroup(name, min_member=0)]
+    template = job.at("template")
+    annotations = template.at("metadata").texts("annotations")
+    place = template.path("metadata.annotations")
+    size = number_in(owner, annotations, MINIMUM, place, 1)
+    if size is None:
+        size = template.at("spec").count("parallelism")
+    topology = topology_in(annotations)
+    if topology is not None and not topology.required_level and not topology.preferred_level:
+        topology = None
+    found = [SubGroup(name, min_sub_group=replicas)]
+    for i in range(replicas):
+        leaf = usable_name(job, "name", f"{name}-replica-{i}")
+        found.append(SubGroup(leaf, parent=name, min_member=1 if size is None else size, topology=topology))
+    return found
+
+
+def _label(case: Case, key: str) -> str:
+    value = case.pod.labels.get(key)
+    if not value:
+        raise case.pod.error(f"metadata.labels[{key}]", "missing: let the pod be made by the JobSet's own controller")
+    return value
+
+
+def _has_old_shape(case: Case, jobs: list[Fields]) -> bool:
+    """Whether an older version has made the groups of this JobSet, before there were sub-groups."""
+    name = group_name(case.owner)
+    candidates = [name, *(f"{name}-{job.text('name')}" for job in jobs)]
+    groups = (case.view.group(case.pod.namespace, each) for each in candidates)
+    return any(group is not None and not group.sub_groups for group in groups)

@@ -1,0 +1,267 @@
+"""What PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a rule's draft to the manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kai_sched.api import core, names
+from kai_sched.model.objects import SubGroup, TopologyConstraint
+from kai_sched.model.times import parse_duration
+from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
+from kai_sched.reconcile.grouping.faults import Note
+from kai_sched.reconcile.grouping.owners import Owner
+
+PREEMPTIBILITIES = ("preemptible", "non-preemptible")
+_PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9./-]*|[0-9a-f]+(-[0-9a-f]+)+", re.ASCII)
+_YAML_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+Manifest = dict[str, Any]
+
+
+class QueueChoice(NamedTuple):
+    """The queue of a group, and the object and the field that name it; both are empty for the default queue."""
+
+    name: str
+    subject: str
+    field: str
+
+
+class Grouping(NamedTuple):
+    """The group that a pod belongs to, as it should be, and the pod's place in it.
+
+    ``sub_group`` is empty where the pod has none. ``notes`` are what was passed over on the way.
+    """
+
+    manifest: Manifest
+    sub_group: str
+    queue: QueueChoice
+    notes: tuple[Note, ...]
+
+    @property
+    def name(self) -> str:
+        """The group's, in the namespace of the pod."""
+        return str(self.manifest["metadata"]["name"])
+
+
+def finish(case: Case, draft: Draft) -> Grouping:
+    """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
+    source = draft.source or draft.owner
+    _check_once(source, draft.sub_groups)
+    queue = choose_queue(case, source)
+    spec: Manifest = {}
+    if draft.min_sub_group is None:
+        spec["minMember"] = draft.min_member
+    else:
+        spec["minSubGroup"] = draft.min_sub_group
+    spec["queue"] = queue.name
+    spec["priorityClassName"] = draft.fixed_class or _priority_class(case, draft)
+    spec |= _policy(case, draft.listed or (source,)) if draft.has_policy else {}
+    topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
+    if topology is not None:
+        spec["topologyConstraint"] = _wire_topology(topology)
+    if draft.sub_groups:
+        spec["subGroups"] = [_wire_sub_group(each) for each in draft.sub_groups]
+    owner = draft.owner
+    manifest: Manifest = {
+        "apiVersion": names.POD_GROUP_VERSION,
+        "kind": "PodGroup",
+        "metadata": {
+            "name": draft.name or group_name(owner),
+            "namespace": case.pod.namespace,
+            "labels": _labels(case, source),
+            "annotations": _annotations(case, source),
+            "ownerReferences": [
+                {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+            ],
+        },
+        "spec": spec,
+    }
+    return Grouping(manifest, draft.sub_group, queue, tuple(case.notes))
+
+
+def _labels(case: Case, source: Owner) -> dict[str, str]:
+    found = dict(source.labels)
+    for key in (names.USER_LABEL, case.settings.config.node_pool_label):
+        value = case.pod.labels.get(key)
+        if value is not None:
+            found.setdefault(key, value)
+    return found
+
+
+def _annotations(case: Case, source: Owner) -> dict[str, str]:
+    user = case.pod.annotations.get(names.USER_LABEL)
+    own = {} if user is None else {names.USER_LABEL: user}
+    parts = (
+        ("name", source.name),
+        ("uid", source.uid),
+        ("group", source.group),
+        ("version", source.version),
+        ("kind", source.kind),
+    )
+    own[names.TOP_OWNER_ANNOTATION] = "".join(f"{key}: {_yaml(value)}\n" for key, value in parts)
+    return {**own, **source.annotations}
+
+
+def _yaml(text: str) -> str:
+    plain = _PLAIN_YAML.fullmatch(text) and text.lower() not in _YAML_WORDS
+    return text if plain else f'"{text}"'
+
+
+def choose_queue(case: Case, source: Owner) -> QueueChoice:
+    """The queue by label, of the owner first; then that of older set-ups; then the default one (4.3)."""
+    config = case.settings.config
+    for item in (source, case.pod):
+        if name := item.labels.get(config.queue_label):
+            return QueueChoice(name, item.subject, f"metadata.labels[{config.queue_label}]")
+    for item in (source, case.pod):
+        if project := item.labels.get(names.PROJECT_LABEL):
+            pool = case.pod.labels.get(config.node_pool_label)
+            name = f"{project}-{pool}" if pool else project
+            return QueueChoice(name, item.subject, f"metadata.labels[{names.PROJECT_LABEL}]")
+    return QueueChoice(names.DEFAULT_QUEUE, "", "")
+
+
+def _priority_class(case: Case, draft: Draft) -> str:
+    listed = draft.listed or (draft.source or draft.owner,)
+    there = case.settings.priority_classes
+    for owner in listed:
+        label = f"metadata.labels[{names.PRIORITY_CLASS_LABEL}]"
+        choices = (
+            (owner.labels.get(names.PRIORITY_CLASS_LABEL), owner, label),
+            (case.pod.labels.get(names.PRIORITY_CLASS_LABEL), case.pod, label),
+            (case.spec.priority_class_name, case.pod, "spec.priorityClassName"),
+        )
+        named, item, field = next((each for each in choices if each[0]), ("", owner, ""))
+        if named in there:
+            return str(named)
+        if named:
+            message = f"there is no priority class {named!r}, so the next choice holds: correct the name"
+            case.note(item.subject, field, message)
+    for owner in listed:
+        default = case.settings.default(owner.group, owner.kind)
+        if default is not None and default.priority_name in there:
+            return str(default.priority_name)
+    return draft.default_class
+
+
+def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
+    found: Manifest = {}
+    preemptibility = _preemptibility(case, listed)
+    if preemptibility:
+        found["preemptibility"] = preemptibility
+    for field, key, least in (
+        ("preemptionDelay", names.PREEMPTION_DELAY_ANNOTATION, 0.0),
+        ("stalenessGracePeriod", names.STALENESS_GRACE_ANNOTATION, float("-inf")),
+    ):
+        for item in (*listed, case.pod):
+            text = item.annotations.get(key)
+            if text is None:
+                continue
+            try:
+                if parse_duration(text) >= least:
+                    found[field] = text
+                    break
+                message = f"{text!r} is below 0: write it as 90s, 10m or 1h30m"
+            except ValueError as error:
+                message = str(error)
+            case.note(item.subject, f"metadata.annotations[{key}]", f"{message}; until then the next choice holds")
+    return found
+
+
+def _preemptibility(case: Case, listed: tuple[Owner, ...]) -> str:
+    for item in (*listed, case.pod):
+        value = item.labels.get(names.PREEMPTIBILITY_LABEL)
+        if value == "" or value in PREEMPTIBILITIES:
+            return str(value)
+        if value is not None:
+            message = f"{value!r} is neither {' nor '.join(PREEMPTIBILITIES)}, so the next choice holds: correct it"
+            case.note(item.subject, f"metadata.labels[{names.PREEMPTIBILITY_LABEL}]", message)
+    for owner in listed:
+        default = case.settings.default(owner.group, owner.kind)
+        value = (default.preemptibility or "").lower() if default is not None else ""
+        if value in PREEMPTIBILITIES:
+            return value
+    return ""
+
+
+def topology_in(annotations: Mapping[str, str]) -> TopologyConstraint | None:
+    """What annotations ask for; None where they name no topology."""
+    topology = annotations.get(names.TOPOLOGY_ANNOTATION, "")
+    required = annotations.get(names.TOPOLOGY_REQUIRED_ANNOTATION, "")
+    preferred = annotations.get(names.TOPOLOGY_PREFERRED_ANNOTATION, "")
+    return TopologyConstraint(topology, required, preferred) if topology else None
+
+
+def _wire_topology(topology: TopologyConstraint) -> Manifest:
+    found = {"topology": topology.topology}
+    if topology.required_level:
+        found["requiredTopologyLevel"] = topology.required_level
+    if topology.preferred_level:
+        found["preferredTopologyLevel"] = topology.preferred_level
+    return found
+
+
+def _wire_sub_group(sub_group: SubGroup) -> Manifest:
+    found: Manifest = {"name": sub_group.name}
+    if sub_group.parent:
+        found["parent"] = sub_group.parent
+    if sub_group.min_sub_group is not None:
+        found["minSubGroup"] = sub_group.min_sub_group
+    else:
+        found["minMember"] = sub_group.min_member or 0
+    if sub_group.topology is not None:
+        found["topologyConstraint"] = _wire_topology(sub_group.topology)
+    return found
+
+
+def _check_once(owner: Owner, sub_groups: tuple[SubGroup, ...]) -> None:
+    seen: set[str] = set()
+    for each in sub_groups:
+        if each.name in seen:
+            raise owner.error("", f"two parts of it need a sub-group named {each.name!r}: rename one of them")
+        seen.add(each.name)
+
+
+# What people may change in a PodGroup, and its owner's next event must not undo.
+_KEPT = ("queue", "markUnschedulable", "schedulingBackoff")
+
+
+def merged(old: Mapping[str, Any], new: Manifest, queue_label: str, node_pool_label: str) -> Manifest:
+    """The PodGroup ``old`` as it should be, now that the rules say ``new`` (4.3). Equal to ``old`` where nothing is
+    to be written."""
+    meta, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
+    wanted = new["spec"]
+    kept = {name: spec[name] for name in _KEPT if name in spec}
+    if "topologyConstraint" not in wanted and "topologyConstraint" in spec:
+        kept["topologyConstraint"] = spec["topologyConstraint"]
+    labels = dict(meta.get("labels") or {})
+    old_choices = {key: labels.get(key) for key in (queue_label, node_pool_label)}
+    labels |= new["metadata"]["labels"]
+    for key, value in _choices(old_choices, queue_label):
+        if value is None:
+            labels.pop(key, None)
+        else:
+            labels[key] = value
+    annotations = {**(meta.get("annotations") or {}), **new["metadata"]["annotations"]}
+    meta |= {"annotations": annotations, "ownerReferences": new["metadata"]["ownerReferences"]}
+    if labels or "labels" in meta:
+        meta["labels"] = labels
+    return {**old, "metadata": meta, "spec": {**wanted, **kept}}
+
+
+def _choices(old: Mapping[str, str | None], queue_label: str) -> Iterator[tuple[str, str | None]]:
+    """The labels to keep; a queue label that is not there may be added, a node pool may not."""
+    return ((key, value) for key, value in old.items() if value is not None or key != queue_label)
+
+
+def pod_patch(pod: core.Pod, grouping: Grouping) -> Manifest | None:
+    """The merge patch that puts the pod into its group; None where it is there already (4.1)."""
+    meta = pod.metadata or core.Meta()
+    found: Manifest = {}
+    if (meta.annotations or {}).get(names.POD_GROUP_ANNOTATION) != grouping.name:
+        found["annotations"] = {names.POD_GROUP_ANNOTATION: grouping.name}
+    if grouping.sub_group and (meta.labels or {}).get(names.SUB_GROUP_LABEL) != grouping.sub_group:
+        found["labels"] = {names.SUB_GROUP_LABEL: grouping.sub_group}
+    return {"metadata": found} if found else None

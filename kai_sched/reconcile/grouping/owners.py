@@ -1,0 +1,164 @@
+"""From a pod up to the workload that it belongs to (API contract 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.objects import NO_LABELS
+from kai_sched.model.read_meta import namespace_of
+from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.fields import Fields
+
+POD_VERSION = "v1"
+# No chain is this long; a longer one goes round in a circle.
+CHAIN_MAX = 32
+
+_workload = msgspec.json.Decoder(core.Workload)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object to look up. ``whole``: its spec and status are needed too; else its metadata will do."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""  # empty where only the name is known
+    whole: bool = False
+
+    @property
+    def subject(self) -> str:
+        """Such as "RayCluster ml/train"."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+# Gives the object; None where there is none of that name. Raises PermissionError where it may not be read. An
+# exception of the caller's own passes through everything here, so that one who has to wait for an answer can get it
+# and ask again.
+Fetch = Callable[[Reference], "Owner | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An object on the way from a pod to its workload. ``body`` is empty where only metadata was fetched."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    references: tuple[Reference, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """Such as "RayCluster ml/train"."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The API version without its group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def fields(self) -> Fields:
+        """What it says beside its metadata."""
+        return Fields(self.subject, "", self.body)
+
+    def reference(self, whole: bool = False) -> Reference:
+        """Itself, to be looked up again."""
+        return Reference(self.api_version, self.kind, self.namespace, self.name, self.uid, whole)
+
+    def error(self, field: str, message: str) -> GroupingError:
+        """What is wrong with a field of it."""
+        return GroupingError(self.subject, field, message)
+
+
+def read_owner(raw: bytes, reference: Reference) -> Owner:
+    """The object that was fetched for ``reference``, whole or its metadata alone. Raises GroupingError."""
+    try:
+        wire = decode_part(_workload, raw, "")
+    except FieldError as error:
+        raise GroupingError(reference.subject, error.field, error.message) from None
+    body = {name: part for name, part in (("spec", wire.spec), ("status", wire.status)) if part is not None}
+    for name, part in body.items():
+        if not isinstance(part, dict):
+            raise GroupingError(reference.subject, name, "expected a mapping: correct the value")
+    found = _owner(wire.metadata or core.Meta(), reference.api_version, reference.kind, reference.namespace)
+    return replace(found, name=found.name or reference.name, uid=found.uid or reference.uid, body=body)
+
+
+def owner_of_pod(pod: core.Pod) -> Owner:
+    """The pod as an object like its owners; ``body`` is left empty."""
+    meta = pod.metadata or core.Meta()
+    return _owner(meta, POD_VERSION, "Pod", namespace_of(meta))
+
+
+def _owner(meta: core.Meta, api_version: str, kind: str, namespace: str) -> Owner:
+    references = tuple(
+        Reference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
+        for each in meta.owner_references or ()
+    )
+    labels, annotations = meta.labels or NO_LABELS, meta.annotations or NO_LABELS
+    return Owner(api_version, kind, namespace, meta.name or "", meta.uid or "", labels, annotations, references)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The owners of a pod that could be read, nearest first, and whether one of them or the pod wants no group."""
+
+    owners: tuple[Owner, ...]
+    skips: bool
+
+
+def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
+    """Whether the pod is to be grouped, as far as it can say itself (4.1)."""
+    meta, spec = pod.metadata or core.Meta(), pod.spec or core.PodSpec()
+    annotations = meta.annotations or NO_LABELS
+    if spec.scheduler_name != scheduler_name or annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true":
+        return False
+    return bool(meta.owner_references) or not annotations.get(names.POD_GROUP_ANNOTATION)
+
+
+def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
+    """The owners of the pod, up to the top or to the first that may not be read. Metadata of each is enough.
+
+    Raises GroupingError where an owner is gone, is another object of the same name, or has several owners itself.
+    """
+    here = owner_of_pod(pod)
+    skips = here.annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true"
+    owners: list[Owner] = []
+    while here.references:
+        reference = here.references[0]
+        try:
+            found = fetch(reference)
+        except PermissionError:
+            break
+        place = "metadata.ownerReferences[0]"
+        if found is None or found.uid != reference.uid:
+            what = "there is none" if found is None else f"the one there has the uid {found.uid!r}"
+            message = f"{reference.subject} with the uid {reference.uid!r} owns it, but {what}: delete the object"
+            raise here.error(place, f"{message}, or make it anew")
+        if len(found.references) > 1:
+            several = ", ".join(each.subject for each in found.references)
+            raise found.error("metadata.ownerReferences", f"several owners ({several}): leave one of them")
+        owners.append(found)
+        if len(owners) > CHAIN_MAX:
+            raise here.error(place, f"more than {CHAIN_MAX} owners above each other: they go round in a circle; cut it")
+        skips = skips or found.annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true"
+        here = found
+    return Chain(tuple(owners), skips)

@@ -1,0 +1,80 @@
+"""Rules for kinds whose pods are no gang: Kubernetes' own, and those that differ in their priority class only."""
+
+from __future__ import annotations
+
+from kai_sched.api import names
+from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, Case, Draft, group_name, number_in
+from kai_sched.reconcile.grouping.owners import Owner
+
+
+def base(case: Case) -> Draft:
+    """One group for all pods of the top owner. Every owner on the way may name the priority."""
+    return Draft(case.owner, listed=case.chain)
+
+
+def build(case: Case) -> Draft:
+    """As ``base``, for work that people sit in front of."""
+    return Draft(case.owner, default_class=BUILD)
+
+
+def inference(case: Case) -> Draft:
+    """As ``base``, for work that answers requests."""
+    return Draft(case.owner, default_class=INFERENCE)
+
+
+def pod(case: Case) -> Draft:
+    """A pod that nothing owns: alone, or one of a Spark application, whose driver is the top owner of them all."""
+    labels = case.pod.labels
+    selector = labels.get(names.SPARK_SELECTOR_LABEL)
+    if selector and names.SPARK_NAME_LABEL in labels:
+        return Draft(case.owner, name=selector)
+    return Draft(case.owner, listed=case.chain)
+
+
+def deployment(case: Case) -> Draft:
+    """Replicas start one by one, each a group of its own."""
+    return Draft(case.pod, source=case.owner, default_class=INFERENCE)
+
+
+def job(case: Case) -> Draft:
+    """One group for all pods; a gang only where an annotation says so."""
+    owner = case.owner
+    if case.settings.search_legacy:
+        old = f"pg-{case.pod.name}-{owner.uid}"
+        if case.view.group(case.pod.namespace, old) is not None:
+            return Draft(owner, name=old)
+    key = names.BATCH_MIN_MEMBER_ANNOTATION
+    minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
+    return Draft(owner, min_member=1 if minimum is None else minimum)
+
+
+def cron_job(case: Case) -> Draft:
+    """One group for each run."""
+    run = next((each for each in case.pod.references if each.kind == "Job" and each.api_version == "batch/v1"), None)
+    if run is None:
+        message = f"no Job, although {case.owner.subject} is above it: let the pods of a CronJob be made by its Jobs"
+        raise case.pod.error("metadata.ownerReferences", message)
+    return Draft(Owner(run.api_version, run.kind, run.namespace, run.name, run.uid), source=case.owner)
+
+
+def runai_job(case: Case) -> Draft:
+    """The group goes by the pods' name, as far as they share it."""
+    owner, pod = case.owner, case.pod
+    name = f"pg-{pod.name.rpartition('-')[0] or pod.name}-{owner.uid}"
+    if case.settings.search_legacy:
+        parallelism = case.whole(owner).fields.at("spec").count("parallelism") or 0
+        old = f"pg-{pod.name}-{owner.uid}" if parallelism > 1 else group_name(owner)
+        if case.view.group(pod.namespace, old) is not None:
+            name = old
+    return Draft(owner, name=name)
+
+
+def aml_job(case: Case) -> Draft:
+    """A gang of as many pods as the job asks for nodes."""
+    envs = case.whole(case.owner).fields.at("spec", "job", "options", "envs")
+    key = "AZUREML_NODE_COUNT"
+    if not envs.has(key):
+        raise envs.error(key, "missing: give the number of nodes")
+    value = envs.raw(key)
+    count = number_in(case.owner, {key: value}, key, envs.path(""), 0) if isinstance(value, str) else envs.count(key)
+    return Draft(case.owner, min_member=count or 0)

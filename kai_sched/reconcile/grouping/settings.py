@@ -1,0 +1,100 @@
+"""How pods are grouped: the scheduler's configuration, and what a ConfigMap says of kinds (API contract 3.5).
+
+The ConfigMap has two keys, both JSON lists and both optional. ``types`` gives kinds their defaults:
+
+    [{"typeName": "RayJob", "group": "ray.io", "priorityName": "build", "preemptibility": "preemptible"}]
+
+``rules`` make gangs of the pods of kinds that have no rule of their own:
+
+    [{"kind": "Solver", "group": "example.com", "minimum": "spec.minWorkers", "replicas": "spec.roles[*].replicas"}]
+
+The gang's minimum is what stands at ``minimum``, else the sum of what stands at ``replicas``, else 1. A path is made of
+names with dots between them; ``[*]`` stands for all items of a list, or all values of a mapping.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.model.config import Config
+from kai_sched.reconcile.grouping.faults import Note
+
+_PATH = re.compile(r"[\w-]+(\[\*\])?(\.[\w-]+(\[\*\])?)*", re.ASCII)
+
+
+class KindDefault(core.Wire):
+    """What holds for a kind where its objects say nothing themselves."""
+
+    type_name: str
+    group: str | None = None
+    priority_name: str | None = None
+    preemptibility: str | None = None
+
+
+class KindRule(core.Wire):
+    """Where an object of a kind says how many pods it wants."""
+
+    kind: str
+    group: str | None = None
+    minimum: str | None = None
+    replicas: str | None = None
+
+
+# By group and kind, the group empty for core; a kind alone stands for itself in every group.
+KindDefaults = Mapping[str, KindDefault]
+KindRules = Mapping[tuple[str, str], KindRule]
+
+Entry = TypeVar("Entry", KindDefault, KindRule)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``priority_classes`` are the names of those there are."""
+
+    config: Config = field(default_factory=Config)
+    priority_classes: Set[str] = frozenset()
+    defaults: KindDefaults = field(default_factory=dict)
+    rules: KindRules = field(default_factory=dict)
+    # The next two are flags of the original: --knative-gang-schedule, --search-legacy-pg.
+    gang_schedule_knative: bool = True
+    search_legacy: bool = True
+
+    def default(self, group: str, kind: str) -> KindDefault | None:
+        """What the ConfigMap says of the kind."""
+        return self.defaults.get(f"{kind}.{group}") or self.defaults.get(kind)
+
+
+def read_kinds(data: Mapping[str, str], subject: str) -> tuple[KindDefaults, KindRules, list[Note]]:
+    """What the ConfigMap ``subject`` says; ``data`` is its data. Faults are noted, and what has one is passed over."""
+    notes: list[Note] = []
+    defaults = {
+        f"{each.type_name}.{each.group}" if each.group else each.type_name: each
+        for each in _entries(data, "types", KindDefault, subject, notes)
+    }
+    rules: dict[tuple[str, str], KindRule] = {}
+    for i, rule in enumerate(_entries(data, "rules", KindRule, subject, notes)):
+        wrong = [path for path in (rule.minimum, rule.replicas) if path and not _PATH.fullmatch(path)]
+        if wrong:
+            message = f"{wrong[0]!r} is not a path: write it as spec.replicas or spec.roles[*].replicas"
+            notes.append(Note(subject, f"data.rules[{i}]", message))
+            continue
+        rules[rule.group or "", rule.kind] = rule
+    return defaults, rules, notes
+
+
+def _entries(data: Mapping[str, str], key: str, kind: type[Entry], subject: str, notes: list[Note]) -> list[Entry]:
+    text = data.get(key)
+    if not text:
+        return []
+    try:
+        return msgspec.json.decode(text, type=list[kind])  # type: ignore[valid-type]
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"not the JSON list that is wanted there, so it is left out: {str(error)[:200]}; correct it"
+        notes.append(Note(subject, f"data.{key}", message))
+        return []
