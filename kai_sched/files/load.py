@@ -14,7 +14,8 @@ from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import Source, read_bytes
-from kai_sched.model.checks import limited, problems_of
+from kai_sched.files.workloads import Expanded, expand_workloads
+from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
@@ -108,7 +109,8 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, pace: Pace)
     cases = []
     for place in places:
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
-        sources = _read(items, case, pace, problems, unread)
+        expanded = expand_workloads(items, case.config, problems)
+        sources = _read(expanded, case, pace, problems, unread)
         cases.append(replace(case, sources=sources))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
@@ -167,9 +169,10 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
 
 
 def _read(
-    items: Sequence[Item], case: Case, pace: Pace, problems: list[Problem], unread: Counter[Kind]
+    expanded: Expanded, case: Case, pace: Pace, problems: list[Problem], unread: Counter[Kind]
 ) -> dict[str, Source]:
     """Fill the store of the case; returns where each object came from. What is wrong, singly and together, is noted."""
+    items = expanded.items
     reader = Reader(case.config)
     sources: dict[str, Source] = {}
     for number, item in enumerate(items):
@@ -197,6 +200,9 @@ def _read(
         problems.append(Problem(case.path, "", "", message, fatal=True))
     for problem in problems_of(case.store.cluster(), case.config):
         source = sources.get(problem.subject)
+        queue = expanded.queues.get(problem.subject)
+        if queue is not None and queue.field and problem.field == QUEUE_FIELD:
+            problem = replace(problem, subject=queue.subject, field=queue.field)
         problems.append(replace(problem, source=str(source)) if source else problem)
     return sources
 

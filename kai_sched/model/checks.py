@@ -14,6 +14,7 @@ from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
+QUEUE_FIELD = "spec.queue"  # of a PodGroup
 _DEFAULT_SETS = frozenset({DEFAULT_SET})
 NAMES_SHOWN_MAX = 10
 # Of findings that differ in nothing but the object, this many are told one by one.
@@ -212,7 +213,7 @@ def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | N
 def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
     queues = _QueueNames(cluster, config)
     for key, group in sorted(cluster.pod_groups.items()):
-        problem = queues.problem(f"PodGroup {key}", "spec.queue", group.queue)
+        problem = queues.problem(f"PodGroup {key}", QUEUE_FIELD, group.queue)
         if problem:
             yield problem
     sets = {key: pod_sets(group) for key, group in cluster.pod_groups.items() if tree_fault(group) is None}

@@ -51,6 +51,9 @@ class Config:
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
     reservation_app_label: str = "kai-resource-reservation"
+    # Of the grouping of pods: the ConfigMap ("namespace/name") that tells of kinds, and whether revisions are gangs.
+    kinds_config_map: str = ""
+    gang_schedule_knative: bool = True
     restrict_node_scheduling: bool = False
     cpu_worker_label: str = names.CPU_WORKER_LABEL
     gpu_worker_label: str = names.GPU_WORKER_LABEL

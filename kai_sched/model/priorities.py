@@ -8,6 +8,8 @@ from kai_sched.model.objects import PodGroup, PriorityClass
 
 DEFAULT_PRIORITY = 50
 PREEMPTIBLE_BELOW = 100
+# The classes that are installed with the scheduler.
+SHIPPED_CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 
 
 def default_priority(classes: Mapping[str, PriorityClass]) -> int:

@@ -133,6 +133,16 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
     reservation = spec.binder.resource_reservation if spec.binder else None
     if reservation is not None and reservation.app_label:
         base = replace(base, reservation_app_label=reservation.app_label)
+    grouper = spec.pod_grouper.args if spec.pod_grouper else None
+    return base if grouper is None else _with_grouper(grouper, base)
+
+
+def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:
+    place = (args.default_priorities_config_map_namespace, args.default_priorities_config_map_name)
+    if all(place):
+        base = replace(base, kinds_config_map="/".join(str(part) for part in place))
+    if args.gang_schedule_knative is not None:
+        base = replace(base, gang_schedule_knative=args.gang_schedule_knative)
     return base
 
 

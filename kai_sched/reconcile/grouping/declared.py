@@ -33,7 +33,7 @@ def _sum(fields: Fields, path: str) -> int | None:
         name = step.removesuffix(_ALL)
         inner: list[Fields] = []
         for place in places:
-            is_list = isinstance(place.raw(name), list)
+            is_list = isinstance(place.values.get(name), list)
             inner += place.entries(name) if is_list else [each for _, each in place.at(name).each()]
         places = inner
     counts = [count for place in places if (count := place.count(last)) is not None]

@@ -14,14 +14,17 @@ COUNT_MAX = 2**31 - 1
 
 
 class Fields:
-    """A mapping inside an object. What is absent or null reads as None, zero or empty; a wrong type is an error."""
+    """A mapping inside an object. What is absent or null reads as None, zero or empty; a wrong type is an error.
 
-    __slots__ = ("_path", "_subject", "_values")
+    ``values`` are the fields as they stand.
+    """
+
+    __slots__ = ("_path", "_subject", "values")
 
     def __init__(self, subject: str, path: str, values: Mapping[str, Any]) -> None:
         self._subject = subject
         self._path = path
-        self._values = values
+        self.values = values
 
     def at(self, *names: str) -> Fields:
         """The mapping below. Raises GroupingError."""
@@ -33,7 +36,7 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Whether the field has a value."""
-        return self._values.get(name) is not None
+        return self.values.get(name) is not None
 
     def entries(self, name: str) -> list[Fields]:
         """The mappings of a list. Raises GroupingError."""
@@ -46,7 +49,7 @@ class Fields:
 
     def each(self) -> Iterator[tuple[str, Fields]]:
         """The mappings below by name, in their order. Raises GroupingError."""
-        return ((name, self.at(name)) for name in self._values)
+        return ((name, self.at(name)) for name in self.values)
 
     def count(self, name: str) -> int | None:
         """A whole number of 0 or more. Raises GroupingError."""
@@ -73,9 +76,9 @@ class Fields:
                 raise self.error(f"{name}[{key}]", _wrong("a text", value))
         return dict(found)
 
-    def raw(self, name: str) -> Any:
-        """The value as it stands."""
-        return self._values.get(name)
+    def changed(self, values: Mapping[str, Any]) -> Fields:
+        """The same mapping with other values for some fields."""
+        return Fields(self._subject, self._path, {**self.values, **values})
 
     def error(self, name: str, message: str) -> GroupingError:
         """What is wrong with the field of that name, or with all of it where the name is empty."""
@@ -86,7 +89,7 @@ class Fields:
         return f"{self._path}.{name}" if self._path and name else self._path or name
 
     def _typed(self, name: str, wanted: type, words: str) -> Any:
-        value = self._values.get(name)
+        value = self.values.get(name)
         if value is None:
             return None
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):

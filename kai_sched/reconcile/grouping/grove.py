@@ -60,7 +60,7 @@ def _parents(gang: Owner, spec: Fields) -> tuple[list[SubGroup], dict[str, str]]
     parents: list[SubGroup] = []
     parent_of: dict[str, str] = {}
     for part in spec.entries("topologyConstraintGroupConfigs"):
-        members = part.raw("podGroupNames") or []
+        members = part.values.get("podGroupNames") or []
         if not isinstance(members, list) or not all(isinstance(each, str) for each in members):
             raise part.error("podGroupNames", "expected a list of names: correct the value")
         if not members:

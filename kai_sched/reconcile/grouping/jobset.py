@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.api import names
 from kai_sched.model.objects import SubGroup
-from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.draft import SUB_GROUPS_MAX, Case, Draft, group_name, number_in, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
@@ -42,6 +42,8 @@ def _sub_groups(owner: Owner, job: Fields) -> list[SubGroup]:
     name = usable_name(job, "name", job.text("name"))
     replicas = job.count("replicas")
     replicas = 1 if replicas is None else replicas
+    if replicas > SUB_GROUPS_MAX:
+        raise job.error("replicas", f"{replicas:,} jobs, and {SUB_GROUPS_MAX:,} are the most: give their pods to fewer")
     if not replicas:
         return [SubGroup(name, min_member=0)]
     template = job.at("template")

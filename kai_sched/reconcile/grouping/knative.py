@@ -16,7 +16,7 @@ def service(case: Case) -> Draft:
     if revision is None:
         message = f"{name!r} names no Revision that can be read: let the pod be made by Knative's own controllers"
         raise case.pod.error(f"metadata.labels[{label}]", message)
-    if not case.settings.gang_schedule_knative or _are_single(case, revision):
+    if not case.settings.config.gang_schedule_knative or _are_single(case, revision):
         return Draft(case.pod, source=case.owner, fixed_class=INFERENCE, has_policy=False, has_topology=False)
     least = whole_number(revision.annotations.get(names.KNATIVE_MIN_SCALE_ANNOTATION, ""))
     return Draft(

@@ -39,10 +39,9 @@ def deployment(case: Case) -> Draft:
 def job(case: Case) -> Draft:
     """One group for all pods; a gang only where an annotation says so."""
     owner = case.owner
-    if case.settings.search_legacy:
-        old = f"pg-{case.pod.name}-{owner.uid}"
-        if case.view.group(case.pod.namespace, old) is not None:
-            return Draft(owner, name=old)
+    old = f"pg-{case.pod.name}-{owner.uid}"
+    if case.view.group(case.pod.namespace, old) is not None:
+        return Draft(owner, name=old)
     key = names.BATCH_MIN_MEMBER_ANNOTATION
     minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
     return Draft(owner, min_member=1 if minimum is None else minimum)
@@ -60,13 +59,10 @@ def cron_job(case: Case) -> Draft:
 def runai_job(case: Case) -> Draft:
     """The group goes by the pods' name, as far as they share it."""
     owner, pod = case.owner, case.pod
-    name = f"pg-{pod.name.rpartition('-')[0] or pod.name}-{owner.uid}"
-    if case.settings.search_legacy:
-        parallelism = case.whole(owner).fields.at("spec").count("parallelism") or 0
-        old = f"pg-{pod.name}-{owner.uid}" if parallelism > 1 else group_name(owner)
-        if case.view.group(pod.namespace, old) is not None:
-            name = old
-    return Draft(owner, name=name)
+    parallelism = case.whole(owner).fields.at("spec").count("parallelism") or 0
+    old = f"pg-{pod.name}-{owner.uid}" if parallelism > 1 else group_name(owner)
+    is_there = case.view.group(pod.namespace, old) is not None
+    return Draft(owner, name=old if is_there else f"pg-{pod.name.rpartition('-')[0] or pod.name}-{owner.uid}")
 
 
 def aml_job(case: Case) -> Draft:
@@ -75,6 +71,6 @@ def aml_job(case: Case) -> Draft:
     key = "AZUREML_NODE_COUNT"
     if not envs.has(key):
         raise envs.error(key, "missing: give the number of nodes")
-    value = envs.raw(key)
+    value = envs.values.get(key)
     count = number_in(case.owner, {key: value}, key, envs.path(""), 0) if isinstance(value, str) else envs.count(key)
     return Draft(case.owner, min_member=count or 0)

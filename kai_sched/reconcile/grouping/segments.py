@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from kai_sched.api import names
 from kai_sched.model.objects import TopologyConstraint
+from kai_sched.reconcile.grouping.draft import SUB_GROUPS_MAX
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import Owner
-
-SEGMENTS_MAX = 10_000
 
 Texts = Mapping[str, str]
 
@@ -33,8 +32,8 @@ def topology_of_segments(pod: Owner, template: Texts, owner: Owner, template_pat
 
 def check_segments(count: int, size: int, subject: str, field: str) -> None:
     """Raises GroupingError for more segments than a PodGroup can hold."""
-    if count > SEGMENTS_MAX:
-        message = f"{size} gives {count:,} segments, and {SEGMENTS_MAX:,} are the most: make them larger"
+    if count > SUB_GROUPS_MAX:
+        message = f"{size} gives {count:,} segments, and {SUB_GROUPS_MAX:,} are the most: make them larger"
         raise GroupingError(subject, field, message)
 
 

@@ -61,9 +61,6 @@ class Settings:
     priority_classes: Set[str] = frozenset()
     defaults: KindDefaults = field(default_factory=dict)
     rules: KindRules = field(default_factory=dict)
-    # The next two are flags of the original: --knative-gang-schedule, --search-legacy-pg.
-    gang_schedule_knative: bool = True
-    search_legacy: bool = True
 
     def default(self, group: str, kind: str) -> KindDefault | None:
         """What the ConfigMap says of the kind."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.settings import Settings
@@ -189,6 +190,11 @@ def test_topology_of_parts_of_ray_clusters() -> None:
             "Pod ml/p: metadata.labels[jobset.sigs.k8s.io/job-index]: JobSet",
         ),
         (IN_JOB, {"replicatedJobs": [{"name": "A_"}]}, "JobSet ml/w: spec.replicatedJobs[0].name: 'A_' cannot name"),
+        (
+            IN_JOB,
+            {"replicatedJobs": [{"name": "a", "replicas": 10**9}]},
+            "JobSet ml/w: spec.replicatedJobs[0].replicas: ",
+        ),
         (IN_JOB, {"replicatedJobs": ["a"]}, 'JobSet ml/w: spec.replicatedJobs[0]: expected a mapping, got "a"'),
         (
             IN_JOB,
@@ -275,7 +281,7 @@ def knative(there: Thing | None = None, min_scale: str = "2", gangs: bool = True
     top = owner("serving.knative.dev/v1 Service", "llm", labels={"priorityClassName": "build"})
     labels = {"serving.knative.dev/revision": "llm-1"}
     pods = [member(name, labels, group=group) for name, group in (there or {}).items()]
-    settings = Settings(priority_classes=CLASSES, gang_schedule_knative=gangs)
+    settings = Settings(Config(gang_schedule_knative=gangs), CLASSES)
     return line(grouping(pod("p", top, labels=labels), World((top, revision), there=pods), settings))
 
 

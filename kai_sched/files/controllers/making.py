@@ -1,0 +1,87 @@
+"""What the controllers of workloads have in common: children with an owner, and pods from a template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.owners import Owner
+
+Manifest = dict[str, Any]
+Texts = Mapping[str, str]
+
+_NONE: Texts = {}
+
+
+def made_up_uid(kind: str) -> str:
+    """The uid of an object that no API server has seen yet. It stands in the name of its group, so it is short."""
+    return kind.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An object that a controller is to act upon. ``owner`` is the object, whole."""
+
+    owner: Owner
+    warn: Callable[[str, str], None]  # (field, message)
+
+    @property
+    def spec(self) -> Fields:
+        """Its spec."""
+        return self.owner.fields.at("spec")
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.owner.name
+
+    def child(self, api_version: str, kind: str, name: str, labels: Texts = _NONE, **parts: Any) -> Manifest:
+        """An object that it owns. ``parts`` are annotations, spec and status, each where there is one."""
+        owner = self.owner
+        reference = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+        meta: Manifest = {
+            "name": name,
+            "namespace": owner.namespace,
+            "uid": made_up_uid(kind),
+            "ownerReferences": [{**reference, "controller": True}],
+        }
+        if labels:
+            meta["labels"] = dict(labels)
+        if parts.get("annotations"):
+            meta["annotations"] = dict(parts["annotations"])
+        rest = {key: value for key, value in parts.items() if key != "annotations"}
+        return {"apiVersion": api_version, "kind": kind, "metadata": meta, **rest}
+
+    def pod(self, name: str, template: Fields, labels: Texts = _NONE, **more: Any) -> Manifest:
+        """A pod of the template, with ``labels`` on top of its own, and ``annotations`` and parts of its spec in
+        ``more``. Raises GroupingError."""
+        meta = template.at("metadata")
+        annotations = {**meta.texts("annotations"), **more.pop("annotations", {})}
+        spec = {**(template.at("spec").values), **more}
+        return self.child(
+            "v1",
+            "Pod",
+            name,
+            {**meta.texts("labels"), **labels},
+            annotations=annotations,
+            spec=spec,
+            status={"phase": "Pending"},
+        )
+
+
+# What a controller makes of a workload: pods, other objects, or the workload anew with its status.
+Controller = Callable[[Workload], Iterator[Manifest]]
+
+
+def count_of(fields: Fields, name: str, default: int) -> int:
+    """A number of replicas. Raises GroupingError."""
+    count = fields.count(name)
+    return default if count is None else count
+
+
+def with_labels(template: Fields, labels: Texts) -> Manifest:
+    """The template with more labels. Raises GroupingError."""
+    meta = template.at("metadata")
+    return {**template.values, "metadata": {**meta.values, "labels": {**meta.texts("labels"), **labels}}}

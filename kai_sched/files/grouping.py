@@ -1,0 +1,148 @@
+"""Pods of an input that have no group get theirs, by the rules that hold in a cluster (``reconcile.grouping``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.files.items import Item, problem_in, warner
+from kai_sched.files.objects import Key, Objects, meta_of
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.priorities import SHIPPED_CLASSES
+from kai_sched.model.problems import Problem
+from kai_sched.model.read import POD_GROUP
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.reconcile.grouping.draft import group_name
+from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
+from kai_sched.reconcile.grouping.owners import Chain, resolve, wants_group
+from kai_sched.reconcile.grouping.registry import group_of
+from kai_sched.reconcile.grouping.settings import Settings, read_kinds
+
+PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
+CONFIG_MAP = ("v1", "ConfigMap")
+
+_pod = msgspec.json.Decoder(core.Pod)
+_data = msgspec.json.Decoder(dict[str, Any])
+
+
+def may_lack_group(raw: bytes) -> bool:
+    """Whether a pod is to be looked at more closely: cheap, as there may be very many of them."""
+    if names.POD_GROUP_ANNOTATION.encode() in raw:
+        return False
+    return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
+
+
+class Grouper:
+    """Groups pods one by one and keeps the groups. ``queues`` says what names the queue of each, by its subject."""
+
+    def __init__(self, objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> None:
+        self.queues: dict[str, QueueChoice] = {}
+        self._objects = objects
+        self._problems = problems
+        self._groups: dict[Key, tuple[Item, dict[str, Any]]] = {}
+        self._settings = _settings(objects, items, config, problems)
+
+    def place(self, item: Item, is_made: bool) -> Item:
+        """The pod with its group, or as it is where it is to have none.
+
+        A pod that was made raises GroupingError where it cannot be grouped. One of the input is told, and waits for a
+        group that is not there, as it does in a cluster.
+        """
+        try:
+            pod = decode_part(_pod, item.raw, "")
+        except FieldError:
+            return item  # its reader tells it
+        if not wants_group(pod, self._settings.config.scheduler_name):
+            return item
+        try:
+            chain = resolve(pod, self._objects.fetch)
+            if chain.skips or not (is_made or chain.owners or _is_spark(pod)):
+                return item
+            found = group_of(pod, chain, self._objects, self._settings)
+        except GroupingError as error:
+            if is_made:
+                raise
+            self._problems.append(Problem(str(item.source), error.subject, error.field, error.message))
+            return _patched(item, {"annotations": {names.POD_GROUP_ANNOTATION: self._name_in_vain(pod)}})
+        self._keep(item, pod, found)
+        patch = pod_patch(pod, found)
+        return item if patch is None else _patched(item, patch["metadata"])
+
+    def groups(self) -> list[Item]:
+        """The groups of all pods that were placed."""
+        found = []
+        for key, (item, manifest) in self._groups.items():
+            old = self._objects.get(key)
+            if old is not None:
+                config = self._settings.config
+                manifest = merged(_data.decode(old.raw), manifest, config.queue_label, config.node_pool_label)
+                item = old
+            found.append(Item(item.source, POD_GROUP, msgspec.json.encode(manifest)))
+        return found
+
+    def _keep(self, item: Item, pod: core.Pod, found: Grouping) -> None:
+        """The last pod of a group decides; the group is as old as its oldest pod."""
+        key = Key(*POD_GROUP, found.manifest["metadata"]["namespace"], found.name)
+        created = pod.metadata.creation_timestamp if pod.metadata else None
+        if key in self._groups:
+            before = self._groups[key][1]["metadata"].get("creationTimestamp")
+            created = min(created, before) if created and before else created or before
+        if created:
+            found.manifest["metadata"]["creationTimestamp"] = created
+        self._groups[key] = (item, found.manifest)
+        self.queues[key.subject] = found.queue
+        warn = self._problems.append
+        for note in found.notes:
+            warn(Problem(str(item.source), note.subject, note.field, note.message))
+
+    def _name_in_vain(self, pod: core.Pod) -> str:
+        try:
+            chain = resolve(pod, self._objects.fetch)
+        except GroupingError:
+            chain = Chain((), False)
+        name = (pod.metadata or core.Meta()).name or ""
+        return group_name(chain.owners[-1]) if chain.owners else f"pg-{name}"
+
+
+def _is_spark(pod: core.Pod) -> bool:
+    labels = (pod.metadata or core.Meta()).labels or {}
+    return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
+
+
+def _patched(item: Item, patch: Mapping[str, Mapping[str, str]]) -> Item:
+    manifest = _data.decode(item.raw)
+    meta = dict(manifest.get("metadata") or {})
+    for name, texts in patch.items():
+        meta[name] = {**(meta.get(name) or {}), **texts}
+    return replace(item, raw=msgspec.json.encode({**manifest, "metadata": meta}))
+
+
+def _settings(objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> Settings:
+    """What the input says of kinds, and the priority classes that it has; those that are shipped where it has none."""
+    classes = set()
+    for item in items:
+        if item.kind == PRIORITY_CLASS:
+            try:
+                classes.add(meta_of(item).name or "")
+            except FieldError:
+                continue  # its reader tells it
+    settings = Settings(config, frozenset(classes or SHIPPED_CLASSES))
+    namespace, _, name = config.kinds_config_map.partition("/")
+    found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
+    if found is None:
+        return settings
+    data = _data.decode(found.raw).get("data")
+    if not isinstance(data, dict) or not all(isinstance(text, str) for text in data.values()):
+        problems.append(problem_in(found, "data", "expected a mapping of texts: the kinds it tells of are left out"))
+        return settings
+    defaults, rules, notes = read_kinds(data, found.subject)
+    warn = warner(found, problems)
+    for note in notes:
+        warn(note.field, note.message)
+    return replace(settings, defaults=defaults, rules=rules)

@@ -1,0 +1,123 @@
+"""All objects of an input by kind and name, for rules that look up owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.files.items import Item
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.read import KINDS, POD, POD_GROUP, Reader
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE, time_ns
+from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
+
+
+class Key(NamedTuple):
+    """What an object goes by. Objects without a namespace, too, stand under the default one."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def subject(self) -> str:
+        """Such as "RayCluster ml/train"."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class _Head(core.Wire):
+    metadata: core.Meta | None = None
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def meta_of(item: Item) -> core.Meta:
+    """The object's metadata. Raises FieldError."""
+    return decode_part(_head, item.raw, "").metadata or core.Meta()
+
+
+class Objects:
+    """A view for ``reconcile.grouping`` on what an input holds. What it does not hold counts as not readable.
+
+    ``owned`` are the objects that others name as their owner, ``used`` those that were looked up, and ``latest_ns`` is
+    when the youngest was created, 0 where no object says.
+    """
+
+    def __init__(self, items: Sequence[Item], config: Config) -> None:
+        self.owned: set[Key] = set()
+        self.used: set[Key] = set()
+        self.latest_ns = 0
+        self._items: dict[Key, Item] = {}
+        self._owners: dict[Reference, Owner] = {}
+        self._reader = Reader(config)
+        for item in items:
+            # Whoever reads the object tells what is wrong with it.
+            with suppress(FieldError):
+                self._note(item)
+
+    def _note(self, item: Item) -> None:
+        meta = meta_of(item)
+        namespace = meta.namespace or DEFAULT_NAMESPACE
+        self._items.setdefault(Key(*item.kind, namespace, meta.name or ""), item)
+        for each in meta.owner_references or ():
+            self.owned.add(Key(each.api_version or "", each.kind or "", namespace, each.name or ""))
+        self.latest_ns = max(self.latest_ns, time_ns(meta.creation_timestamp, ""))
+
+    def get(self, key: Key) -> Item | None:
+        """The object of that kind and name."""
+        return self._items.get(key)
+
+    def put(self, key: Key, item: Item) -> None:
+        """Add an object, or replace it."""
+        self._items[key] = item
+
+    def fetch(self, reference: Reference) -> Owner | None:
+        """The object. Raises PermissionError where the input does not hold it, GroupingError where it is malformed."""
+        found = self._owners.get(reference)
+        if found is None:
+            key = Key(reference.api_version, reference.kind, reference.namespace, reference.name)
+            item = self._items.get(key)
+            if item is None:
+                raise PermissionError(reference.subject)
+            self.used.add(key)
+            found = self._owners[reference] = read_owner(item.raw, reference)
+        return found
+
+    def group(self, namespace: str, name: str) -> PodGroup | None:
+        """The PodGroup of that name; None also where it cannot be read, which its own reader tells."""
+        item = self._items.get(Key(*POD_GROUP, namespace, name))
+        if item is None:
+            return None
+        try:
+            found = self._reader.read(POD_GROUP, item.raw, _ignore)
+        except FieldError:
+            return None
+        return found if isinstance(found, PodGroup) else None
+
+    def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
+        """The pods of the namespace with that label."""
+        for key, item in self._items.items():
+            if (key.api_version, key.kind) != POD or key.namespace != namespace or value.encode() not in item.raw:
+                continue
+            try:
+                found = self._reader.read(POD, item.raw, _ignore)
+            except FieldError:
+                continue
+            if isinstance(found, Pod) and found.labels.get(label) == value:
+                yield found
+
+    def strangers_used(self) -> Iterator[Item]:
+        """Objects of kinds that the scheduler does not work with itself, but that own pods."""
+        return (self._items[key] for key in self.used if (key.api_version, key.kind) not in KINDS)
+
+
+def _ignore(field: str, message: str) -> None:
+    """What can be passed over was told when the object was read, or will be."""

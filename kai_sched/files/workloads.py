@@ -1,0 +1,195 @@
+"""Workloads in files: the pods that their controllers would make, and the groups of these and of pods in the input.
+
+A workload gets no pods where the input has some of it already, and none where its uid tells that it comes from a
+cluster: its controller has acted there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.files.controllers.making import Workload, made_up_uid
+from kai_sched.files.controllers.registry import CONTROLLERS
+from kai_sched.files.grouping import PRIORITY_CLASS, Grouper, may_lack_group
+from kai_sched.files.items import Item, problem_in
+from kai_sched.files.objects import Key, Objects, meta_of
+from kai_sched.model.config import Config
+from kai_sched.model.faults import FieldError, Warn
+from kai_sched.model.priorities import SHIPPED_CLASSES
+from kai_sched.model.problems import Problem
+from kai_sched.model.read import POD
+from kai_sched.model.read_meta import identity, namespace_of, time_ns
+from kai_sched.model.times import format_time
+from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.manifest import QueueChoice
+from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
+
+# No workload has more; a number with a zero too many must not fill the memory.
+OBJECTS_MAX = 100_000
+SECOND_NS = 1_000_000_000
+CLAIM = ("v1", "PersistentVolumeClaim")
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class _Spec(core.Wire):
+    scheduler_name: object = None
+
+
+class _Scheduled(core.Wire):
+    spec: _Spec
+
+
+_scheduler = msgspec.json.Decoder(_Scheduled)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The items, with pods and groups in the place of workloads, and what names the queue of each group, by subject."""
+
+    items: list[Item]
+    queues: Mapping[str, QueueChoice] = field(default_factory=dict)
+
+
+def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
+    """Make what the controllers would make, and group the pods that have no group. What is wrong is noted."""
+    work = [item for item in items if item.kind in CONTROLLERS]
+    if not work and not any(item.kind == POD and may_lack_group(item.raw) for item in items):
+        return Expanded(list(items))
+    objects = Objects(items, config)
+    grouper = Grouper(objects, items, config, problems)
+    maker = _Maker(objects, config, problems)
+    made = [each for item in work for each in maker.make(item, grouper)]
+    placed = {id(item): grouper.place(item, False) for item in _pods_by_name(items)}
+    groups = grouper.groups()
+    replaced = {id(old) for group in groups if (old := objects.get(_key(group))) is not None}
+    left = {id(item) for item in work} | {id(item) for item in objects.strangers_used()} | replaced
+    kept = [placed.get(id(item), item) for item in items if id(item) not in left]
+    if groups and not any(item.kind == PRIORITY_CLASS for item in items):
+        made.extend(_shipped_classes(groups[0]))
+    return Expanded([*kept, *made, *groups], grouper.queues)
+
+
+def _pods_by_name(items: Sequence[Item]) -> list[Item]:
+    """Pods that may lack a group, in an order that does not depend on the files."""
+    return sorted((item for item in items if item.kind == POD and may_lack_group(item.raw)), key=lambda i: i.subject)
+
+
+def _key(item: Item) -> Key:
+    meta = meta_of(item)
+    return Key(*item.kind, namespace_of(meta), identity(meta))
+
+
+def _shipped_classes(item: Item) -> Iterator[Item]:
+    """The priority classes that every installation has, for inputs that leave them out."""
+    version, kind = PRIORITY_CLASS
+    for name, value in SHIPPED_CLASSES.items():
+        manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "value": value}
+        yield Item(item.source, PRIORITY_CLASS, msgspec.json.encode(manifest))
+
+
+class _Maker:
+    """Acts as the controllers do."""
+
+    def __init__(self, objects: Objects, config: Config, problems: list[Problem]) -> None:
+        self._objects = objects
+        self._config = config
+        self._problems = problems
+        # Younger than all that is there: it is to be judged as if it were created now.
+        self._now = format_time(objects.latest_ns + SECOND_NS)
+
+    def make(self, item: Item, grouper: Grouper) -> list[Item]:
+        """What there is to schedule of the workload, its pods with their groups."""
+        try:
+            key, meta = _key(item), meta_of(item)
+            created = meta.creation_timestamp or self._now
+            time_ns(created, "metadata.creationTimestamp")
+        except FieldError as error:
+            self._problems.append(problem_in(item, error.field, error.message, fatal=True))
+            return []
+        first = self._objects.get(key)
+        if first is not None and first is not item:
+            message = f"there already, in {first.source}: leave one of them out"
+            self._problems.append(Problem(str(item.source), key.subject, "", message, fatal=True))
+            return []
+        if key in self._objects.owned:
+            return []
+        # What a cluster's controllers did not do, they will not be said to have done wrong.
+        problems = self._problems if not meta.uid else []
+        try:
+            made = dict(self._act(item, key, created, problems))
+            ours = self._ours(item, key, made, problems)
+            if meta.uid:
+                return self._expected(item, key, ours)
+            for each, child in made.items():
+                self._objects.put(each, child)
+            return [grouper.place(each, True) if each.kind == POD else each for each in ours]
+        except GroupingError as error:
+            problems.append(Problem(str(item.source), error.subject, error.field, error.message, fatal=True))
+            return []
+
+    def _act(self, item: Item, key: Key, created: str, problems: list[Problem]) -> Iterator[tuple[Key, Item]]:
+        """All objects that come of the workload, its own new state included. Raises GroupingError."""
+        todo = [read_owner(item.raw, _reference(key))]
+        count = 0
+        while todo:
+            owner = todo.pop()
+            workload = Workload(owner, _warner(item, owner, problems))
+            for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
+                count += 1
+                if count > OBJECTS_MAX:
+                    message = f"gives more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
+                    raise GroupingError(key.subject, "", message)
+                manifest["metadata"].setdefault("creationTimestamp", created)
+                child = Item(item.source, (manifest["apiVersion"], manifest["kind"]), msgspec.json.encode(manifest))
+                child_key = Key(*child.kind, owner.namespace, manifest["metadata"]["name"])
+                is_new = child_key != key
+                if is_new and self._objects.get(child_key) is not None:
+                    if child.kind == CLAIM:
+                        continue
+                    message = f"it makes {child_key.subject}, which is in the input already: rename one of them"
+                    raise GroupingError(key.subject, "", message)
+                if is_new and child.kind in CONTROLLERS:
+                    todo.append(read_owner(child.raw, _reference(child_key)))
+                yield child_key, child
+
+    def _ours(self, item: Item, key: Key, made: Mapping[Key, Item], problems: list[Problem]) -> list[Item]:
+        """The pods that are ours to schedule, and the claims; tells of the pods of other schedulers."""
+        ours: list[Item] = []
+        others: list[object] = []
+        for child in made.values():
+            if child.kind == CLAIM:
+                ours.append(child)
+            elif child.kind == POD:
+                scheduler = _scheduler.decode(child.raw).spec.scheduler_name or DEFAULT_SCHEDULER
+                if scheduler == self._config.scheduler_name:
+                    ours.append(child)
+                else:
+                    others.append(scheduler)
+        if others:
+            pods = "1 pod is" if len(others) == 1 else f"{len(others)} pods are"
+            message = f"{pods} left to the scheduler {others[0]!r}, and not looked at: to have them scheduled here, set"
+            message = f"{message} schedulerName: {self._config.scheduler_name} in the pod template"
+            problems.append(Problem(str(item.source), key.subject, "schedulerName", message))
+        return ours
+
+    def _expected(self, item: Item, key: Key, ours: Sequence[Item]) -> list[Item]:
+        if any(each.kind == POD for each in ours):
+            message = "it comes from a cluster, so its pods are expected in the input, but there is none: add them, or"
+            message = f"{message} take the uid out to have them made"
+            self._problems.append(Problem(str(item.source), key.subject, "metadata.uid", message))
+        return []
+
+
+def _warner(item: Item, owner: Owner, problems: list[Problem]) -> Warn:
+    def warn(field: str, message: str) -> None:
+        problems.append(Problem(str(item.source), owner.subject, field, message))
+
+    return warn
+
+
+def _reference(key: Key) -> Reference:
+    return Reference(*key, uid=made_up_uid(key.kind), whole=True)
