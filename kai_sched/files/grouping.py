@@ -15,7 +15,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, decode_part
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD_GROUP
+from kai_sched.model.read import POD, POD_GROUP
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.faults import GroupingError
@@ -31,8 +31,11 @@ _pod = msgspec.json.Decoder(core.Pod)
 _data = msgspec.json.Decoder(dict[str, Any])
 
 
-def may_lack_group(raw: bytes) -> bool:
-    """Whether a pod is to be looked at more closely: cheap, as there may be very many of them."""
+def may_lack_group(item: Item) -> bool:
+    """Whether this is a pod to be looked at more closely: cheap, as there may be very many of them."""
+    if item.kind != POD:
+        return False
+    raw = bytes(item.raw)  # of lists, it is a view
     if names.POD_GROUP_ANNOTATION.encode() in raw:
         return False
     return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw

@@ -105,7 +105,11 @@ class Objects:
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """The pods of the namespace with that label."""
         for key, item in self._items.items():
-            if (key.api_version, key.kind) != POD or key.namespace != namespace or value.encode() not in item.raw:
+            if (
+                (key.api_version, key.kind) != POD
+                or key.namespace != namespace
+                or value.encode() not in bytes(item.raw)
+            ):
                 continue
             try:
                 found = self._reader.read(POD, item.raw, _ignore)

@@ -57,7 +57,7 @@ class Expanded:
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
     """Make what the controllers would make, and group the pods that have no group. What is wrong is noted."""
     work = [item for item in items if item.kind in CONTROLLERS]
-    if not work and not any(item.kind == POD and may_lack_group(item.raw) for item in items):
+    if not work and not any(may_lack_group(item) for item in items):
         return Expanded(list(items))
     objects = Objects(items, config)
     grouper = Grouper(objects, items, config, problems)
@@ -75,7 +75,7 @@ def expand_workloads(items: Sequence[Item], config: Config, problems: list[Probl
 
 def _pods_by_name(items: Sequence[Item]) -> list[Item]:
     """Pods that may lack a group, in an order that does not depend on the files."""
-    return sorted((item for item in items if item.kind == POD and may_lack_group(item.raw)), key=lambda i: i.subject)
+    return sorted((item for item in items if may_lack_group(item)), key=lambda item: item.subject)
 
 
 def _key(item: Item) -> Key:

@@ -1,5 +1,7 @@
 """A workload of every kind of the API contract's table (4.4), and the group that its pod is in, worked out by hand.
 
+The rest of the kinds are in ``kinds_more``.
+
 The group is written as "name of owner (uid) | minimum | queue, priority class and the rest | sub-groups | the pod's".
 """
 
@@ -86,29 +88,11 @@ def _kubernetes() -> list[Row]:
 
 
 def _kubeflow() -> list[Row]:
-    torch = owner("kubeflow.org/v1 PyTorchJob", "bert", labels=QUEUE)
-    torch["spec"] = {"pytorchReplicaSpecs": roles(Master=1, Worker=3)}
-    elastic = owner("kubeflow.org/v1 PyTorchJob", "grow", labels=QUEUE)
-    elastic["spec"] = {"elasticPolicy": {"minReplicas": 2}, "pytorchReplicaSpecs": roles(Worker=6)}
-    cut = owner("kubeflow.org/v1 PyTorchJob", "cut", labels=QUEUE, annotations={"kai.scheduler/topology": "net"})
-    template = {
-        "metadata": {
-            "annotations": {
-                "kai.scheduler/segment-size": "2",
-                "kai.scheduler/segment-topology-required-placement": "rack",
-            }
-        }
-    }
-    cut["spec"] = {
-        "runPolicy": {"schedulingPolicy": {"minAvailable": 4}},
-        "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 7, "template": template}},
-    }
     waits = owner("kubeflow.org/v2beta1 MPIJob", "waits", labels=QUEUE)
     waits["spec"] = {
         "launcherCreationPolicy": "WaitForWorkersReady",
         "mpiReplicaSpecs": roles(Launcher=1, Worker=4),
     }
-    worker = {f"{KUBEFLOW}/replica-type": "worker", f"{KUBEFLOW}/replica-index": "5"}
     return [
         plain("kubeflow.org/v1 TFJob", "5", tfReplicaSpecs=roles(Chief=1, PS=2, Worker=2)),
         plain("kubeflow.org/v1 XGBoostJob", "3", xgbReplicaSpecs=roles(Master=1, Worker=2)),
@@ -127,6 +111,31 @@ def _kubeflow() -> list[Row]:
             pod("waits-worker-0", waits, labels={f"{KUBEFLOW}/job-name": "waits", f"{KUBEFLOW}/job-role": "worker"}),
             "pg-waits-uid-waits of MPIJob waits (uid-waits) | 4 | team-a train |  | ",
         ),
+        plain("kubeflow.org/v1beta1 Notebook", terms="team-a build"),
+        plain("kubeflow.org/v1alpha1 ScheduledWorkflow"),
+    ]
+
+
+def _pytorch() -> list[Row]:
+    torch = owner("kubeflow.org/v1 PyTorchJob", "bert", labels=QUEUE)
+    torch["spec"] = {"pytorchReplicaSpecs": roles(Master=1, Worker=3)}
+    elastic = owner("kubeflow.org/v1 PyTorchJob", "grow", labels=QUEUE)
+    elastic["spec"] = {"elasticPolicy": {"minReplicas": 2}, "pytorchReplicaSpecs": roles(Worker=6)}
+    cut = owner("kubeflow.org/v1 PyTorchJob", "cut", labels=QUEUE, annotations={"kai.scheduler/topology": "net"})
+    template = {
+        "metadata": {
+            "annotations": {
+                "kai.scheduler/segment-size": "2",
+                "kai.scheduler/segment-topology-required-placement": "rack",
+            }
+        }
+    }
+    cut["spec"] = {
+        "runPolicy": {"schedulingPolicy": {"minAvailable": 4}},
+        "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 7, "template": template}},
+    }
+    worker = {f"{KUBEFLOW}/replica-type": "worker", f"{KUBEFLOW}/replica-index": "5"}
+    return [
         Row(
             "PyTorchJob",
             (torch,),
@@ -148,8 +157,6 @@ def _kubeflow() -> list[Row]:
             "worker/worker-0 2 in net:rack, worker/worker-1 2 in net:rack, worker/worker-2 0 in net:rack, "
             "worker/worker-3 0 in net:rack | worker-2",
         ),
-        plain("kubeflow.org/v1beta1 Notebook", terms="team-a build"),
-        plain("kubeflow.org/v1alpha1 ScheduledWorkflow"),
     ]
 
 
@@ -184,218 +191,4 @@ def _ray(version: str) -> list[Row]:
     ]
 
 
-def _sets() -> list[Row]:
-    jobs = [
-        {"name": "driver", "template": {"spec": {}}},
-        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 4}}},
-    ]
-    js = owner("jobset.x-k8s.io/v1alpha2 JobSet", "js", labels=QUEUE, spec={"replicatedJobs": jobs})
-    ordered = owner("jobset.x-k8s.io/v1alpha2 JobSet", "os", labels=QUEUE)
-    ordered["spec"] = {"replicatedJobs": jobs, "startupPolicy": {"startupPolicyOrder": "InOrder"}}
-    job = owner("batch/v1 Job", "js-workers-1", js)
-    first = owner("batch/v1 Job", "os-driver-0", ordered)
-    leaves = (
-        "driver 1 parts, driver/driver-replica-0 1, "
-        "workers 2 parts, workers/workers-replica-0 4, workers/workers-replica-1 4"
-    )
-    label = "jobset.sigs.k8s.io"
-
-    def in_job(name: str, index: int) -> dict[str, str]:
-        return {f"{label}/replicatedjob-name": name, f"{label}/job-index": str(index)}
-
-    train = owner("trainer.kubeflow.org/v1alpha1 TrainJob", "tj", labels={**QUEUE, "priorityClassName": "build"})
-    of_train = owner("jobset.x-k8s.io/v1alpha2 JobSet", "tj", train, spec={"replicatedJobs": jobs[1:]})
-    of_train["metadata"]["uid"] = "uid-tj-set"
-    train_job = owner("batch/v1 Job", "tj-workers-0", of_train)
-    return [
-        Row(
-            "JobSet",
-            (js, job),
-            pod("js-workers-1-0", job, labels=in_job("workers", 1)),
-            f"pg-js-uid-js of JobSet js (uid-js) | 2 parts | team-a train | {leaves} | workers-replica-1",
-        ),
-        Row(
-            "JobSet in order",
-            (ordered, first),
-            pod("os-driver-0-0", first, labels=in_job("driver", 0)),
-            f"pg-os-uid-os of JobSet os (uid-os) | 1 parts | team-a train | {leaves} | driver-replica-0",
-        ),
-        Row(
-            "TrainJob",
-            (train, of_train, train_job),
-            pod("tj-workers-0-1", train_job, labels=in_job("workers", 0)),
-            "pg-tj-uid-tj-set of JobSet tj (uid-tj-set) | 1 parts | team-a build | workers 2 parts, "
-            "workers/workers-replica-0 4, workers/workers-replica-1 4 | workers-replica-0",
-        ),
-        *_leader_worker_sets(),
-    ]
-
-
-def lws(name: str, spec: Thing, index: int, **parts: Any) -> tuple[tuple[Thing, ...], Thing]:
-    """A LeaderWorkerSet with its chain of owners, and a pod of its replica 1."""
-    label = "leaderworkerset.sigs.k8s.io"
-    top = owner("leaderworkerset.x-k8s.io/v1 LeaderWorkerSet", name, labels=QUEUE, spec=spec)
-    leaders = owner("apps/v1 StatefulSet", name, top)
-    leaders["metadata"]["uid"] = "uid-leaders"
-
-    def labels(number: int) -> dict[str, str]:
-        return {f"{label}/group-index": "1", f"{label}/worker-index": str(number)}
-
-    leader = pod(f"{name}-1", leaders, labels=labels(0), **(parts if index == 0 else {}))
-    if index == 0:
-        return (top, leaders), leader
-    workers = owner("apps/v1 StatefulSet", f"{name}-1", leader)
-    workers["metadata"]["uid"] = "uid-workers"
-    return (top, leaders, leader, workers), pod(f"{name}-1-{index}", workers, labels=labels(index), **parts)
-
-
-def _leader_worker_sets() -> list[Row]:
-    def row(title: str, name: str, spec: Thing, index: int, group: str, **parts: Any) -> Row:
-        things, the_pod = lws(name, spec, index, **parts)
-        head = f"pg-{name}-uid-{name}-group-1 of LeaderWorkerSet {name} (uid-{name})"
-        return Row(title, things, the_pod, f"{head} | {group}")
-
-    def sized(size: int, segment: int = 0, policy: str = "", **spec: Any) -> Thing:
-        template: Thing = {"size": size}
-        if segment:
-            template["subGroupPolicy"] = {"subGroupSize": segment, **({"type": policy} if policy else {})}
-        return {"leaderWorkerTemplate": template, **spec}
-
-    ready = {"startupPolicy": "LeaderReady"}
-    return [
-        row("LeaderWorkerSet", "a", sized(4), 2, "4 | team-a train | leader 1, workers 3 | workers"),
-        row("LeaderWorkerSet, a leader alone", "b", sized(1), 0, "1 | team-a train | leader 1 | leader"),
-        row("LeaderReady, its leader waits", "c", sized(4, **ready), 0, "1 | team-a train | leader 1 | leader"),
-        row(
-            "LeaderReady, its leader has a node",
-            "d",
-            sized(4, **ready),
-            0,
-            "4 | team-a train | leader 1, workers 3 | leader",
-            nodeName="node-1",
-        ),
-        # 8 workers fill two segments of 4; the leader is on top of the first. Worker 5 is the first of the second.
-        row(
-            "segments that the workers fill",
-            "e",
-            sized(9, 4),
-            5,
-            "9 | team-a train | segment-0 2 parts, segment-0/leader 1, segment-0/workers 4, segment-1 4 | segment-1",
-        ),
-        # 9 workers and the leader: 4 and 4 and 2, the leader among the first four. Worker 3 is the last of these.
-        row(
-            "segments with the leader among them",
-            "f",
-            sized(10, 4),
-            3,
-            "10 | team-a train | segment-0 2 parts, segment-0/leader 1, segment-0/workers 3, segment-1 4, segment-2 2 "
-            "| workers",
-        ),
-        row(
-            "segments without the leader",
-            "g",
-            sized(5, 2, "LeaderExcluded"),
-            2,
-            "5 | team-a train | leader 1, segment-0 2, segment-1 2 | segment-0",
-        ),
-    ]
-
-
-def _others() -> list[Row]:
-    service = owner("serving.knative.dev/v1 Service", "llm", labels=QUEUE)
-    configuration = owner("serving.knative.dev/v1 Configuration", "llm", service)
-    revision = owner(
-        "serving.knative.dev/v1 Revision",
-        "llm-1",
-        configuration,
-        annotations={"autoscaling.knative.dev/min-scale": "2"},
-    )
-    deployment = owner("apps/v1 Deployment", "llm-1-deployment", revision)
-    replicas = owner("apps/v1 ReplicaSet", "llm-1-deployment-6f", deployment)
-    run = owner("run.ai/v1 RunaiJob", "old", labels=QUEUE, spec={"parallelism": 2})
-    workflow = owner(
-        "argoproj.io/v1alpha1 Workflow", "flow", labels=QUEUE, annotations={"kai.scheduler/topology": "net"}
-    )
-    task = owner("tekton.dev/v1 TaskRun", "run-build", owner("tekton.dev/v1 PipelineRun", "run", labels=QUEUE))
-    pipeline = owner("tekton.dev/v1 PipelineRun", "run", labels=QUEUE)
-    train = owner("run.ai/v2 TrainingWorkload", "work", labels=QUEUE)
-    under = owner("run.ai/v1 RunaiJob", "work", train)
-    under["metadata"]["uid"] = "uid-under"
-    dynamo = owner("nvidia.com/v1beta1 DynamoGraphDeployment", "graph", labels=QUEUE)
-    return [
-        Row(
-            "Knative Service",
-            (service, configuration, revision, deployment, replicas),
-            pod("llm-1-x", replicas, labels={"serving.knative.dev/revision": "llm-1"}),
-            "pg-llm-1-uid-llm-1 of Revision llm-1 (uid-llm-1) | 2 | team-a inference |  | ",
-        ),
-        Row(
-            "RunaiJob",
-            (run,),
-            pod("old-0-3", run),
-            "pg-old-0-uid-old of RunaiJob old (uid-old) | 1 | team-a train |  | ",
-        ),
-        plain("amlarc.azureml.com/v1alpha1 AmlJob", "3", job={"options": {"envs": {"AZUREML_NODE_COUNT": 3}}}),
-        plain("egx.nvidia.io/v1 SPOTRequest", terms="team-a inference"),
-        plain("machinelearning.seldon.io/v1 SeldonDeployment"),
-        plain("machinelearning.seldon.io/v1alpha2 SeldonDeployment"),
-        plain("kubevirt.io/v1 VirtualMachineInstance"),
-        plain("workspace.devfile.io/v1alpha2 DevWorkspace"),
-        plain("tekton.dev/v1 PipelineRun"),
-        plain("tekton.dev/v1 TaskRun"),
-        Row(
-            "TaskRun of a PipelineRun",
-            (pipeline, task),
-            pod("run-build-pod", task),
-            "pg-run-uid-run of PipelineRun run (uid-run) | 1 | team-a train |  | ",
-        ),
-        Row(
-            "Argo Workflow",
-            (workflow,),
-            pod("flow-1", workflow),
-            "pg-flow-1-uid-flow-1 of Pod flow-1 (uid-flow-1) | 1 | team-a train in net: |  | ",
-        ),
-        Row(
-            "run.ai TrainingWorkload",
-            (train, under),
-            pod("work-0-0", under),
-            "pg-work-0-uid-under of RunaiJob work (uid-under) | 1 | team-a train |  | ",
-        ),
-        *_grove(dynamo),
-        plain("example.com/v1 Solver", replicas=3),
-    ]
-
-
-def _grove(dynamo: Thing) -> list[Row]:
-    gang = owner("scheduler.grove.io/v1alpha1 PodGang", "gang-0", annotations={"grove.io/topology-name": "net"})
-    rack = {"packConstraint": {"required": "rack"}}
-    gang["spec"] = {
-        "priorityClassName": "inference",
-        "topologyConstraint": {"packConstraint": {"preferred": "block"}},
-        "topologyConstraintGroupConfigs": [
-            {"name": "decode", "podGroupNames": ["leaders", "followers"], "topologyConstraint": rack},
-            {"name": "empty", "podGroupNames": []},
-        ],
-        "podgroups": [
-            {"name": "router", "minReplicas": 1, "podReferences": [{"namespace": "ml", "name": "router-0"}]},
-            {"name": "leaders", "minReplicas": 2, "podReferences": [{"namespace": "ml", "name": "leader-0"}]},
-            {"name": "followers", "minReplicas": 3, "podReferences": []},
-        ],
-    }
-    found = []
-    for kind, by in (("PodCliqueSet", dynamo), ("PodGangSet", None)):
-        top = owner(f"grove.io/v1alpha1 {kind}", "set", by, **({} if by else {"labels": QUEUE}))
-        things = (top, gang, by) if by else (top, gang)
-        found.append(
-            Row(
-                kind,
-                things,
-                pod("leader-0", top, labels={"grove.io/podgang": "gang-0"}),
-                "pg-gang-0-uid-gang-0 of PodGang gang-0 (uid-gang-0) | 6 | team-a inference in net:block | "
-                "decode 2 parts in net:rack, router 1, decode/leaders 2, decode/followers 3 | leaders",
-            )
-        )
-    return found
-
-
-ROWS: list[Row] = [*_kubernetes(), *_kubeflow(), *_ray("ray.io/v1"), *_ray("ray.io/v1alpha1"), *_sets(), *_others()]
+ROWS: list[Row] = [*_kubernetes(), *_kubeflow(), *_pytorch(), *_ray("ray.io/v1"), *_ray("ray.io/v1alpha1")]

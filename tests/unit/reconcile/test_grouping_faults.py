@@ -10,7 +10,8 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.settings import Settings
-from tests.unit.reconcile.kinds import KUBEFLOW, lws, roles
+from tests.unit.reconcile.kinds import KUBEFLOW, roles
+from tests.unit.reconcile.kinds_more import lws
 from tests.unit.reconcile.workloads import CLASSES, Thing, World, grouping, line, member, owner, pod
 
 TORCH, RAY, JOBSET = "kubeflow.org/v1 PyTorchJob", "ray.io/v1 RayCluster", "jobset.x-k8s.io/v1alpha2 JobSet"

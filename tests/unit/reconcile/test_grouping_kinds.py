@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
-from tests.unit.reconcile.kinds import ROWS, Row
+from tests.unit.reconcile.kinds import Row
+from tests.unit.reconcile.kinds_more import ALL
 from tests.unit.reconcile.workloads import World, grouping, line
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.title for row in ROWS])
+@pytest.mark.parametrize("row", ALL, ids=[row.title for row in ALL])
 def test_group_of_each_kind(row: Row) -> None:
     found = grouping(row.pod, World(row.things))
     assert (line(found), found.notes) == (row.group, ())
 
 
 def test_every_kind_of_the_table_has_a_row() -> None:
-    kinds = {(thing["apiVersion"], thing["kind"]) for row in ROWS for thing in (*row.things, row.pod)}
+    kinds = {(thing["apiVersion"], thing["kind"]) for row in ALL for thing in (*row.things, row.pod)}
     groups = {(version.rpartition("/")[0], kind) for version, kind in kinds}
     assert RULES.keys() - kinds == set()
     assert SKIPPED - kinds == set()
