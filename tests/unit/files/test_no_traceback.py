@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from kai_sched.files.load import load
 from tests.unit.files.inputs import listing, queue, thing
+from tests.unit.files.test_workloads import MADE
+from tests.unit.files.workloads import RAY_SPEC, new
+from tests.unit.reconcile.workloads import owner, pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -77,6 +80,18 @@ SCENARIO = thing(
 SHARD = thing("SchedulingShard", "x", {"kValue": 1, "plugins": {"elastic": {"enabled": True}}, "args": {"v": "1"}})
 PLAIN = listing(*SCENARIO["spec"]["objects"], SHARD, thing("Config", "kai-config", {"global": {"schedulerName": "k"}}))
 
+OWNED = pod("of-a-dump", owner("ray.io/v1 RayCluster", "dump", spec=RAY_SPEC), labels={"ray.io/group": "a"})
+CONFIG_MAP = thing("ConfigMap", "kinds", namespace="kai", data={"types": "[]", "rules": "[]"})
+KINDS_OF = {"defaultPrioritiesConfigMapName": "kinds", "defaultPrioritiesConfigMapNamespace": "kai"}
+WORKLOADS = listing(
+    queue("team-a"),
+    owner("ray.io/v1 RayCluster", "dump", spec=RAY_SPEC),
+    OWNED,
+    CONFIG_MAP,
+    thing("Config", "kai-config", {"podGrouper": {"args": KINDS_OF}}),
+    *(new(kind, f"w{number}", spec) for number, (kind, spec, _) in enumerate(MADE)),
+)
+
 ODD = st.sampled_from(
     [None, True, -1, 0, 1, 2**31, 2**63, 10**40, -0.5, 1e300, "", "x", "-1", "1e99", "/", "\x00", [], {}, [[]], ["a"]]
 )
@@ -96,7 +111,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("document", [SCENARIO, PLAIN], ids=["scenario", "plain"])
+@pytest.mark.parametrize("document", [SCENARIO, PLAIN, WORKLOADS], ids=["scenario", "plain", "workloads"])
 @given(data=st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_odd_values_anywhere(document: dict[str, Any], data: st.DataObject, tmp_path: Path) -> None:
