@@ -15,7 +15,7 @@ from kai_sched.files.load import load
 from tests.unit.files.inputs import listing, queue, thing
 from tests.unit.files.test_workloads import MADE
 from tests.unit.files.workloads import RAY_SPEC, new
-from tests.unit.reconcile.workloads import owner, pod
+from tests.unit.reconcile.workloads import owner, places, pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -102,26 +102,17 @@ ODD_VALUES = (
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside this one."""
-    found = [path] if path else []
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        found += places(inner, (*path, key))
-    return found
-
-
 @pytest.mark.parametrize("document", [SCENARIO, PLAIN, WORKLOADS], ids=["scenario", "plain", "workloads"])
 @given(data=st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_odd_values_anywhere(document: dict[str, Any], data: st.DataObject, tmp_path: Path) -> None:
-    changed = copy.deepcopy(document)
+    changed = json.loads(json.dumps(document))  # no part of it twice the same object
     for path in data.draw(st.lists(st.sampled_from(places(document)), min_size=1, max_size=2)):
         parent = changed
         try:
             for key in path[:-1]:
                 parent = parent[key]
-            parent[path[-1]] = data.draw(ODD_VALUES)
+            parent[path[-1]] = copy.deepcopy(data.draw(ODD_VALUES))
         except (KeyError, IndexError, TypeError):
             continue  # the first change took away what the second was to change
     file = tmp_path / "in.json"

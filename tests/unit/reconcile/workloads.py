@@ -122,3 +122,12 @@ def topology(part: Thing) -> list[str]:
         return []
     levels = [found[key] for key in ("requiredTopologyLevel", "preferredTopologyLevel") if key in found]
     return [f"in {found['topology']}:{'+'.join(levels)}"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside this one."""
+    found = [path] if path else []
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        found += places(inner, (*path, key))
+    return found
