@@ -1,7 +1,7 @@
 # The scheduler image: no compiler, no root, works with a read-only root file system.
 #
 #   docker build -t kai-sched .
-#   docker run --rm --read-only -v "$PWD/examples:/examples:ro" kai-sched simulate /examples
+#   docker run --rm --read-only -v "$PWD/examples:/examples:ro" kai-sched simulate /examples/teams
 #
 # `kai-sched run` is how manifests/ starts it: 8080 for probes and metrics, 9443 for the webhooks.
 

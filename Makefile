@@ -49,7 +49,7 @@ help:
 	@echo 'make clean      remove all that was made in this folder'
 
 demo: $(WARM)
-	@$(BIN)/kai-sched simulate examples
+	@$(BIN)/kai-sched simulate examples/teams
 
 install: $(WARM)
 
@@ -113,7 +113,7 @@ dist/kai-sched: $(DEV) $(SOURCES) README.md packaging/entry.py packaging/kai-sch
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && chmod a+r dist/*.whl
 	$(BIN)/pyinstaller --log-level WARN --noconfirm --distpath dist --workpath build packaging/kai-sched.spec
 	dist/kai-sched --version
-	dist/kai-sched simulate examples
+	dist/kai-sched simulate examples/teams
 
 $(PLACE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

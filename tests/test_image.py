@@ -193,7 +193,7 @@ def test_the_image_works_for_a_stranger_who_may_write_nowhere(image: Image) -> N
     version = image.start("--version")
     assert (version.stdout, version.stderr, version.returncode) == (f"{__version__}\n", "", 0)
 
-    simulated = image.start("simulate", "examples", "--output", "json")
+    simulated = image.start("simulate", "examples/teams", "--output", "json")
     assert (simulated.stderr, simulated.returncode) == ("", 0)
     assert json.loads(simulated.stdout)
 

@@ -31,9 +31,9 @@ NEXT = """The cluster is up; it has our CRDs, no nodes and no scheduler. To go o
   export KUBECONFIG={kubeconfig}
   alias kubectl={kubectl}
   kubectl apply -f manifests/namespace.yaml -f manifests/priority-classes.yaml
-  kubectl apply -f examples/nodes.yaml -f examples/namespaces.yaml -f examples/queues.yaml
+  kubectl apply -f examples/teams/nodes.yaml -f examples/teams/namespaces.yaml -f examples/teams/queues.yaml
   .venv/bin/kai-sched run --webhook-address '' &
-  kubectl apply -f examples/team-a.yaml
+  kubectl apply -f examples/teams/team-a.yaml
   kubectl get queues
   kubectl get pods --all-namespaces
 

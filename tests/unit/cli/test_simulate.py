@@ -79,7 +79,7 @@ def scenario(folder: Path, **spec: Any) -> str:
 
 
 def test_the_example_tells_its_three_stories() -> None:
-    done = run("simulate", "examples")
+    done = run("simulate", "examples/teams")
     assert (done.returncode, done.stderr) == (0, "")
     words = " ".join(done.stdout.split())
     assert "ml-team-a/bert-finetuning team-a 2 binding" in words
@@ -92,11 +92,11 @@ def test_the_example_tells_its_three_stories() -> None:
 
 
 def test_the_readme_shows_the_example_as_it_is_printed() -> None:
-    assert f"```\n{run('simulate', 'examples').stdout}```\n" in (ROOT / "README.md").read_text()
+    assert f"```\n{run('simulate', 'examples/teams').stdout}```\n" in (ROOT / "README.md").read_text()
 
 
 def test_the_order_of_files_does_not_matter() -> None:
-    files = sorted(str(path) for path in (ROOT / "examples").glob("*.yaml"))
+    files = sorted(str(path) for path in (ROOT / "examples" / "teams").glob("*.yaml"))
     answers = [json.loads(run("simulate", "-o", "json", *order).stdout) for order in (files, files[::-1])]
     assert answers[0]["cycles"] == answers[1]["cycles"]
 
@@ -173,7 +173,7 @@ def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_told_on_a_line_and_nothing_is_decided(options: list[str], told: str) -> None:
-    done = run("simulate", "examples", *options)
+    done = run("simulate", "examples/teams", *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(told)
@@ -198,7 +198,7 @@ def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
 
 
 def test_actions_of_later_versions_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    done = run("simulate", "examples", "--actions", "allocate,reclaim")
+    done = run("simulate", "examples/teams", "--actions", "allocate,reclaim")
     assert (done.returncode, done.stderr) == (0, "warning: not in this version and left out: reclaim\n")
     done = run("simulate", "-o", "json", scenario(tmp_path, actions=["allocate", "preempt"]))
     assert done.returncode == 0
@@ -206,7 +206,7 @@ def test_actions_of_later_versions_are_left_out_with_a_warning(tmp_path: Path) -
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = [*COMMAND, "simulate", "examples", "-o", "yaml"]
+    command = [*COMMAND, "simulate", "examples/teams", "-o", "yaml"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, env=environment()
     ) as process:
@@ -219,7 +219,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_output_that_cannot_be_written_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*COMMAND, "simulate", "examples"],
+            [*COMMAND, "simulate", "examples/teams"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -233,7 +233,7 @@ def test_output_that_cannot_be_written_is_told() -> None:
 @pytest.mark.parametrize(("changes", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict[str, str], coloured: bool) -> None:
     keeper, terminal = pty.openpty()
-    command = [*COMMAND, "simulate", "examples"]
+    command = [*COMMAND, "simulate", "examples/teams"]
     with subprocess.Popen(
         command, stdout=terminal, cwd=ROOT, env=environment(TERM="xterm-256color", **changes)
     ) as process:
@@ -251,7 +251,7 @@ def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict
 
 
 def test_no_colours_in_a_pipe_even_where_they_are_forced() -> None:
-    assert "\x1b" not in run("simulate", "examples", FORCE_COLOR="1").stdout
+    assert "\x1b" not in run("simulate", "examples/teams", FORCE_COLOR="1").stdout
 
 
 def test_the_library_example_runs() -> None:
