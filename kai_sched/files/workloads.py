@@ -137,7 +137,7 @@ class _Maker:
         count = 0
         while todo:
             owner = todo.pop()
-            workload = Workload(owner, _warner(item, owner, problems))
+            workload = Workload(owner, _warner(item, owner, problems), self._find)
             for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
                 count += 1
                 if count > OBJECTS_MAX:
@@ -155,6 +155,12 @@ class _Maker:
                 if is_new and child.kind in CONTROLLERS:
                     todo.append(read_owner(child.raw, _reference(child_key)))
                 yield child_key, child
+
+    def _find(self, reference: Reference) -> Owner | None:
+        try:
+            return self._objects.fetch(reference)
+        except PermissionError:
+            return None
 
     def _ours(self, item: Item, key: Key, made: Mapping[Key, Item], problems: list[Problem]) -> list[Item]:
         """The pods that are ours to schedule, and the claims; tells of the pods of other schedulers."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_sched.reconcile.grouping.fields import Fields
-from kai_sched.reconcile.grouping.owners import Owner
+from kai_sched.reconcile.grouping.owners import Owner, Reference
 
 Manifest = dict[str, Any]
 Texts = Mapping[str, str]
@@ -22,10 +22,11 @@ def made_up_uid(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object that a controller is to act upon. ``owner`` is the object, whole."""
+    """An object that a controller is to act upon. ``owner`` is it, whole; ``find`` gives others of the input."""
 
     owner: Owner
     warn: Callable[[str, str], None]  # (field, message)
+    find: Callable[[Reference], Owner | None]
 
     @property
     def spec(self) -> Fields:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kai_sched.files.controllers import kubeflow, kubernetes, ray, sets
+from kai_sched.files.controllers import kubeflow, kubernetes, ray, sets, trainer
 from kai_sched.files.controllers.making import Controller
 
 # By apiVersion and kind.
@@ -26,6 +26,7 @@ CONTROLLERS: Mapping[tuple[str, str], Controller] = {
     ("kubeflow.org/v1", "JAXJob"): kubeflow.training_job("JAXJob"),
     ("kubeflow.org/v1", "MPIJob"): kubeflow.training_job("MPIJob"),
     ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.training_job("MPIJob"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): trainer.train_job,
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): sets.job_set,
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): sets.leader_worker_set,
 }

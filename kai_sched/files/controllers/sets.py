@@ -63,7 +63,7 @@ def _owned(workload: Workload, manifest: Manifest) -> Workload:
     """An object that was just made, as the owner of others."""
     meta = manifest["metadata"]
     owner = Owner(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], meta["uid"])
-    return Workload(owner, workload.warn)
+    return Workload(owner, workload.warn, workload.find)
 
 
 def _labels(workload: Workload, group: int, index: int) -> dict[str, str]:

@@ -70,16 +70,9 @@ def group_of(pod: core.Pod, chain: Chain, view: View, settings: Settings) -> Gro
 
     Raises GroupingError where an object does not say what its kind's rule needs.
     """
-    case = _below_skipped(
-        Case(
-            pod=owner_of_pod(pod),
-            spec=pod.spec or core.PodSpec(),
-            owners=chain.owners,
-            owner=chain.owners[-1] if chain.owners else owner_of_pod(pod),
-            view=view,
-            settings=settings,
-        )
-    )
+    itself = owner_of_pod(pod)
+    owner = chain.owners[-1] if chain.owners else itself
+    case = _below_skipped(Case(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
     return finish(case, _rule(case.owner, settings)(case))
 
 

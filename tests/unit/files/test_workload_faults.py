@@ -41,6 +41,11 @@ class TestFaults:
             "ml/pg-rj-rayjob | 2 | team-a train | headgroup 1, worker-group-0 1 | headgroup 1, worker-group-0 1"
         ]
 
+    def test_a_runtime_that_is_not_in_the_input(self, write: Write) -> None:
+        job = new("trainer.kubeflow.org/v1alpha1 TrainJob", "t", {"runtimeRef": {"name": "torch"}})
+        text = "item 6: TrainJob ml/t: spec.runtimeRef.name: there is no ClusterTrainingRuntime 'torch' in the input"
+        assert self.of(write, job).startswith(text)
+
     def test_pods_of_another_scheduler(self, write: Write) -> None:
         text = self.of(write, new("batch/v1 Job", "w", {"parallelism": 2, "template": RAY}))
         assert text.startswith("item 6: Job ml/w: schedulerName: 2 pods are left to the scheduler 'default-scheduler'")

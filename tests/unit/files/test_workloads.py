@@ -123,6 +123,7 @@ MADE: list[tuple[str, Thing, list[str]]] = [
         ],
     ),
     ("jobset.x-k8s.io/v1alpha2 JobSet", {"suspend": True, "replicatedJobs": JOBS}, []),
+    ("trainer.kubeflow.org/v1alpha1 TrainJob", {"suspend": True}, []),
     (
         "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet",
         {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": OURS}},
@@ -193,6 +194,33 @@ class TestPods:
             "ml/t-master-0": "master",
             "ml/t-worker-0": None,
         }
+
+    def test_of_a_train_job_follow_its_runtime(self, write: Write) -> None:
+        """Size and resources of the trainer are those of the TrainJob; other steps stay as the runtime has them."""
+        node = {"schedulerName": "kai-scheduler", "containers": [{"name": "node"}, {"name": "log"}]}
+        step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+        jobs = [
+            {"name": "node", "template": {"metadata": step, "spec": {"template": {"spec": node}}}},
+            {"name": "init", "template": {"spec": {"template": OURS}}},
+        ]
+        runtime = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "ClusterTrainingRuntime",
+            "metadata": {"name": "torch"},
+            "spec": {"mlPolicy": {"numNodes": 3}, "template": {"spec": {"replicatedJobs": jobs}}},
+        }
+        trainer: Thing = {"numNodes": 2, "resourcesPerNode": {"limits": {"cpu": "4", "nvidia.com/gpu": "1"}}}
+        kind = "trainer.kubeflow.org/v1alpha1 TrainJob"
+        case = only(write, runtime, new(kind, "t", {"runtimeRef": {"name": "torch"}, "trainer": trainer}))
+        parts = (
+            "node 1 parts, node-replica-0 {0}, init 1 parts, init-replica-0 1 | init-replica-0 1, node-replica-0 {0}"
+        )
+        assert described(case) == [f"ml/pg-t-jobset | 2 parts | team-a train | {parts.format(2)}"]
+        pods = case.store.cluster().pods
+        assert dict(pods["ml/t-node-0-1"].shape.request) == {"cpu": 4000, "gpu": 1, "pods": 1}
+        assert dict(pods["ml/t-init-0-0"].shape.request) == {"pods": 1}
+        case = only(write, runtime, new(kind, "t", {"runtimeRef": {"name": "torch"}}))
+        assert described(case) == [f"ml/pg-t-jobset | 2 parts | team-a train | {parts.format(3)}"]
 
     def test_are_younger_than_all_that_is_there(self, write: Write) -> None:
         """They are judged as if they were created now. A time of its own is kept."""

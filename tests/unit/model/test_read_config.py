@@ -193,5 +193,15 @@ def test_operator_config_sets_the_names_for_all() -> None:
     assert (config.reservation_app_label, found) == ("r", [])
 
 
+def test_operator_config_says_how_pods_are_grouped() -> None:
+    """The ConfigMap of kinds counts where both its name and its namespace are given."""
+    arguments = {"defaultPrioritiesConfigMapName": "kinds", "gangScheduleKnative": False}
+    config, found = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
+    assert (config.kinds_config_map, config.gang_schedule_knative, found) == ("", False, [])
+    arguments["defaultPrioritiesConfigMapNamespace"] = "kai"
+    config, _ = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
+    assert config.kinds_config_map == "kai/kinds"
+
+
 def test_actions_of_a_list() -> None:
     assert parse_actions("allocate,reclaim,", "--actions") == ("allocate", "reclaim")
