@@ -31,12 +31,12 @@ _pod = msgspec.json.Decoder(core.Pod)
 _data = msgspec.json.Decoder(dict[str, Any])
 
 
-def may_lack_group(item: Item) -> bool:
+def may_lack_group(item: Item, scheduler_name: str) -> bool:
     """Whether this is a pod to be looked at more closely: cheap, as there may be very many of them."""
     if item.kind != POD:
         return False
     raw = bytes(item.raw)  # of lists, it is a view
-    if names.POD_GROUP_ANNOTATION.encode() in raw:
+    if scheduler_name.encode() not in raw or names.POD_GROUP_ANNOTATION.encode() in raw:
         return False
     return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
 

@@ -57,13 +57,16 @@ class Expanded:
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
     """Make what the controllers would make, and group the pods that have no group. What is wrong is noted."""
     work = [item for item in items if item.kind in CONTROLLERS]
-    if not work and not any(may_lack_group(item) for item in items):
+    ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
+    if not work and not ungrouped:
         return Expanded(list(items))
     objects = Objects(items, config)
     grouper = Grouper(objects, items, config, problems)
     maker = _Maker(objects, config, problems)
     made = [each for item in work for each in maker.make(item, grouper)]
-    placed = {id(item): grouper.place(item, False) for item in _pods_by_name(items)}
+    # In an order that does not depend on the files.
+    ungrouped.sort(key=lambda item: item.subject)
+    placed = {id(item): grouper.place(item, False) for item in ungrouped}
     groups = grouper.groups()
     replaced = {id(old) for group in groups if (old := objects.get(_key(group))) is not None}
     left = {id(item) for item in work} | {id(item) for item in objects.strangers_used()} | replaced
@@ -71,11 +74,6 @@ def expand_workloads(items: Sequence[Item], config: Config, problems: list[Probl
     if groups and not any(item.kind == PRIORITY_CLASS for item in items):
         made.extend(_shipped_classes(groups[0]))
     return Expanded([*kept, *made, *groups], grouper.queues)
-
-
-def _pods_by_name(items: Sequence[Item]) -> list[Item]:
-    """Pods that may lack a group, in an order that does not depend on the files."""
-    return sorted((item for item in items if may_lack_group(item)), key=lambda item: item.subject)
 
 
 def _key(item: Item) -> Key:

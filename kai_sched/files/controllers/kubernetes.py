@@ -1,4 +1,7 @@
-"""What the controllers of Kubernetes itself make."""
+"""What the controllers of Kubernetes itself make.
+
+Where they give names by chance, the names here cannot be those of a StatefulSet's pods.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def deployment(workload: Workload) -> Iterator[Manifest]:
 def replica_set(workload: Workload) -> Iterator[Manifest]:
     """Its pods."""
     for i in range(count_of(workload.spec, "replicas", 1)):
-        yield workload.pod(f"{workload.name}-{i}", workload.spec.at("template"))
+        yield workload.pod(f"{workload.name}-r{i}", workload.spec.at("template"))
 
 
 def stateful_set(workload: Workload) -> Iterator[Manifest]:
@@ -57,7 +60,7 @@ def job(workload: Workload) -> Iterator[Manifest]:
         labels = {f"{BATCH}/job-name": workload.name, "job-name": workload.name}
         if is_indexed:
             labels[f"{BATCH}/job-completion-index"] = str(i)
-        yield workload.pod(f"{workload.name}-{i}", spec.at("template"), labels)
+        yield workload.pod(f"{workload.name}-j{i}", spec.at("template"), labels)
 
 
 def cron_job(workload: Workload) -> Iterator[Manifest]:

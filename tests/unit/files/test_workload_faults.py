@@ -63,8 +63,13 @@ class TestFaults:
         assert self.of(write, job, job).startswith("item 7: Job ml/w: there already, in ")
 
     def test_names_that_are_taken(self, write: Write) -> None:
-        text = self.of(write, new("batch/v1 Job", "w", {"template": OURS}), pod("w-0", labels=QUEUE))
-        assert "Job ml/w: it makes Pod ml/w-0, which is in the input already: rename one of them" in text
+        text = self.of(write, new("batch/v1 Job", "w", {"template": OURS}), pod("w-j0", labels=QUEUE))
+        assert "Job ml/w: it makes Pod ml/w-j0, which is in the input already: rename one of them" in text
+
+    def test_workloads_of_one_name_and_different_kinds(self, write: Write) -> None:
+        kinds = ("batch/v1 Job", "apps/v1 StatefulSet", "apps/v1 ReplicaSet", "apps/v1 Deployment")
+        case = only(write, *(new(kind, "w", {"template": OURS}) for kind in kinds))
+        assert len(case.store.cluster().pods) == len(case.store.cluster().pod_groups) == len(kinds)
 
     def test_more_pods_than_any_cluster_has(self, write: Write) -> None:
         jobs = [{"name": "a", "replicas": 10_000, "template": {"spec": {"parallelism": 10**9, "template": OURS}}}]

@@ -48,7 +48,7 @@ MADE: list[tuple[str, Thing, list[str]]] = [
     (
         "apps/v1 Deployment",
         {"replicas": 2, "template": OURS},
-        [f"ml/pg-w-1-{i}-pod | 1 | team-a inference |  | pods 1" for i in (0, 1)],
+        [f"ml/pg-w-1-r{i}-pod | 1 | team-a inference |  | pods 1" for i in (0, 1)],
     ),
     ("apps/v1 ReplicaSet", {"replicas": 3, "template": OURS}, ["ml/pg-w-replicaset | 1 | team-a train |  | pods 3"]),
     ("apps/v1 StatefulSet", {"template": OURS}, ["ml/pg-w-statefulset | 1 | team-a train |  | pods 1"]),
@@ -217,8 +217,8 @@ class TestPods:
         )
         assert described(case) == [f"ml/pg-t-jobset | 2 parts | team-a train | {parts.format(2)}"]
         pods = case.store.cluster().pods
-        assert dict(pods["ml/t-node-0-1"].shape.request) == {"cpu": 4000, "gpu": 1, "pods": 1}
-        assert dict(pods["ml/t-init-0-0"].shape.request) == {"pods": 1}
+        assert dict(pods["ml/t-node-0-j1"].shape.request) == {"cpu": 4000, "gpu": 1, "pods": 1}
+        assert dict(pods["ml/t-init-0-j0"].shape.request) == {"pods": 1}
         case = only(write, runtime, new(kind, "t", {"runtimeRef": {"name": "torch"}}))
         assert described(case) == [f"ml/pg-t-jobset | 2 parts | team-a train | {parts.format(3)}"]
 
@@ -230,7 +230,7 @@ class TestPods:
         cluster = only(write, old, new("batch/v1 Job", "now", job), dated).store.cluster()
         noon = 1_767_268_800 * 10**9
         created = {key: pod.created_ns - noon for key, pod in cluster.pods.items()}
-        assert created == {"ml/now-0": 10**9, "ml/dated-0": -7200 * 10**9}
+        assert created == {"ml/now-j0": 10**9, "ml/dated-j0": -7200 * 10**9}
         assert {key: group.created_ns - noon for key, group in cluster.pod_groups.items()} == {
             "ml/pg-now-job": 10**9,
             "ml/pg-dated-job": -7200 * 10**9,
