@@ -60,22 +60,15 @@ def rehearse(
     count[N_PLACED] = 0
     call_cast(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey)
     n_left = count[N_CAST]
-    passed = NULL
     found = False
-    asked = (0.0, 0.0, 0.0)
     while n_left > 0:
         q = descend(False, snapshot.queues, waiting, state.book)
         if q == NULL:
             break
         j, listed = peek(q, EVERYBODY, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         if listed:
-            # it only competes: what it asks for decides when its queue comes again
-            asks = (waiting.held[j, 0], waiting.held[j, 1], waiting.held[j, 2])
-            if q == passed and asks == asked:
-                skip_run(q, False, settings, jobs.priority, waiting)
-            passed, asked = q, asks
-        else:
-            passed = NULL
+            # it only competes, and so do those behind it
+            skip_run(q, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         take(q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK])
         if listed:
             continue
