@@ -1,4 +1,4 @@
-"""Evictions on a real API server: shares are taken back, priorities and places matter, nobody is evicted for nothing."""
+"""Evictions on a real API server: shares are taken back, priorities and places matter, nobody goes for nothing."""
 
 from __future__ import annotations
 
