@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def compile_all() -> None:
 
 def plain_settings() -> Settings:
     """Settings of the right types."""
-    columns: dict[str, Any] = {name: 1.0 if kind == "float" else 1 for name, kind in Settings.__annotations__.items()}
+    columns: dict[str, Any] = {name: kind(1) for name, kind in get_type_hints(Settings).items()}
     return Settings(**columns)
 
 

@@ -6,7 +6,7 @@ asks, so a queue that is gone leaves no series behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import prometheus_client
@@ -92,15 +92,13 @@ class Metrics:
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
         self._sent_to_done.observe(sent_to_done_s * MILLI)
 
-    def observe_evictions(self, evictions: Sequence[Evict], cluster: Cluster) -> None:
-        """These pods are being evicted."""
-        for eviction in evictions:
-            group = cluster.pod_groups.get(eviction.group)
-            space, _, name = eviction.group.partition("/")
-            pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
-            self._evicted.labels(
-                name, space, group.uid if group else "", pool or names.DEFAULT_POOL, eviction.action
-            ).inc()
+    def observe_eviction(self, eviction: Evict, cluster: Cluster) -> None:
+        """A pod has been evicted, as decided on this view."""
+        group = cluster.pod_groups.get(eviction.group)
+        space, _, name = eviction.group.removeprefix(names.BARE_MARK).partition("/")
+        pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
+        uid = group.uid if group else ""
+        self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""

@@ -147,6 +147,14 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     )
     assert chosen[names.SELECTED_NODE_ANNOTATION] == "node-0"
 
+    # One makes room for another.
+    cluster.add_nodes(1, gpus=1, prefix="small", size="small")
+    for name in ("train", "inference"):
+        group = objects.pod_group(name, priorityClassName=name)
+        cluster.create_all([group, objects.pod(name, group=name, nodeSelector={"size": "small"})])
+        cluster.wait_bound([name])
+    assert cluster.find("Pod", "train", "default") is None
+
     # The certificate is made, and made anew by the next one to start.
     assert replica.terminate() == 0
     cluster.patch("Secret", certificate.SECRET, {"data": due_certificate()}, SYSTEM_NAMESPACE)
