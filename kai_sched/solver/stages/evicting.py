@@ -80,6 +80,8 @@ def make_room(
             break
         length = next_chunk(jobs.set_ptr[p], jobs.set_ptr[p + 1], snapshot.sets, state, log, scratch)
         log.size[:] = 0
+        if length == 0:
+            continue  # a search for another job took it along and gave it what it asked for
         help_code = look_first(action, p, length, settings, snapshot, state, finder, scratch, prey)
         if help_code == OK:
             help_code = hunt(
