@@ -283,10 +283,11 @@ def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> int:
 
 
 @inner
-def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
+def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup, clock: int) -> None:
     """Go to the last of the listed jobs of leaf ``q`` that ask for the same as the next one and come before its heap.
 
-    Taking them one by one would lead here again each time, as nothing changes between.
+    Taking them one by one would lead here again each time, as nothing changes between. Those marked with ``clock``
+    stand elsewhere now, so they are passed over.
     """
     slot, job = lineup.slot, lineup.job
     base, at = slot[q, BASE], slot[q, CURSOR]
@@ -296,11 +297,16 @@ def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Li
         low, high = at, last
         while low < high:
             middle = (low + high) // 2
-            if leads(top, job[base + middle, LIST], flip, settings, priority, job):
+            place = middle
+            while place < high and job[job[base + place, LIST], SKIP] == clock:
+                place += 1
+            if place == high or leads(top, job[base + place, LIST], flip, settings, priority, job):
                 high = middle
             else:
-                low = middle + 1
+                low = place + 1
         last = low
+    while last - 1 > at and job[job[base + last - 1, LIST], SKIP] == clock:
+        last -= 1
     slot[q, CURSOR] = max(at, last - 1)
 
 

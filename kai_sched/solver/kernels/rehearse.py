@@ -75,7 +75,7 @@ def rehearse(
             # it only competes: what it asks for decides when its queue comes again
             asks = (waiting.held[j, 0], waiting.held[j, 1], waiting.held[j, 2])
             if q == passed and asks == asked:
-                skip_run(q, False, settings, jobs.priority, waiting)
+                skip_run(q, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
             passed, asked = q, asks
         else:
             passed = NULL
