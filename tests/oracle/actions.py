@@ -12,7 +12,7 @@ from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
-from tests.oracle.trial import Eviction, Session
+from tests.oracle.trial import Eviction, Session, is_evicted
 from tests.oracle.victims import Chunk, Protection, active_tasks
 from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
 
@@ -125,7 +125,7 @@ def _can_leave(world: World, victim: Job) -> bool:
 
 
 def consolidation(session: Session) -> None:
-    """Section 6. The limit on victims admits that many jobs, not one more (semantics 16), the first in victim order."""
+    """Section 6. The limit bounds how many jobs one consolidation moves, in whatever order they were looked at."""
     most = session.config.max_consolidation_preemptees
     if most == 0:
         return
@@ -143,13 +143,14 @@ def consolidation(session: Session) -> None:
             and not world.accounts[victim.queue].children
             and _can_leave(world, victim)
         ]
-        run = Search(session, job, pool, _all_have_places, None if most < 0 else most)
-        if not search(run, "consolidation"):
+
+        def valid(victims: list[Chunk], _part: Job) -> bool:
+            tasks = [task for chunk in victims for task in chunk.tasks]
+            moved = {task.job for task in tasks if is_evicted(task)}
+            return all(task.status != "Releasing" for task in tasks) and (most < 0 or len(moved) <= most)
+
+        if not search(Search(session, job, pool, valid), "consolidation"):
             memory.note(job)
-
-
-def _all_have_places(victims: list[Chunk], _part: Job) -> bool:
-    return all(task.status != "Releasing" for chunk in victims for task in chunk.tasks)
 
 
 def _enough_in_all(world: World, job: Job) -> bool:

@@ -175,7 +175,7 @@ def dominant(a: Account, request: list[float], total: list[float]) -> float:
             parts.append(held / total[r] if total[r] > 0 else math.inf if held > 0 else 0.0)
         else:
             parts.append(held / share if share else held * 1000)
-    return max(parts)
+    return max(0.0, *parts)
 
 
 Before = Callable[["Branch | Job", "Branch | Job"], bool]

@@ -31,7 +31,6 @@ class Search:
     job: Job
     pool: list[Job]
     valid: Callable[[list[Chunk], Job], bool]
-    most: int | None = None
     failed: set[tuple[frozenset[str], ...]] = field(default_factory=set)
 
 
@@ -96,7 +95,7 @@ def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[
     """The first scenario that gives places to these tasks, carried out; its victims."""
     gone = [task for chunk in recorded for task in chunk.tasks]
     potential: list[Chunk] = []
-    for step in chain([None], accumulate(run.session.world, run.pool, gone, run.most)):
+    for step in chain([None], accumulate(run.session.world, run.pool, gone)):
         potential += [step] if step else []
         for chosen in generator(run, tasks, recorded, potential) if step else [[]]:
             mark = tuple(frozenset(map(_key, part)) for part in (tasks, gone, [t for c in chosen for t in c.tasks]))

@@ -112,15 +112,10 @@ def _holds(job: Job) -> list[float]:
     return [sum(task.asks(resource) for task in job.tasks if task.status in ALLOCATED) for resource in RESOURCES]
 
 
-def accumulate(world: World, pool: list[Job], recorded: list[Task], most: int | None = None) -> Iterator[Chunk]:
-    """Victim chunks in their order; ``most``: of so many jobs at most (consolidation)."""
+def accumulate(world: World, pool: list[Job], recorded: list[Task]) -> Iterator[Chunk]:
+    """Victim chunks in their order."""
     tree = VictimTree(world, pool)
-    admitted: list[str] = []
     while (job := tree.pop()) is not None:
-        if job.group.key not in admitted:
-            if most is not None and len(admitted) >= most:
-                continue
-            admitted.append(job.group.key)
         chunk = victim_chunk(job)
         spent = recorded if any(task in recorded for task in chunk) else chunk
         left = part_of(job, lambda task, spent=spent: task not in spent)  # type: ignore[misc]

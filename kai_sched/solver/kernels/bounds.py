@@ -82,13 +82,15 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             if victims.job[j, SKIP] == prey.counts[CLOCK] or jobs.priority[j] >= ceiling:
                 continue
             anybody = True
-            prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], prey.held[j, GPU])
+            held = 0.0
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
                 if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
+                    held += snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
+            prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], held)
     return anybody
 
 
@@ -166,10 +168,10 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     book, parent = state.book, snapshot.queues.parent
     own = snapshot.jobs.queue[p]
     lacking = scratch.need[GPU]
-    if lacking == 0.0:
-        return True
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    if lacking <= 0.0:
+        return True
     for q in range(parent.shape[0]):
         prey.queue[q, REMAINS] = 0.0
     for q in range(parent.shape[0]):

@@ -292,7 +292,7 @@ def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Li
     """Go to the last of the listed jobs of leaf ``q`` that ask for no more than the first and come before its heap.
 
     A queue that goes first with the first job does with each of the others, too (2.6: asking for less never makes it
-    later), so taking them one by one would lead here again each time.
+    later), so taking them one by one would lead here again each time. Those marked with ``clock`` stand elsewhere now.
     """
     slot, job = lineup.slot, lineup.job
     base, at = slot[q, BASE], slot[q, CURSOR]
@@ -302,10 +302,13 @@ def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Li
         low, high = at, last
         while low < high:
             middle = (low + high) // 2
-            if leads(top, job[base + middle, LIST], flip, settings, priority, job):
+            place = middle
+            while place < high and job[job[base + place, LIST], SKIP] == clock:
+                place += 1
+            if place == high or leads(top, job[base + place, LIST], flip, settings, priority, job):
                 high = middle
             else:
-                low = middle + 1
+                low = place + 1
         last = low
     last -= 1
     while last > at and job[job[base + last, LIST], SKIP] == clock:

@@ -164,8 +164,10 @@ def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree:
     """Make heaps of the jobs that lie in their leaves in any order, then of the queues, lower levels first.
 
     So the first job to come is the fairest: no queue is put among its siblings before its own best job is known.
+    Each queue counts as touched: it was pushed to, and what the others hold may change before it comes up.
     """
     n_queues = queues.parent.shape[0]
+    tree.dirty[:] = 1
     for q in range(n_queues):
         keep_best(q, depth, settings, priority, tree)
         if tree.job_size[q] > 0:

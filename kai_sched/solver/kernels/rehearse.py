@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import CPU, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     CAST,
     DEAD,
     FEASIBLE,
     HEAPED,
+    HOME,
     N_CAST,
     N_PLACED,
     N_SCENE,
@@ -32,10 +33,12 @@ from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.lineup import descend, line_up, peek, push_heap, rewind, skip_run, take
+from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.undo import rollback
-from kai_sched.solver.state import ACTIVE, Finder, Log, Scratch, State
+from kai_sched.solver.state import ACTIVE, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
+IS_EVICTED = int(Status.EVICTED)
 EVERYBODY = 2**62  # a ceiling that no priority reaches
 
 
@@ -215,7 +218,12 @@ def try_chunk(
         t = scratch.chunk[entry]
         n = NULL
         if finder.refused[tasks.cls[t]] == OK:
+            apart = finder.dynamic[tasks.cls[t]] == 1 and state.task[t, STATUS] == IS_EVICTED
+            if apart:
+                count_at_home(t, -1, snapshot, state, log, prey)
             n = seek(t, settings, snapshot, state, finder, prey)
+            if apart:
+                count_at_home(t, 1, snapshot, state, log, prey)
         if n == NULL:
             n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
             rollback(
@@ -235,6 +243,16 @@ def try_chunk(
         prey.lists[PLACED, prey.counts[N_PLACED]] = t
         prey.counts[N_PLACED] += 1
     return True
+
+
+@inner
+def count_at_home(t: int, sign: int, snapshot: Snapshot, state: State, log: Log, prey: Prey) -> None:
+    """Leave an evicted task out of what it may conflict with, or (``sign`` 1) let it be there for all others again."""
+    c, n = snapshot.tasks.cls[t], prey.task[t, HOME]
+    if n != NULL:
+        n_ports = state.ports.shape[1]
+        domain, bonds = snapshot.terms.domain, snapshot.bonds
+        count_bonds(c, n, sign, domain, bonds, n_ports, state.integers, state.offset, log)
 
 
 @inner
