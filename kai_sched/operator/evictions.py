@@ -11,7 +11,7 @@ from kai_sched.cluster.evicting import End
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.operator.loop import Backoff, Clock, Decided, node_problem
+from kai_sched.operator.loop import LATE_S, Backoff, Clock, Decided, node_problem
 from kai_sched.plan.effects import Evict, Plan
 from kai_sched.reconcile.evictions import plans_of
 
@@ -48,6 +48,8 @@ class Evictions:
 
     def carry_out(self, decided: Decided) -> None:
         """Send what a cycle has decided; from now on these pods count as leaving."""
+        if not decided.result.evicted:
+            return
         now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
         there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
         self._refused = {
@@ -95,7 +97,7 @@ class Evictions:
         if end is End.REFUSED:
             backoff = self._refused.setdefault(eviction.uid, Backoff())
             wait_s = backoff.add(self._clock.monotonic())
-            asyncio.get_running_loop().call_later(wait_s, self._wake)
+            asyncio.get_running_loop().call_later(wait_s + LATE_S, self._wake)
             log.warning("eviction.refused", pod=eviction.pod, cause=eviction.cause, problem=message)
         else:
             log.info("eviction.dropped", pod=eviction.pod, cause=eviction.cause, why=message)
