@@ -254,12 +254,16 @@ def try_chunk(
 
 @inner
 def count_at_home(t: int, sign: int, snapshot: Snapshot, state: State, log: Log, prey: Prey) -> None:
-    """Leave an evicted task out of what it may conflict with, or (``sign`` 1) let it be there for all others again."""
-    c, n = snapshot.tasks.cls[t], prey.task[t, HOME]
-    if n != NULL:
-        n_ports = state.ports.shape[1]
-        domain, bonds = snapshot.terms.domain, snapshot.bonds
-        count_bonds(c, n, sign, domain, bonds, n_ports, state.integers, state.offset, log)
+    """Leave an evicted task out of what it may conflict with, or (``sign`` 1) let it be there for all others again.
+
+    It is where it was evicted, and, if it had only been promised that place, still where it runs.
+    """
+    domain, bonds, n_ports = snapshot.terms.domain, snapshot.bonds, state.ports.shape[1]
+    c, home, start = snapshot.tasks.cls[t], prey.task[t, HOME], snapshot.tasks.node[t]
+    if home != NULL:
+        count_bonds(c, home, sign, domain, bonds, n_ports, state.integers, state.offset, log)
+    if start != NULL and start != home:
+        count_bonds(c, start, sign, domain, bonds, n_ports, state.integers, state.offset, log)
 
 
 @inner
