@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Longs, Snapshot
+from kai_sched.snapshot.tables import Flags, Floats, Longs, Snapshot
 from kai_sched.solver.state import longest_job
 
 # Columns of Lineup.slot: the heap entry at this place, the size of the heap below the row, whether the queue was
@@ -77,6 +77,7 @@ class Prey(NamedTuple):
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
+    offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
     held: Floats  # (J, 3) what each job holds, pipelined tasks apart
     ask: Floats  # (J, 3) what each job asks for next
     wish: Longs  # (longest job,) the chunk for which room is made
@@ -111,6 +112,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
+        np.zeros(n_nodes, np.uint8),
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
         np.zeros(longest, np.int64),
