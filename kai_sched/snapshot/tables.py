@@ -108,6 +108,7 @@ class Help(enum.IntEnum):
     NO_ROOM = 8  # not even with all victims gone
     SHARES = 9  # shares do not allow to take as much as is needed
     NOT_FOUND = 10  # no set of victims did
+    THEIR_TURN = 11  # those who would have to leave are before it in the queue for the room that they leave
 
 
 class Generator(enum.IntEnum):

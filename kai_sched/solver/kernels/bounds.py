@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Settings, Snapshot, Status, TermKind, Verdict
 from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
@@ -24,6 +24,7 @@ from kai_sched.solver.hunt import (
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fairness import diverge, has_quota_for
+from kai_sched.solver.kernels.precedence import all_return
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
 OK = int(Verdict.OK)
@@ -31,6 +32,7 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
+THEIR_TURN = int(Help.THEIR_TURN)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
@@ -44,10 +46,12 @@ def refute(
     action: int,
     p: int,
     ceiling: int,
+    settings: Settings,
     snapshot: Snapshot,
     state: State,
     finder: Finder,
     scratch: Scratch,
+    waiting: Lineup,
     victims: Lineup,
     prey: Prey,
 ) -> int:
@@ -62,6 +66,8 @@ def refute(
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
         return SHARES
+    if action == RECLAIM and all_return(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
+        return THEIR_TURN
     return OK
 
 

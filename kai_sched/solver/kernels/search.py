@@ -6,6 +6,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     FIRST_SCENE,
+    FIRST_TASK,
+    GROUP,
     IN_SCENE,
     KIND_CLASS,
     KIND_NOW,
@@ -14,9 +16,14 @@ from kai_sched.solver.hunt import (
     LAST_JOB,
     MEMBER_OF,
     MOST_KINDS,
+    N_GROUPS,
     N_KINDS,
     N_KNOWN,
+    N_NODES,
+    N_POTENTIAL,
     N_SCENE,
+    POTENTIAL,
+    RANK,
     RECORDED,
     REFUTED,
     SCENE,
@@ -31,14 +38,14 @@ from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.fairness import has_gone, is_valid
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
-from kai_sched.solver.state import Finder, Log, Scratch, State
+from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
-PATIENCE = 32  # chunks of victims
+PATIENCE = 8  # chunks of victims
 
 
 @inner
@@ -63,7 +70,7 @@ def search(
     prey.counts[WISHED] = length
     if length > 1:
         count_kinds(length, settings, snapshot, state, finder, prey)
-        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        why = refute(action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey)
         if why != OK:
             return why
     for place in range(2):
@@ -215,12 +222,14 @@ def probe(
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
     free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
-    steps = 0
+    steps, shortest, n_nodes = 0, NULL, 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
         if steps == PATIENCE and prey.counts[WISHED] == 1:
             # what one task needs is looked at closely only where it is not found at once
-            prey.counts[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            prey.counts[REFUTED] = refute(
+                action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey
+            )
             if prey.counts[REFUTED] != OK:
                 return False
         if not may_suffice(prey):
@@ -233,16 +242,40 @@ def probe(
                     return True
             continue
         total, size = rank_nodes(k, free, snapshot, state, prey)
+        tried = tried_before(total, n_nodes, state, prey) if size == shortest else 0
+        shortest, n_nodes = size, prey.counts[N_NODES]
         step = 1
         while 0 <= size <= total:
-            if spread_scene(size, snapshot, state, finder, prey) and perform(
-                action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
+            if (
+                size > tried
+                and spread_scene(size, snapshot, state, finder, prey)
+                and perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey)
             ):
                 return True
             if size == total:
                 break
             size, step = min(size + step, total), 2 * step
     return False
+
+
+@inner
+def tried_before(total: int, n_nodes: int, state: State, prey: Prey) -> int:
+    """How many ranked nodes are those of the last step, in the same order, when there were ``n_nodes`` with victims.
+
+    Shorter prefixes than that were tried in vain. None where the last chunk changed a node that was there before.
+    """
+    newest = prey.counts[N_GROUPS] - 1
+    for entry in range(prey.counts[N_POTENTIAL] - 1, -1, -1):
+        t = prey.lists[POTENTIAL, entry]
+        if prey.task[t, GROUP] != newest:
+            break
+        home = state.task[t, NODE]
+        if home != NULL and prey.task[prey.node[home, FIRST_TASK] - 1, GROUP] != newest:
+            return 0
+    size = 0
+    while size < total and prey.node[size, RANK] < n_nodes:
+        size += 1
+    return size
 
 
 @inner
