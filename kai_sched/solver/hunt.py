@@ -46,8 +46,8 @@ POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
 KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
-CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED = range(10, 18)
-N_COUNTS = 18
+CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING = range(10, 19)
+N_COUNTS = 19
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 
@@ -67,7 +67,7 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (18,)
+    counts: Longs  # (19,)
     task: Longs  # (T, 9)
     lists: Longs  # (7, T + 1)
     job: Longs  # (J, 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     FIRST_SCENE,
     FIRST_TASK,
@@ -13,6 +13,7 @@ from kai_sched.solver.hunt import (
     KIND_NOW,
     KIND_WANTED,
     KNOWN,
+    LACKING,
     LAST_JOB,
     MEMBER_OF,
     MOST_KINDS,
@@ -35,7 +36,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.fairness import has_gone, is_valid
+from kai_sched.solver.kernels.fairness import has_gone, is_valid, may_keep_shares
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
 from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
@@ -43,6 +44,7 @@ from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
+RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 PATIENCE = 8  # chunks of victims
@@ -67,6 +69,7 @@ def search(
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
     prey.counts[REFUTED] = OK
+    prey.counts[LACKING] = action == RECLAIM and lacks_gpus(prey.wish[0], snapshot, state)
     prey.counts[WISHED] = length
     if length > 1:
         count_kinds(length, settings, snapshot, state, finder, prey)
@@ -160,6 +163,15 @@ def next_size(lower: int, upper: int, k: int, length: int) -> int:
     if upper - lower > 1:
         return (lower + upper) // 2
     return length if lower > 0 else NULL
+
+
+@inner
+def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
+    """Whether fewer GPUs are free on all nodes together than task ``t`` asks for."""
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return bool(free < snapshot.classes.quota[snapshot.tasks.cls[t], GPU])
 
 
 @inner
@@ -293,6 +305,8 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
+    if prey.counts[LACKING] == 1 and not may_keep_shares(p, k, settings, snapshot, state, prey):
+        return False
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):
