@@ -24,7 +24,7 @@ from kai_sched.solver.hunt import (
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fairness import diverge, has_quota_for
-from kai_sched.solver.kernels.precedence import all_return
+from kai_sched.solver.kernels.precedence import weigh_up
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
 OK = int(Verdict.OK)
@@ -66,7 +66,7 @@ def refute(
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
         return SHARES
-    if action == RECLAIM and all_return(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
+    if action == RECLAIM and weigh_up(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
         return THEIR_TURN
     return OK
 

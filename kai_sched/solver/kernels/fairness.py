@@ -133,37 +133,17 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
 
 
 @inner
-def may_keep_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
-    """Whether the validator could accept the scenario if some of its GPUs have to be given up for good.
+def may_lose_one(a: int, b: int, k: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
+    """Whether the validator could let queue ``b`` lose a task with GPUs for the wish below its sibling ``a``.
 
-    Some queue has to lose a task with GPUs; at best only the smallest one, while the queues of the wish have lost all
-    that the scenario takes from others below them.
+    At best it is the smallest one of the scenario, and ``a`` has lost all that the scenario has below it (REMAINS).
     """
-    queue, parent, book = prey.queue, snapshot.queues.parent, state.book
-    own = snapshot.jobs.queue[p]
-    for q in range(parent.shape[0]):
-        queue[q, REMAINS] = 0.0
-        queue[q, INVOLVED] = np.inf
-    for entry in range(prey.counts[N_SCENE]):
-        t = prey.lists[SCENE, entry]
-        amount = snapshot.classes.quota[snapshot.tasks.cls[t], GPU]
-        q = snapshot.jobs.queue[snapshot.tasks.job[t]]
-        while q != NULL and amount > 0.0:
-            queue[q, REMAINS] += amount
-            queue[q, INVOLVED] = min(queue[q, INVOLVED], amount)
-            q = parent[q]
-    need = wished(k, GPU, snapshot, prey)
-    u = own
-    while u != NULL:
-        mine = ratio(book[u, HELD + GPU] - queue[u, REMAINS] + need, book[u, FAIR + GPU])
-        for s in range(parent.shape[0]):
-            if s == u or parent[s] != parent[u] or queue[s, REMAINS] == 0.0:
-                continue
-            theirs = ratio(book[s, HELD + GPU] - queue[s, INVOLVED], book[s, FAIR + GPU])
-            if mine <= 1.0 or book[s, FAIR + GPU] <= 0.0 or mine * settings.saturation < theirs:
-                return True
-        u = parent[u]
-    return False
+    mine = ratio(
+        book[a, HELD + GPU] - prey.queue[a, REMAINS] + wished(k, GPU, snapshot, prey),
+        book[a, FAIR + GPU],
+    )
+    theirs = ratio(book[b, HELD + GPU] - prey.queue[b, INVOLVED], book[b, FAIR + GPU])
+    return bool(mine <= 1.0 or book[b, FAIR + GPU] <= 0.0 or mine * settings.saturation < theirs)
 
 
 @inner

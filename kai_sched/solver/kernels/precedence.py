@@ -7,19 +7,29 @@ all alike, and no other room is there for one of them, every node is then as ful
 
 from __future__ import annotations
 
+import numpy as np
+
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Floats, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
+    ALIKE,
     ALIVE,
     ASK,
     BASE,
     CLOCK,
+    INVOLVED,
     KIND_NOW,
     KIND_WANTED,
+    LACKING,
     LIST,
     LISTED,
+    MOST,
     N_KINDS,
+    N_SCENE,
     OPEN,
+    REMAINS,
+    RETURNS,
+    SCENE,
     SKIP,
     STAGE,
     STAGE_NOW,
@@ -29,6 +39,7 @@ from kai_sched.solver.hunt import (
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import slots_now
 from kai_sched.solver.kernels.attempt import count_pending
+from kai_sched.solver.kernels.fairness import diverge, may_lose_one
 from kai_sched.solver.kernels.gang import AT_MINIMUM, BELOW_MINIMUM
 from kai_sched.solver.kernels.order import goes_first
 from kai_sched.solver.state import ACTIVE, HELD, LIMIT, NODE, STATUS, Finder, State
@@ -39,7 +50,7 @@ IS_RUNNING = int(Status.RUNNING)
 
 
 @inner
-def all_return(
+def weigh_up(
     p: int,
     ceiling: int,
     settings: Settings,
@@ -50,33 +61,101 @@ def all_return(
     victims: Lineup,
     prey: Prey,
 ) -> bool:
-    """Whether no scenario can leave room for job ``p``, whose whole wish ``prey.kind`` counts; False: who knows."""
+    """Whether no scenario can leave room for job ``p``, whose whole wish ``prey.kind`` counts; False: who knows.
+
+    Sets ALIKE where scenarios may be judged one by one (``may_leave``), with RETURNS of all possible victims.
+    """
+    prey.counts[ALIKE] = 0
     has_room = True
     for kind in range(prey.counts[N_KINDS]):
         has_room = has_room and prey.kind[kind, KIND_NOW] >= prey.kind[kind, KIND_WANTED]
     if has_room:
         return False
     own, parent = snapshot.jobs.queue[p], snapshot.queues.parent
+    prey.queue[:, MOST : MOST + 3] = 0.0
     ask_before(p, settings, snapshot, waiting, prey)
-    like = NULL
+    like, nobody_stays_away = NULL, True
     for q in range(parent.shape[0]):
         if prey.queue[q, OPEN] == 0.0 or victims.slot[q, ALIVE] == victims.slot[q, LISTED]:
             continue
-        if parent[q] != parent[own] or not keeps_limits(q, snapshot, state.book):
+        if not keeps_limits(q, snapshot, state.book):
             return False
-        like = come_first(q, own, like, ceiling, settings, snapshot, state, finder, waiting, victims, prey)
+        like, all_first = come_first(q, own, like, ceiling, settings, snapshot, state, finder, waiting, victims, prey)
         if like == NULL:
             return False
-    return like != NULL and is_full(like, snapshot, state, finder)
+        nobody_stays_away = nobody_stays_away and all_first
+    if like == NULL or not is_full(like, snapshot, state, finder):
+        return False
+    for q in range(parent.shape[0]):
+        if q != own and snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1]:
+            raise_most(q, snapshot, waiting, prey)
+    prey.counts[ALIKE] = 1
+    return nobody_stays_away
+
+
+@inner
+def raise_most(q: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
+    """Add what waiting jobs of leaf ``q`` ask for to MOST, where that of its victims is already, and carry it up."""
+    for at in range(waiting.slot[q, ALIVE], waiting.slot[q, LISTED]):
+        j = waiting.job[waiting.slot[q, BASE] + at, LIST]
+        for r in range(3):
+            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
+    above = snapshot.queues.parent[q]
+    below = q
+    while above != NULL:
+        for r in range(3):
+            prey.queue[above, MOST + r] = max(prey.queue[above, MOST + r], prey.queue[below, MOST + r])
+        below, above = above, snapshot.queues.parent[above]
+
+
+@inner
+def may_leave(
+    p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
+) -> bool:
+    """Whether some victim of the scenario may stay away for good: not back before the wish, nor held by the shares."""
+    queue, parent, tasks = prey.queue, snapshot.queues.parent, snapshot.tasks
+    own = snapshot.jobs.queue[p]
+    for q in range(parent.shape[0]):
+        queue[q, REMAINS] = 0.0
+        queue[q, REMAINS + 1] = 0.0
+        queue[q, INVOLVED] = np.inf
+    for entry in range(prey.counts[N_SCENE]):
+        t = prey.lists[SCENE, entry]
+        amount = snapshot.classes.quota[tasks.cls[t], GPU]
+        q = snapshot.jobs.queue[tasks.job[t]]
+        while q != NULL:
+            queue[q, REMAINS] += amount
+            queue[q, REMAINS + 1] += 1.0
+            queue[q, INVOLVED] = min(queue[q, INVOLVED], amount)
+            q = parent[q]
+    for entry in range(prey.counts[N_SCENE]):
+        t = prey.lists[SCENE, entry]
+        j = tasks.job[t]
+        if prey.counts[ALIKE] == 1 and prey.job[j, RETURNS] == 1:
+            continue
+        a, b = diverge(own, snapshot.jobs.queue[j], parent)
+        price = snapshot.classes.quota[tasks.cls[t]]
+        if prey.counts[LACKING] == 1 and (
+            price[GPU] == 0.0 or not may_lose_one(a, b, k, settings, snapshot, state.book, prey)
+        ):
+            continue
+        if prey.counts[ALIKE] == 1 and a != own:
+            for r in range(3):
+                waiting.amount[a, ASK + r] = queue[own, MOST + r] - queue[a, REMAINS + 1] * price[r]
+                waiting.amount[b, ASK + r] = queue[b, MOST + r] - price[r]
+            if goes_first(b, a, state.book, waiting.amount, ASK):
+                continue
+        return True
+    return False
 
 
 @inner
 def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
-    """Set what the queue of job ``p`` asks for at some time before the turn of ``p``: the most that can be told."""
+    """Set MOST of the queue of job ``p`` to what it asks for at some time before the turn of ``p``, if not in it."""
     priority, own = snapshot.jobs.priority, snapshot.jobs.queue[p]
-    amount = waiting.amount
+    queue = prey.queue
     for r in range(3):
-        amount[own, ASK + r] = prey.ask[p, r]
+        queue[own, MOST + r] = prey.ask[p, r]
     for at in range(waiting.slot[own, ALIVE], waiting.slot[own, LISTED]):
         j = waiting.job[waiting.slot[own, BASE] + at, LIST]
         if settings.priority_order == 1 and priority[j] != priority[p]:
@@ -86,10 +165,10 @@ def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, 
         if before:
             more = True
             for r in range(3):
-                more = more and waiting.held[j, r] >= amount[own, ASK + r]
+                more = more and waiting.held[j, r] >= queue[own, MOST + r]
             if more:
                 for r in range(3):
-                    amount[own, ASK + r] = waiting.held[j, r]
+                    queue[own, MOST + r] = waiting.held[j, r]
 
 
 @inner
@@ -116,12 +195,17 @@ def come_first(
     waiting: Lineup,
     victims: Lineup,
     prey: Prey,
-) -> int:
-    """The class of the victims of leaf ``q`` if each of them comes before queue ``own``, and is like class ``like``.
+) -> tuple[int, bool]:
+    """The class of the victims of leaf ``q`` if all are like class ``like``, and whether all come before queue ``own``.
 
-    ``like`` NULL: any class will do. NULL where that is not so, or cannot be told.
+    ``like`` NULL: any class will do. The class is NULL where one is unlike. RETURNS says it of each victim; that of a
+    leaf elsewhere in the tree depends on the scenario.
     """
     priority, amount = snapshot.jobs.priority, waiting.amount
+    beside = snapshot.queues.parent[q] == snapshot.queues.parent[own]
+    for r in range(3):
+        amount[own, ASK + r] = prey.queue[own, MOST + r]
+    all_first = beside
     base = victims.slot[q, BASE]
     behind, end = waiting.slot[q, ALIVE], waiting.slot[q, LISTED]
     most = (0.0, 0.0, 0.0)
@@ -132,7 +216,7 @@ def come_first(
             continue
         like = likeness_of(v, like, snapshot, state, finder, prey)
         if like == NULL:
-            return NULL
+            return NULL, False
         while behind < end:
             j = waiting.job[waiting.slot[q, BASE] + behind, LIST]
             if settings.priority_order == 1 and priority[j] != priority[v]:
@@ -148,9 +232,11 @@ def come_first(
         most = (max(most[0], own_amount[0]), max(most[1], own_amount[1]), max(most[2], own_amount[2]))
         for r in range(3):
             amount[q, ASK + r] = most[r] - own_amount[r]
-        if not goes_first(q, own, state.book, amount, ASK):
-            return NULL
-    return like
+            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], own_amount[r])
+        first = beside and goes_first(q, own, state.book, amount, ASK)
+        prey.job[v, RETURNS] = first
+        all_first = all_first and first
+    return like, all_first
 
 
 @inner

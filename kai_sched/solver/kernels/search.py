@@ -5,6 +5,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
+    ALIKE,
     FIRST_SCENE,
     FIRST_TASK,
     GROUP,
@@ -29,6 +30,7 @@ from kai_sched.solver.hunt import (
     REFUTED,
     SCENE,
     WISHED,
+    WORK,
     Lineup,
     Prey,
 )
@@ -36,7 +38,8 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.fairness import has_gone, is_valid, may_keep_shares
+from kai_sched.solver.kernels.fairness import has_gone, is_valid
+from kai_sched.solver.kernels.precedence import may_leave
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
 from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
@@ -47,6 +50,7 @@ NONE = int(Generator.NONE)
 RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
+TOO_LONG = int(Help.TOO_LONG)
 PATIENCE = 8  # chunks of victims
 
 
@@ -68,7 +72,7 @@ def search(
 ) -> int:
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
-    prey.counts[REFUTED] = OK
+    prey.counts[REFUTED], prey.counts[ALIKE] = OK, 0
     prey.counts[LACKING] = action == RECLAIM and lacks_gpus(prey.wish[0], snapshot, state)
     prey.counts[WISHED] = length
     if length > 1:
@@ -237,6 +241,10 @@ def probe(
     steps, shortest, n_nodes = 0, NULL, 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
+        prey.counts[WORK] += 1
+        if prey.counts[WORK] > settings.most_work:
+            prey.counts[REFUTED] = TOO_LONG
+            return False
         if steps == PATIENCE and prey.counts[WISHED] == 1:
             # what one task needs is looked at closely only where it is not found at once
             prey.counts[REFUTED] = refute(
@@ -305,8 +313,9 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
-    if prey.counts[LACKING] == 1 and not may_keep_shares(p, k, settings, snapshot, state, prey):
+    if prey.counts[LACKING] + prey.counts[ALIKE] > 0 and not may_leave(p, k, settings, snapshot, state, waiting, prey):
         return False
+    prey.counts[WORK] += prey.counts[N_SCENE] + snapshot.queues.parent.shape[0]
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):

@@ -16,6 +16,7 @@ from kai_sched.solver.hunt import (
     RESTRICTED,
     RUNTIMES,
     SKIP,
+    WORK,
     Lineup,
     Prey,
 )
@@ -61,6 +62,7 @@ OVER_QUOTA = int(Help.OVER_QUOTA)
 LIKE_ANOTHER = int(Help.LIKE_ANOTHER)
 NO_ROOM = int(Help.NO_ROOM)
 NOT_FOUND = int(Help.NOT_FOUND)
+TOO_LONG = int(Help.TOO_LONG)
 EVERYBODY = 2**62
 
 
@@ -84,6 +86,7 @@ def make_room(
         return
     fill_pool(settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
     prey.failed[:] = NULL
+    prey.counts[WORK] = 0
     prey.counts[RUNTIMES] = any_runtime(settings, snapshot.queues)
     jobs = snapshot.jobs
     while True:
@@ -95,13 +98,15 @@ def make_room(
         if length == 0:
             continue  # a search for another job took it along and gave it what it asked for
         help_code = look_first(action, p, length, settings, snapshot, state, finder, scratch, prey)
-        if help_code == OK:
+        if help_code == OK and prey.counts[WORK] > settings.most_work:
+            help_code = TOO_LONG
+        elif help_code == OK:
             help_code = hunt(
                 action, p, length, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions
             )
             if help_code == HELPED:
                 look_again(snapshot, state, log, tree, scratch, prey)
-            else:
+            elif help_code != TOO_LONG:
                 remember_failure(p, action == CONSOLIDATION, snapshot, state, prey)
         decisions.help[p, action] = help_code
         if help_code == HELPED:
