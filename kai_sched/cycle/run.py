@@ -11,14 +11,11 @@ from kai_sched.cycle.lift import lift
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
-from kai_sched.model.config import ACTIONS, Config
+from kai_sched.model.config import Config
 from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver.pipeline import solve
-
-# Actions that this version has.
-IMPLEMENTED = ACTIONS
 
 
 def run_cycle(

@@ -241,17 +241,8 @@ def probe(
     steps, shortest, n_nodes = 0, NULL, 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
-        prey.counts[WORK] += 1
-        if prey.counts[WORK] > settings.most_work:
-            prey.counts[REFUTED] = TOO_LONG
+        if is_hopeless(action, p, steps, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey):
             return False
-        if steps == PATIENCE and prey.counts[WISHED] == 1:
-            # what one task needs is looked at closely only where it is not found at once
-            prey.counts[REFUTED] = refute(
-                action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey
-            )
-            if prey.counts[REFUTED] != OK:
-                return False
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
@@ -276,6 +267,33 @@ def probe(
                 break
             size, step = min(size + step, total), 2 * step
     return False
+
+
+@inner
+def is_hopeless(
+    action: int,
+    p: int,
+    steps: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> bool:
+    """Whether the search ends here, after so many ``steps`` of a probe; REFUTED then says why."""
+    prey.counts[WORK] += 1
+    if prey.counts[WORK] > settings.most_work:
+        prey.counts[REFUTED] = TOO_LONG
+    elif steps == PATIENCE and prey.counts[WISHED] == 1:
+        # what one task needs is looked at closely only where it is not found at once
+        prey.counts[REFUTED] = refute(
+            action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey
+        )
+    return bool(prey.counts[REFUTED] != OK)
 
 
 @inner
