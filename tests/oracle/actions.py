@@ -13,7 +13,7 @@ from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
 from tests.oracle.trial import Eviction, Session, is_evicted
-from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
 from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
 
 
@@ -120,8 +120,7 @@ def _within_quota(world: World, job: Job) -> bool:
 
 def _can_leave(world: World, victim: Job) -> bool:
     """Whether it has pods to evict, of which one is on a node that is known or on none."""
-    active = active_tasks(victim)
-    return bool(active) and any(task.node in world.machines or not task.node for task in active)
+    return can_leave(victim) and any(task.node in world.machines or not task.node for task in active_tasks(victim))
 
 
 def consolidation(session: Session) -> None:

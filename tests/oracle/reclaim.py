@@ -7,7 +7,7 @@ import math
 from tests.oracle.chunk import next_chunk
 from tests.oracle.order import share_of
 from tests.oracle.trial import Session
-from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.victims import Chunk, Protection, can_leave
 from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World
 
 Vector = list[float]
@@ -30,7 +30,7 @@ def reclaim_pool(session: Session, job: Job, protection: Protection) -> list[Job
         and victim.queue != job.queue
         and not world.accounts[victim.queue].children
         and victim.preemptible
-        and active_tasks(victim)
+        and can_leave(victim)
         and not protection.spares(victim, job)
         and _has_surplus(world, victim, job)
     ]

@@ -49,6 +49,12 @@ def active_tasks(job: Job) -> list[Task]:
     return [task for pod_set in job.pod_sets.values() for task in _active(pod_set)]
 
 
+def can_leave(job: Job) -> bool:
+    """Whether it has pods to evict, none of which shares GPUs or the like: those cannot be placed again here."""
+    active = active_tasks(job)
+    return bool(active) and not any(task.pod.shape.unsupported for task in active)
+
+
 def victim_chunk(job: Job) -> list[Task]:
     """Surplus pods one by one, then surplus sub-groups whole, then all that is left."""
     return _surplus(job.root) or active_tasks(job)
