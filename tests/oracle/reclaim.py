@@ -113,13 +113,17 @@ class Fairness:
 
 
 def _portions(tasks: list[Task], queue: str) -> list[tuple[Job, list[Task]]]:
-    """What leaves the queue, job by job: each pod beyond the first ``minimum`` of its set alone, the others as one."""
+    """What leaves the queue, job by job: each pod beyond the first ``minimum`` of its set alone, the others as one.
+
+    A pod that is named more than once counts as often, one time after the other.
+    """
     found: list[tuple[Job, list[Task]]] = []
     for job in dict.fromkeys(task.job for task in tasks if task.job and task.job.queue == queue):
         core: list[Task] = []
-        for task in [task for task in tasks if task.job is job]:
+        own = [task for task in tasks if task.job is job]
+        for task in [task for each in dict.fromkeys(own) for task in own.count(each) * [each]]:
             pod_set = next(each for each in job.pod_sets.values() if task in each.tasks)
-            if sum(other in core for other in pod_set.tasks) < pod_set.minimum:
+            if sum(other in pod_set.tasks for other in core) < pod_set.minimum:
                 core.append(task)
             else:
                 found.append((job, [task]))
