@@ -25,8 +25,9 @@ LIST, RUN_END, HEAP, STAGE, SKIP = range(5)
 DEAD = -7  # SKIP: not in the list
 
 # Columns of Prey.task. Links hold the next task plus 1, so that 0 ends a chain. GROUP: the batch within the
-# accumulation; MEMBER_OF: what is recorded together.
-PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF = range(9)
+# accumulation; MEMBER_OF: what is recorded together; TIMES: how often the scenario names it; LEFT_NODE: the node that
+# it left in an earlier search of this cycle, plus 1.
+PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES, LEFT_NODE = range(11)
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
 POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
@@ -37,9 +38,9 @@ RETURNS = 8
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT.
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
-MOST = 16  # three wide: what may be asked for at most in turns that count
+# Columns of Prey.queue, three wide each up to PRESENT; MOST is what may be asked for at most in turns that count, OWED
+# what was paid back too often (4.5).
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, MOST, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16, 19
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -70,12 +71,12 @@ class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
     counts: Longs  # (21,)
-    task: Longs  # (T, 9)
+    task: Longs  # (T, 11)
     lists: Longs  # (7, T + 1)
     job: Longs  # (J, 9)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 19)
+    queue: Floats  # (Q, 22)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
@@ -105,12 +106,12 @@ def make_prey(snapshot: Snapshot) -> Prey:
     longest = longest_job(snapshot)
     return Prey(
         np.zeros(N_COUNTS, np.int64),
-        np.zeros((n_tasks, 9), np.int64),
+        np.zeros((n_tasks, 11), np.int64),
         np.zeros((7, n_tasks + 1), np.int64),
         np.zeros((n_jobs, 9), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 19)),
+        np.zeros((snapshot.queues.parent.size, 22)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),

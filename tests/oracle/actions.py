@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
 from tests.oracle.allocate import allocate_in, may_run, move
-from tests.oracle.chunk import next_chunk
+from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
@@ -35,8 +35,22 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
             placed += allocate_in(session.world, config)
         else:
             ACTIONS[action](session)
+    _take_back(session.world)
     pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
     return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
+
+
+def _take_back(world: World) -> None:
+    """Take back what moved pods were promised on nodes that cannot keep it."""
+    for job in world.jobs:
+        for name in sorted(job.pod_sets):
+            for task in task_order(job.pod_sets[name].tasks):
+                machine = world.machines.get(task.node)
+                if not task.shadow or task.status != "Pipelined" or not machine:
+                    continue
+                if any(machine.room(resource, later=True) < 0 for resource in machine.idle):
+                    task.before = task.status
+                    move(world, job, task, "Releasing", task.node)
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:

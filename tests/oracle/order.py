@@ -1,9 +1,8 @@
 """The order of queues (semantics 2.6) and the lazily sorted tree of heaps that hands out jobs (3.1).
 
-What the specification leaves open is fixed here as semantics 13 allows: jobs are pushed one by one, those that are
-largest in GPUs first, then the older, and a queue joins its siblings with its first job; nothing above is sorted again
-until it is touched. A node that is emptied is popped from its parent at once; one that gets a job again is pushed anew,
-leaf first, and flagged with all its ancestors.
+Jobs are pushed one by one, the older first (13), and a queue joins its siblings with its first job; nothing above is
+sorted again until it is touched. A node that is emptied is popped from its parent at once; one that gets a job again is
+pushed anew, leaf first, and flagged with all its ancestors.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class JobTree:
 
     def _fill(self, jobs: list[Job], depth: int | None) -> None:
         kept = [job for name in self.leaves for job in best_of([j for j in jobs if j.queue == name], depth)]
-        for job in sorted(kept, key=lambda job: (-sum(task.asks("gpu") for task in job.tasks), job.age)):
+        for job in sorted(kept, key=lambda job: job.age):
             self.push(job)
 
     def pop(self) -> Job | None:
@@ -104,6 +103,17 @@ class JobTree:
         assert isinstance(left, Branch)
         assert isinstance(right, Branch)
         return queue_before(left, right, self.total)
+
+
+class SortedTree(JobTree):
+    """A tree where no queue is compared before all of its jobs are there, and so the first to come is the fairest."""
+
+    def _fill(self, jobs: list[Job], depth: int | None) -> None:
+        for job in best_of(jobs, depth):
+            heap_push(self.leaves[job.queue].items, job, self._before)
+        for branch in sorted(self.branches, key=lambda branch: -branch.depth):
+            if branch.items and branch.parent:
+                heap_push(branch.parent.items, branch, self._before)
 
 
 def best_of(jobs: list[Job], depth: int | None) -> list[Job]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kai_sched import Config
 from kai_sched.model.times import parse_duration
 from tests.oracle.chunk import held, job_key, member_order, satisfied, task_order
-from tests.oracle.order import Branch, JobTree, account_before, heap_push
+from tests.oracle.order import Branch, SortedTree, account_before
 from tests.oracle.world import ACTIVE, ALLOCATED, RESOURCES, USED, Account, GroupSet, Job, PodSet, Task, World
 
 # Whether pods that were only promised a place in this cycle may lose it to others. The specification counts them as
@@ -83,20 +83,12 @@ def _active(member: GroupSet | PodSet) -> list[Task]:
     return [task for each in member.members for task in _active(each)]
 
 
-class VictimTree(JobTree):
-    """The tree of 3.1 with both comparisons turned round; no queue is compared before all of its jobs are there."""
+class VictimTree(SortedTree):
+    """The tree of 3.1 with both comparisons turned round."""
 
     def __init__(self, world: World, jobs: list[Job]) -> None:
         self.popped: dict[str, list[list[float]]] = {}
         super().__init__(world, jobs)
-
-    def _fill(self, jobs: list[Job], depth: int | None) -> None:
-        assert depth is None
-        for job in jobs:
-            heap_push(self.leaves[job.queue].items, job, self._before)
-        for branch in sorted(self.branches, key=lambda branch: -branch.depth):
-            if branch.items and branch.parent:
-                heap_push(branch.parent.items, branch, self._before)
 
     def pop(self) -> Job | None:
         job = super().pop()

@@ -23,6 +23,7 @@ from kai_sched.solver.hunt import (
     REMAINS,
     RUNTIMES,
     SCENE,
+    TIMES,
     Prey,
 )
 from kai_sched.solver.jit import inner, kernel
@@ -148,7 +149,10 @@ def may_lose_one(a: int, b: int, k: int, settings: Settings, snapshot: Snapshot,
 
 @inner
 def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
-    """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed."""
+    """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed.
+
+    A task counts as often as the scenario names it.
+    """
     sets, cls = snapshot.sets, snapshot.tasks.cls
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         prey.set[s, CORE] = 0
@@ -159,12 +163,13 @@ def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snaps
         if state.task[t, STATUS] == IS_EVICTED or settings.consolidating_reclaim == 0:
             s = snapshot.tasks.set[t]
             price = snapshot.classes.quota[cls[t]]
-            if prey.set[s, CORE] < sets.minimum[s]:
-                prey.set[s, CORE] += 1
-                core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
-                has_core = True
-            elif not take_amount(p, k, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
-                return False
+            for _ in range(prey.task[t, TIMES]):
+                if prey.set[s, CORE] < sets.minimum[s]:
+                    prey.set[s, CORE] += 1
+                    core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
+                    has_core = True
+                elif not take_amount(p, k, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
+                    return False
         t = prey.task[t, IN_SCENE] - 1
     return not has_core or take_amount(p, k, q, core, snapshot, state.book, prey)
 

@@ -22,6 +22,7 @@ from kai_sched.solver.hunt import (
     SKIP,
     STAGE,
     STAGE_WAITING,
+    TIMES,
     Lineup,
     Prey,
 )
@@ -112,7 +113,7 @@ def call_cast(
         waiting.slot[q, HEAPED] = 0
     for entry in range(count[N_SCENE]):
         t = prey.lists[SCENE, entry]
-        evict(snapshot.tasks.job[t], t, snapshot, state, log, finder, prey)
+        evict(snapshot.tasks.job[t], t, prey.task[t, TIMES], snapshot, state, log, finder, prey)
     for entry in range(count[N_SCENE]):
         j = snapshot.tasks.job[prey.lists[SCENE, entry]]
         if prey.job[j, SCENE_MARK] != clock:

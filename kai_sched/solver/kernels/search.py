@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     ALIKE,
     FIRST_SCENE,
@@ -29,6 +29,7 @@ from kai_sched.solver.hunt import (
     RECORDED,
     REFUTED,
     SCENE,
+    TIMES,
     WISHED,
     WORK,
     Lineup,
@@ -38,11 +39,11 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.fairness import has_gone, is_valid
+from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.precedence import may_leave
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
-from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
+from kai_sched.solver.state import NODE, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
@@ -51,6 +52,8 @@ RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
+IS_EVICTED = int(Status.EVICTED)
+IS_PIPELINED = int(Status.PIPELINED)
 PATIENCE = 8  # chunks of victims
 
 
@@ -188,7 +191,7 @@ def drop_known(prey: Prey) -> None:
 
 @inner
 def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
-    """Record the victims of a solution: every group of the scenario of which some task is not where it was."""
+    """Record the victims of a solution: every group of the scenario of which some task leaves, or waits for room."""
     forget(victims, prey)
     drop_known(prey)
     lists = prey.lists
@@ -197,17 +200,19 @@ def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> Non
         t = lists[SCENE, entry]
         if group_has_gone(snapshot.tasks.job[t], prey.task[t, MEMBER_OF], state, prey):
             lists[KNOWN, n_known] = t
-            prey.task[t, RECORDED] = 1
+            prey.task[t, RECORDED] = prey.task[t, TIMES]
             n_known += 1
     prey.counts[N_KNOWN] = n_known
 
 
 @inner
 def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
-    """Whether some task of the group, which is of job ``j``, is not where it was."""
+    """Whether some task of the group, which is of job ``j``, leaves, or waits for room."""
     t = prey.job[j, FIRST_SCENE] - 1
     while t >= 0:
-        if prey.task[t, MEMBER_OF] == group and has_gone(t, state, prey):
+        status = state.task[t, STATUS]
+        waits = status == IS_EVICTED or status == IS_PIPELINED  # noqa: SIM109 -- cheaper to compile
+        if waits and prey.task[t, MEMBER_OF] == group:
             return True
         t = prey.task[t, IN_SCENE] - 1
     return False
