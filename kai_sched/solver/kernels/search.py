@@ -211,7 +211,7 @@ def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     t = prey.job[j, FIRST_SCENE] - 1
     while t >= 0:
         status = state.task[t, STATUS]
-        waits = status == IS_EVICTED or status == IS_PIPELINED  # noqa: SIM109 -- cheaper to compile
+        waits = status == IS_EVICTED or status == IS_PIPELINED
         if waits and prey.task[t, MEMBER_OF] == group:
             return True
         t = prey.task[t, IN_SCENE] - 1
