@@ -32,6 +32,7 @@ APP = {"app": "kai-scheduler-default"}
 REFLECTOR = "kai_sched.cluster.reflector"
 HANDLERS = "kai_sched.operator.handlers"
 BINDER = "kai_sched.cluster.binding"
+EVICTER = "kai_sched.cluster.evicting"
 VOLUMES = "kai_sched.cluster.volumes"
 WRITER = "kai_sched.cluster.writing"
 KEEPER = "kai_sched.operator.certificate"
@@ -54,6 +55,7 @@ CLUSTER_RIGHTS = {
     ("kai.scheduler/configs", "list watch"): HANDLERS,
     ("kai.scheduler/schedulingshards", "list watch"): HANDLERS,
     ("apiextensions.k8s.io/customresourcedefinitions", "list watch"): HANDLERS,  # kopf waits for our kinds
+    ("/pods", "delete"): EVICTER,
     ("/pods", "get"): BINDER,
     ("/pods/binding", "create"): BINDER,
     ("/persistentvolumeclaims", "patch"): VOLUMES,

@@ -51,7 +51,6 @@ def simulate(options: Options) -> int:
         return BAD_INPUT
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
     kernels.choose(sum(kernels.effort_s(case.store.cluster()) * case.cycles for case in cases), progress)
-    cases = _leave_out_actions(cases, options.actions is not None)
     for case in cases:
         if options.output in DATA:
             _print_data(case, options.output, loaded.problems, progress)
@@ -92,24 +91,6 @@ def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | Non
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     config = case.config if actions is None else replace(case.config, actions=actions)
     return replace(case, config=config, cycles=cycles or case.cycles, now_ns=now_ns)
-
-
-def _leave_out_actions(cases: Sequence[Case], asked: bool) -> list[Case]:
-    """The cases with the actions that this version has; says so where somebody named one that it has not."""
-    from kai_sched.cycle.run import IMPLEMENTED
-
-    missing: dict[str, int] = {}
-    kept = []
-    for case in cases:
-        for action in case.config.actions:
-            if action not in IMPLEMENTED and (asked or case.is_scenario):
-                missing[action] = missing.get(action, 0) + 1
-        actions = tuple(action for action in case.config.actions if action in IMPLEMENTED)
-        kept.append(replace(case, config=replace(case.config, actions=actions)))
-    if missing:
-        where = "" if asked else f" (asked for by {count(max(missing.values()), 'scenario')})"
-        print(f"warning: not in this version and left out: {', '.join(missing)}{where}", file=sys.stderr)
-    return kept
 
 
 def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle]:

@@ -61,8 +61,8 @@ class Lifted(Mapping[str, Value]):
         return len(self._table())
 
 
-def lift(lowered: Lowered, solution: Solution, solver_s: float) -> CycleResult:
-    """The result of a cycle in names."""
+def lift(lowered: Lowered, solution: Solution) -> CycleResult:
+    """The result of a cycle in names, without what only who runs it knows: its times."""
     return CycleResult(
         (*_evictions(lowered, solution), *_effects(lowered, solution)),
         _evicted(lowered, solution),
@@ -70,7 +70,6 @@ def lift(lowered: Lowered, solution: Solution, solver_s: float) -> CycleResult:
         Lifted(partial(_groups, lowered, solution)),
         _queues(lowered, solution),
         Lifted(partial(_nodes, lowered, solution)),
-        solver_s,
     )
 
 

@@ -92,6 +92,11 @@ class Overlay:
         self._show(key, replace(before, deleted_ns=now_ns))
         return True
 
+    def leaves(self, key: str) -> bool:
+        """Whether the API server itself shows the pod as leaving."""
+        pod, assumed = self._store.get(Pod, key), self._assumed.get(key)
+        return isinstance(pod, Pod) and pod.deleted_ns != 0 and (assumed is None or assumed.deleted_ns == 0)
+
     def spare(self, key: str, uid: str) -> None:
         """The eviction failed or was not sent: the pod stays. Of no effect where that is known already."""
         assumed = self._assumed.get(key)

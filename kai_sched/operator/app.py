@@ -9,7 +9,7 @@ import socket
 import string
 import sys
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, QUEUE, SHAR
 from kai_sched.model.store import Store
 from kai_sched.operator import certificate, webhooks
 from kai_sched.operator.defaults import create_default_queues
+from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.lists import OwnLists
@@ -38,7 +39,7 @@ from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
 from kai_sched.operator.telling import Telling
-from kai_sched.plan.effects import Bind, Evict
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.receipts import receipt
 from kai_sched.reconcile.admission import review
 from kai_sched.reconcile.keeper import StatusKeeper
@@ -110,10 +111,7 @@ class Operator:
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
-        self._evicter = Evicter(
-            api, self._loop.check_eviction, self._loop.evicted, receipt, chance, options.mark_evicted
-        )
-        self._loop.evict = self._evict
+        self._evicter, self._loop.evict = self._make_evicter(chance)
         self._webhooks = webhooks.WebhookServer(
             lambda path, body: review(path, body, self._settings.admission, _suffix(chance))
         )
@@ -125,6 +123,21 @@ class Operator:
         self._stop = asyncio.Event()
         self._stopping = False
         self._failure = ""
+
+    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], None]]:
+        evictions = Evictions(
+            self._store,
+            self._feed.overlay,
+            lambda chosen: evicter.submit(chosen),
+            self._telling.planned,
+            self._telling.evicted,
+            self._loop.wake,
+            self._clock,
+        )
+        now = lambda: self._clock.wall_ns() / 1e9  # noqa: E731 - the evicter wants seconds
+        mark = self._options.mark_evicted
+        evicter = Evicter(self._api, evictions.check, evictions.ended, receipt, now, chance, mark)
+        return evicter, evictions.carry_out
 
     async def run(self) -> int:
         """Until a signal, 0, or until going on makes no sense, 1. Raises OSError where an address cannot be had."""
@@ -182,6 +195,7 @@ class Operator:
             async with asyncio.timeout(DRAIN_S):
                 if self._lease.held():
                     await self._binder.drained()
+                    await self._evicter.drained()
                     self._telling.stop()
                     await self._writer.drained()
         except TimeoutError:
@@ -247,10 +261,6 @@ class Operator:
 
     def _busy(self) -> bool:
         return self._binder.pending > 0
-
-    def _evict(self, evictions: Sequence[Evict], decided: Decided) -> None:
-        self._evicter.submit(evictions)
-        self._telling.evicts(evictions, decided)
 
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)

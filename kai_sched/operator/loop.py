@@ -22,7 +22,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.plan.effects import Bind, Evict, Pipeline
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, GroupState
 
 log = structlog.get_logger("cycle")
@@ -33,6 +33,7 @@ LAZY_S = 1.0
 LAZY_BUSY_S = 3.0
 PAUSE_MAX_S = 1.0
 RETRY_AFTER_FAULT_S = 1.0
+LATE_S = 0.05  # after a time that matters: others may come right behind it
 FIRST_BACKOFF_S = 1.0
 BACKOFF_MAX_S = 60.0
 ACTIVE = ("Binding", "Bound", "Running")
@@ -57,10 +58,17 @@ class Decided:
 
 @dataclass(slots=True)
 class Backoff:
-    """When a group whose bind failed is tried again."""
+    """When what failed is tried again (monotonic seconds)."""
 
     failures: int = 0
     until: float = 0.0
+
+    def add(self, now: float) -> float:
+        """One more failure, unless it is still the last one; returns how many seconds to wait."""
+        if now >= self.until:
+            self.failures += 1
+            self.until = now + min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (self.failures - 1))
+        return self.until - now
 
 
 @dataclass(slots=True)
@@ -74,9 +82,7 @@ class Setbacks:
         """One more failure; returns when the group is tried again."""
         self.torn.add(group)
         backoff = self.backoff.setdefault(group, Backoff())
-        if now >= backoff.until:
-            backoff.failures += 1
-            backoff.until = now + min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (backoff.failures - 1))
+        backoff.add(now)
         return backoff.until
 
     def turns(self, now: float) -> Turns:
@@ -123,13 +129,12 @@ class Loop:
         self._led = asyncio.Event()
         self._setbacks = Setbacks()
         self._turned_at = clock.monotonic()  # when the last cycle chose who waits
+        self._due: float | None = None  # when time alone may change what it decided (monotonic)
         self._leads = False
         self._group_of: dict[str, str] = {}  # pods whose binds are under way
         # Takes the binds of a group, and the view that they were decided on.
         self.send: Callable[[Sequence[Bind], Cluster], None] | None = None
-        # Takes the evictions of a cycle, and the cycle.
-        self.evict: Callable[[Sequence[Evict], Decided], None] | None = None
-        self._winners: dict[str, tuple[Pipeline, ...]] = {}  # by group: the pods for which others were evicted last
+        self.evict: Callable[[Decided], None] | None = None  # takes a cycle's evictions
         self.busy_since: float | None = None  # monotonic, while a cycle is being decided
 
     def wake(self, matters: bool = True) -> None:
@@ -177,8 +182,9 @@ class Loop:
             pass
 
     async def _wait(self) -> None:
-        """Until there is news, or a time has come at which a group that the last cycle left out may be tried again."""
-        end = self._setbacks.next_end(self._turned_at)
+        """Until there is news, or a time has come that matters to somebody."""
+        ends = [end for end in (self._setbacks.next_end(self._turned_at), self._due) if end is not None]
+        end = min(ends, default=None)
         try:
             async with asyncio.timeout(None if end is None else max(0.0, end - self._clock.monotonic())):
                 await self._news.wait()
@@ -205,6 +211,8 @@ class Loop:
             self._settle_setbacks(decided.result, turns)
             self._act(decided)
             self._acted(decided)
+        next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
+        self._due = self._clock.monotonic() + (next_ns - now_ns) / 1e9 + LATE_S if next_ns else None
         return decided.seconds
 
     async def _decide(self, turns: Turns) -> Decided:
@@ -232,7 +240,8 @@ class Loop:
 
     def _act(self, decided: Decided) -> None:
         assert self.send is not None, "set before the loop runs"
-        self._act_on_evictions(decided)
+        assert self.evict is not None, "set before the loop runs"
+        self.evict(decided)
         groups: dict[str, list[Bind]] = {}
         for effect in decided.result.effects:
             if isinstance(effect, Bind):
@@ -247,40 +256,6 @@ class Loop:
             for bind in assumed:
                 self._overlay.forget(bind.pod, bind.uid)
             self._drop(binds)
-
-    def _act_on_evictions(self, decided: Decided) -> None:
-        assert self.evict is not None, "set before the loop runs"
-        evictions = [effect for effect in decided.result.effects if isinstance(effect, Evict)]
-        if not evictions:
-            return
-        winners: dict[str, list[Pipeline]] = {}
-        for effect in decided.result.effects:
-            if isinstance(effect, Pipeline):
-                winners.setdefault(group_of(decided.cluster.pods[effect.pod]), []).append(effect)
-        self._winners |= {key: tuple(winners[key]) for key in {each.cause for each in evictions} & winners.keys()}
-        now_ns = self._clock.wall_ns()
-        self.evict([each for each in evictions if self._overlay.expect(each.pod, each.uid, now_ns)], decided)
-
-    def check_eviction(self, eviction: Evict) -> str:
-        """Why the eviction makes no sense any more; empty where it does."""
-        pod = self._store.get(Pod, eviction.pod)
-        if not isinstance(pod, Pod) or pod.uid != eviction.uid:
-            return f"pod {eviction.pod} is gone"
-        winners = self._winners.get(eviction.cause, ())
-        if winners and not any(self._waits(winner) for winner in winners):
-            return f"{eviction.cause}, for which pod {eviction.pod} was to go, no longer waits"
-        return ""
-
-    def _waits(self, winner: Pipeline) -> bool:
-        pod = self._store.get(Pod, winner.pod)
-        return isinstance(pod, Pod) and pod.uid == winner.uid and not pod.node and not pod.deleted_ns
-
-    def evicted(self, eviction: Evict, failure: str) -> None:
-        """The eviction has ended; with a failure the pod stays, and the next cycle decides anew."""
-        if failure:
-            self._overlay.spare(eviction.pod, eviction.uid)
-            log.warning("eviction.failed", pod=eviction.pod, cause=eviction.cause, problem=failure)
-            self.wake()
 
     def _drop(self, binds: Iterable[Bind]) -> None:
         for bind in binds:
@@ -298,12 +273,7 @@ class Loop:
             return f"pod {bind.pod} is being deleted"
         if pod.node != bind.node:
             return f"pod {bind.pod} is on node {pod.node} already" if pod.node else f"pod {bind.pod} is decided anew"
-        node = self._store.get(Node, bind.node)
-        if not isinstance(node, Node):
-            return f"node {bind.node} is gone"
-        if node.unschedulable:
-            return f"node {bind.node} was cordoned"
-        return f"node {bind.node} is {', '.join(node.bad_conditions)}" if node.bad_conditions else ""
+        return node_problem(self._store, bind.node)
 
     def bound(self, bind: Bind) -> None:
         """The API server has taken the bind."""
@@ -319,6 +289,16 @@ class Loop:
             self._setbacks.torn.add(group)
         self._told_failed(bind, failure, again)
         self.wake()
+
+
+def node_problem(store: Store, name: str) -> str:
+    """Why no pod can be put onto the node; empty where one can."""
+    node = store.get(Node, name)
+    if not isinstance(node, Node):
+        return f"node {name} is gone"
+    if node.unschedulable:
+        return f"node {name} was cordoned"
+    return f"node {name} is {', '.join(node.bad_conditions)}" if node.bad_conditions else ""
 
 
 def group_of(pod: Pod) -> str:

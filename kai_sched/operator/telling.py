@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
@@ -18,12 +18,12 @@ from kai_sched.cluster.writing import Writer
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD
-from kai_sched.model.store import Store
+from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided
-from kai_sched.plan.effects import Bind, Evict, Pipeline, Ref, Write
+from kai_sched.plan.effects import Bind, Evict, Pipeline, Plan, Ref, Write
 from kai_sched.reconcile import events
-from kai_sched.reconcile.evictions import eviction_writes
+from kai_sched.reconcile.evictions import plan_writes, victim_writes
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
@@ -89,7 +89,8 @@ class Telling:
             pipelined=kinds[Pipeline],
             evicted=kinds[Evict],
         )
-        times = CycleTimes(decided.seconds, decided.seconds - result.solver_s, {"allocate": result.solver_s}, 0.0)
+        close_s = decided.seconds - result.open_s - sum(result.actions_s.values())
+        times = CycleTimes(decided.seconds, result.open_s, result.actions_s, close_s)
         self._metrics.observe_cycle(decided.cluster, result, times)
         waits = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
         news = [effect for uid, effect in waits.items() if self._pipelined.get(uid) != effect.node]
@@ -97,10 +98,14 @@ class Telling:
         self._pipelined = {uid: effect.node for uid, effect in waits.items()}
         self._plan(self._written_at + STATUS_PERIOD_S - self._clock.monotonic())
 
-    def evicts(self, evictions: Sequence[Evict], decided: Decided) -> None:
-        """These pods are being evicted: whoever they are, and whoever they make room for, hears why."""
-        self.writer.submit(eviction_writes(evictions, decided.cluster, self._clock.wall_ns()))
-        self._metrics.observe_evictions(evictions, decided.cluster)
+    def planned(self, plan: Plan, cluster: Cluster) -> None:
+        """These evictions are about to be sent, as decided on this view."""
+        self.writer.submit(plan_writes(plan, cluster, self._clock.wall_ns()))
+
+    def evicted(self, eviction: Evict, plan: Plan, cluster: Cluster) -> None:
+        """The pod is on its way out."""
+        self.writer.submit(victim_writes(eviction, plan, cluster))
+        self._metrics.observe_eviction(eviction, cluster)
 
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has taken the bind, which took so long."""

@@ -66,6 +66,17 @@ Effect = Bind | Pipeline | Evict
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """The evictions that one action decided for one group (or of one stale gang), which only make sense together.
+
+    ``winners`` are the pods that get the room; a stale gang has none.
+    """
+
+    evictions: tuple[Evict, ...]
+    winners: tuple[Pipeline, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ref:
     """One object of the cluster, and no other of the same name where ``uid`` is given."""
 

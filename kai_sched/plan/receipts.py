@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kai_sched.plan.effects import Evict, Side
+from kai_sched.plan.effects import Evict, Plan, Side
 from kai_sched.plan.reasons import show_amount, some_of
 
 STALE = "stalegangeviction"
@@ -33,19 +31,21 @@ def receipt(eviction: Evict) -> str:
     return "\n".join([text, *(_side(side) for side in eviction.sides)])
 
 
-def gains(evictions: Sequence[Evict]) -> str:
-    """What the evictions for one group give it, told to that group. Not empty."""
+def gains(plan: Plan) -> str:
+    """What a plan's evictions give the group that they are for, told to that group."""
     freed: dict[str, float] = {}
-    for eviction in evictions:
+    for eviction in plan.evictions:
         for name, amount in eviction.freed:
             if name != "pods":
                 freed[name] = freed.get(name, 0.0) + amount
-    victims = some_of(sorted({eviction.group for eviction in evictions}))
-    room = ", ".join(show_amount(name, amount) for name, amount in sorted(freed.items()))
-    count = f"{len(evictions)} pod{'' if len(evictions) == 1 else 's'}"
-    action, where = evictions[0].action, some_of(sorted({eviction.node for eviction in evictions}))
-    text = f"{action} evicts {count} of {victims} for this group, which frees {room} on {where}"
-    return f"{text}: it starts once they are gone"
+    victims = some_of(sorted({eviction.group for eviction in plan.evictions}))
+    room = ", ".join(show_amount(name, amount) for name, amount in sorted(freed.items())) or "pod slots"
+    count = f"{len(plan.evictions)} pod{'' if len(plan.evictions) == 1 else 's'}"
+    where = some_of(sorted({eviction.node for eviction in plan.evictions}))
+    first = plan.evictions[0]
+    verb = "moves" if first.action == CONSOLIDATION else "evicts"
+    text = f"{first.action} {verb} {count} of {victims} for {first.cause}, which {_RULES[first.action]}"
+    return f"{text}; that frees {room} on {where}, and it starts once they are gone"
 
 
 def _side(side: Side) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason
@@ -65,7 +65,11 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order."""
+    """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order.
+
+    ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
+    Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
+    """
 
     effects: tuple[Effect, ...]
     evicted: tuple[str, ...]
@@ -73,4 +77,7 @@ class CycleResult:
     groups: Mapping[str, GroupState]
     queues: tuple[QueueState, ...]  # depth first, siblings by age and uid
     nodes: Mapping[str, NodeState]
-    solver_s: float
+    solver_s: float = 0.0
+    open_s: float = 0.0
+    actions_s: Mapping[str, float] = field(default_factory=dict)
+    next_ns: int = 0

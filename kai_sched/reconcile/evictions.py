@@ -2,48 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kai_sched.api import names
 from kai_sched.model.store import Cluster
 from kai_sched.model.times import format_time
-from kai_sched.plan.effects import Annotate, Emit, Evict, Ref, Write
+from kai_sched.plan.effects import Annotate, Effect, Emit, Evict, Pipeline, Plan, Ref, SetCondition, Write
 from kai_sched.plan.receipts import STALE, gains, receipt
 from kai_sched.reconcile.events import emit
 
 
-def eviction_writes(evictions: Sequence[Evict], cluster: Cluster, now_ns: int) -> Iterator[Write]:
-    """For evictions of one cycle that were carried out; ``cluster`` is the view that they were decided on."""
+def plans_of(effects: Sequence[Effect], cluster: Cluster) -> list[Plan]:
+    """The evictions of a cycle by what they are for, in the order of deciding; ``cluster`` is what was decided on."""
+    waiting: dict[str, list[Pipeline]] = {}
+    for effect in effects:
+        if isinstance(effect, Pipeline):
+            pod = cluster.pods[effect.pod]
+            # A pod without a group is one of its own name, which in the result has a mark where a real group has it.
+            own = (pod.key, names.BARE_MARK + pod.key)
+            for key in (f"{pod.namespace}/{pod.group}",) if pod.group else own:
+                waiting.setdefault(key, []).append(effect)
     batches: dict[tuple[str, str], list[Evict]] = {}
-    for eviction in evictions:
-        batches.setdefault((eviction.action, eviction.cause or eviction.group), []).append(eviction)
-    for (action, _), batch in batches.items():
-        for eviction in batch:
-            yield from _victim(eviction, len(batch), cluster)
-        for group in dict.fromkeys(eviction.group for eviction in batch):
-            ref = _group_ref(group, cluster)
-            if action != STALE and ref is not None and ref.kind == "PodGroup":
-                yield Annotate(ref, {names.LAST_EVICTION_ANNOTATION: format_time(now_ns)})
-        cause = _group_ref(batch[0].cause, cluster) if batch[0].cause else None
-        if cause is not None:
-            yield emit(cause, names.NORMAL, names.EVICTING, gains(batch))
+    for effect in effects:
+        if isinstance(effect, Evict):
+            batches.setdefault((effect.action, effect.cause or effect.group), []).append(effect)
+    return [Plan(tuple(batch), tuple(waiting.get(batch[0].cause, ()))) for batch in batches.values()]
 
 
-def _victim(eviction: Evict, size: int, cluster: Cluster) -> Iterator[Write]:
+def plan_writes(plan: Plan, cluster: Cluster, now_ns: int) -> Iterator[Write]:
+    """When the plan is begun: the victims' groups have their times, and who gets the room hears of it."""
+    first = plan.evictions[0]
+    if first.action == STALE:
+        return
+    for key in dict.fromkeys(eviction.group for eviction in plan.evictions):
+        ref = _group_ref(key, cluster)
+        if ref is not None and ref.kind == "PodGroup":
+            yield Annotate(ref, {names.LAST_EVICTION_ANNOTATION: format_time(now_ns)})
+    text, cause = gains(plan), _group_ref(first.cause, cluster)
+    if cause is not None:
+        yield emit(cause, names.NORMAL, names.EVICTING, text)
+    for winner in plan.winners:
+        namespace, name = winner.pod.split("/", 1)
+        pod = Ref("v1", "Pod", namespace, name, winner.uid)
+        yield SetCondition(pod, names.POD_SCHEDULED, "False", names.PIPELINED, f"{text}; this pod on {winner.node}")
+
+
+def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Write]:
+    """Once the pod is on its way out: it and its group hear for whom, by which rule, and what it frees."""
     namespace, name = eviction.pod.split("/", 1)
-    pod, text = Ref("v1", "Pod", namespace, name, eviction.uid), receipt(eviction)
-    told = emit(pod, names.NORMAL, names.EVICT, text)
-    facts: Mapping[str, str] = {
-        names.EVICTED_PODS_ANNOTATION: str(size),
+    facts = {
+        names.EVICTED_PODS_ANNOTATION: str(len(plan.evictions)),
         names.EVICTOR_ACTION_ANNOTATION: eviction.action,
     }
     if eviction.cause:
         space, _, cause = eviction.cause.removeprefix(names.BARE_MARK).partition("/")
-        facts = {**facts, names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
-    group = _group_ref(eviction.group, cluster)
-    for ref in (pod, group):
-        if ref is not None and (ref is pod or ref.key != pod.key):
-            yield Emit(ref, told.type, told.reason, told.message, facts)
+        facts |= {names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
+    pod, group = Ref("v1", "Pod", namespace, name, eviction.uid), _group_ref(eviction.group, cluster)
+    for ref in (pod,) if group is None or group == pod else (pod, group):
+        told = emit(ref, names.NORMAL, names.EVICT, receipt(eviction))
+        yield Emit(ref, told.type, told.reason, told.message, facts)
 
 
 def _group_ref(key: str, cluster: Cluster) -> Ref | None:

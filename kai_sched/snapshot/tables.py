@@ -108,6 +108,8 @@ class Help(enum.IntEnum):
     NO_ROOM = 8  # not even with all victims gone
     SHARES = 9  # shares do not allow to take as much as is needed
     NOT_FOUND = 10  # no set of victims did
+    THEIR_TURN = 11  # those who would have to leave are before it in the queue for the room that they leave
+    TOO_LONG = 12  # the searches of the cycle had taken too long before it was done
 
 
 class Generator(enum.IntEnum):
@@ -266,6 +268,7 @@ class Settings(NamedTuple):
     saturation: float  # by how much a queue above its share must stay behind its siblings
     consolidating_reclaim: int  # 1: victims that find another place do not count as taken
     most_moved: int  # victim jobs of one consolidation at the most; 0: the action is off
+    most_work: int  # what the searches of one action may cost: a victim looked at or simulated, or a queue put in order
     signatures: int  # 1: a job like one that failed is passed over, unless it is easier
     first_generator: int  # a Generator; 0: none
     second_generator: int

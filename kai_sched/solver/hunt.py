@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Longs, Snapshot
+from kai_sched.snapshot.tables import Flags, Floats, Longs, Snapshot
 from kai_sched.solver.state import longest_job
 
 # Columns of Lineup.slot: the heap entry at this place, the size of the heap below the row, whether the queue was
@@ -25,19 +25,22 @@ LIST, RUN_END, HEAP, STAGE, SKIP = range(5)
 DEAD = -7  # SKIP: not in the list
 
 # Columns of Prey.task. Links hold the next task plus 1, so that 0 ends a chain. GROUP: the batch within the
-# accumulation; MEMBER_OF: what is recorded together.
-PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF = range(9)
+# accumulation; MEMBER_OF: what is recorded together; TIMES: how often the scenario names it; LEFT_NODE: the node that
+# it left in an earlier search of this cycle, plus 1.
+PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES, LEFT_NODE = range(11)
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
 POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
-# Columns of Prey.job.
+# Columns of Prey.job. RETURNS: whether it certainly gets its room back before the wish has its turn.
 TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING = range(8)
+RETURNS = 8
 # Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT.
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
+# Columns of Prey.queue, three wide each up to PRESENT; MOST is what may be asked for at most in turns that count, OWED
+# what was paid back too often (4.5).
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, MOST, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16, 19
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -46,8 +49,8 @@ POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
 KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
-CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED = range(10, 18)
-N_COUNTS = 18
+CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
+N_COUNTS = 21
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 
@@ -67,16 +70,17 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (18,)
-    task: Longs  # (T, 9)
+    counts: Longs  # (21,)
+    task: Longs  # (T, 11)
     lists: Longs  # (7, T + 1)
-    job: Longs  # (J, 8)
+    job: Longs  # (J, 9)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 16)
+    queue: Floats  # (Q, 22)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
+    offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
     held: Floats  # (J, 3) what each job holds, pipelined tasks apart
     ask: Floats  # (J, 3) what each job asks for next
     wish: Longs  # (longest job,) the chunk for which room is made
@@ -102,15 +106,16 @@ def make_prey(snapshot: Snapshot) -> Prey:
     longest = longest_job(snapshot)
     return Prey(
         np.zeros(N_COUNTS, np.int64),
-        np.zeros((n_tasks, 9), np.int64),
+        np.zeros((n_tasks, 11), np.int64),
         np.zeros((7, n_tasks + 1), np.int64),
-        np.zeros((n_jobs, 8), np.int64),
+        np.zeros((n_jobs, 9), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 16)),
+        np.zeros((snapshot.queues.parent.size, 22)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
+        np.zeros(n_nodes, np.uint8),
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
         np.zeros(longest, np.int64),

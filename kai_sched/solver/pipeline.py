@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
@@ -10,6 +11,7 @@ from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import Facts, explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
+from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import (
     Decisions,
@@ -27,21 +29,30 @@ STALE = "stalegangeviction"
 
 
 class Solution(NamedTuple):
-    """What the solver decided and the state it ended in, still in rows."""
+    """What the solver decided and the state it ended in, still in rows; and what the timer said before the first action
+    and after each.
+    """
 
     decisions: Decisions
     state: State
     facts: Facts
+    times: tuple[float, ...]
 
 
-def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> Solution:
-    """Run fair share, then the actions in the order given. The snapshot is not written to."""
+def solve(
+    snapshot: Snapshot, settings: Settings, actions: tuple[str, ...], timer: Callable[[], float] = float
+) -> Solution:
+    """Run fair share, then the actions in the order given. The snapshot is not written to.
+
+    ``timer`` gives seconds; without one the times are all 0.
+    """
     state, finder, decisions = make_state(snapshot), make_finder(snapshot), make_decisions(snapshot)
     scratch = make_scratch(snapshot)
     fair_share(settings, snapshot, state, scratch)
     feasibility(snapshot, finder, scratch)
     waiting, victims, prey = make_lineup(snapshot), make_lineup(snapshot), make_prey(snapshot)
     log = make_log(snapshot, evicting=any(action in EVICTING or action == STALE for action in actions))
+    times = [timer()]
     for action in actions:
         if action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
             code, tree = int(EVICTING[action]), make_tree(snapshot)
@@ -53,6 +64,9 @@ def solve(snapshot: Snapshot, settings: Settings, actions: tuple[str, ...]) -> S
             for turn in turns:
                 tree = make_tree(snapshot)
                 allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
+        times.append(timer())
+    if any(action in EVICTING for action in actions):
+        settle(snapshot, state, log, finder, prey, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)
-    return Solution(decisions, state, facts)
+    return Solution(decisions, state, facts, tuple(times))

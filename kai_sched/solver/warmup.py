@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
-from kai_sched.snapshot.columns import SCHEMA
+from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     Bonds,
     Classes,
@@ -23,6 +23,7 @@ from kai_sched.snapshot.tables import (
     freeze,
 )
 from kai_sched.solver import jit
+from kai_sched.solver.kernels.fairness import diverge
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages.fair_share import divide
 
@@ -32,16 +33,19 @@ EVERYTHING = ("allocate", "consolidation", "reclaim", "preempt", "stalegangevict
 
 
 def compile_all() -> None:
-    """Run all stages once with the types of real snapshots, and mark the cache as complete."""
+    """Run all stages, and what else is not called by kernels only, once with the types of real snapshots; then mark the
+    cache as complete.
+    """
     solve(empty_snapshot(), plain_settings(), EVERYTHING)
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    diverge(0, 0, freeze((np.full(1, NULL, np.int32),))[0])
     jit.mark_warm()
 
 
 def plain_settings() -> Settings:
     """Settings of the right types."""
-    columns: dict[str, Any] = {name: 1.0 if kind == "float" else 1 for name, kind in Settings.__annotations__.items()}
+    columns: dict[str, Any] = {name: kind(1) for name, kind in get_type_hints(Settings).items()}
     return Settings(**columns)
 
 

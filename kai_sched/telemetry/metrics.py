@@ -6,7 +6,8 @@ asks, so a queue that is gone leaves no series behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import prometheus_client
@@ -65,6 +66,9 @@ class Metrics:
         self._scheduled = _Counter(
             f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", "action"
         )
+        self._preemptions = _Counter(
+            f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room"
+        )
         self._evicted = Counter(
             f"{self._prefix}pod_group_evicted_pods",
             "Pods that were evicted",
@@ -85,6 +89,10 @@ class Metrics:
         for action, action_s in times.actions_s.items():
             self._action.labels(action).set(action_s * MILLI)
         self._scheduled.add("allocate", len(_placed_groups(cluster, result)))
+        for action, count in _helped_groups(result).items():
+            self._scheduled.add(action, count)
+            if action == "preempt":
+                self._preemptions.add("", count)
         self._queues.show(cluster.queues, result.queues)
 
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
@@ -92,19 +100,17 @@ class Metrics:
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
         self._sent_to_done.observe(sent_to_done_s * MILLI)
 
-    def observe_evictions(self, evictions: Sequence[Evict], cluster: Cluster) -> None:
-        """These pods are being evicted."""
-        for eviction in evictions:
-            group = cluster.pod_groups.get(eviction.group)
-            space, _, name = eviction.group.partition("/")
-            pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
-            self._evicted.labels(
-                name, space, group.uid if group else "", pool or names.DEFAULT_POOL, eviction.action
-            ).inc()
+    def observe_eviction(self, eviction: Evict, cluster: Cluster) -> None:
+        """A pod has been evicted, as decided on this view."""
+        group = cluster.pod_groups.get(eviction.group)
+        space, _, name = eviction.group.removeprefix(names.BARE_MARK).partition("/")
+        pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
+        uid = group.uid if group else ""
+        self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""
-        return prometheus_client.generate_latest(self._registry) + self._scheduled.render()
+        return prometheus_client.generate_latest(self._registry) + self._scheduled.render() + self._preemptions.render()
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(self._prefix + name, documentation, labels, registry=self._registry)
@@ -116,19 +122,21 @@ class Metrics:
 class _Counter:
     """A counter that goes by its bare name: the client would append "_total", and dashboards would not find it."""
 
-    def __init__(self, name: str, documentation: str, label: str) -> None:
+    def __init__(self, name: str, documentation: str, label: str = "") -> None:
         self._head = f"# HELP {name} {documentation}\n# TYPE {name} counter\n"
         self._name = name
         self._label = label
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, int] = {} if label else {"": 0}
 
     def add(self, value: str, count: int) -> None:
         self._counts[value] = self._counts.get(value, 0) + count
 
     def render(self) -> bytes:
-        """``value`` is an action's name, in which nothing needs to be escaped."""
-        lines = (f'{self._name}{{{self._label}="{value}"}} {count}\n' for value, count in self._counts.items())
-        return (self._head + "".join(lines)).encode()
+        """``value`` is an action's name, in which nothing needs to be escaped; empty where there is no label."""
+        labels = {value: f'{{{self._label}="{value}"}}' if self._label else "" for value in self._counts}
+        return (
+            self._head + "".join(f"{self._name}{labels[value]} {n}\n" for value, n in self._counts.items())
+        ).encode()
 
 
 class _Queues(Collector):
@@ -186,6 +194,12 @@ def _placed_groups(cluster: Cluster, result: CycleResult) -> set[str]:
     bound = [effect.pod for effect in result.effects if isinstance(effect, Bind)]
     pods = ((key, cluster.pods[key]) for key in bound)
     return {f"{pod.namespace}/{pod.group}" if pod.group else key for key, pod in pods}
+
+
+def _helped_groups(result: CycleResult) -> Mapping[str, int]:
+    """For how many groups each action made room."""
+    found = {(effect.action, effect.cause) for effect in result.effects if isinstance(effect, Evict) and effect.cause}
+    return Counts(action for action, _ in found)
 
 
 def _scaled(quota: float, unit: float) -> float:

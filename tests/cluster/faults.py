@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from tests.cluster.audit import AuditLog
 from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane import OPERATOR
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 
@@ -19,6 +20,12 @@ def bindings(audit: AuditLog, mark: int) -> Counter[Key]:
     return Counter(
         (entry.namespace, entry.name, entry.raw["objectRef"].get("uid", "")) for entry in audit.bindings(mark)
     )
+
+
+def evictions(audit: AuditLog, mark: int) -> Counter[str]:
+    """How often the operator has deleted each pod since the mark."""
+    asked = audit.since(mark, OPERATOR, "pods")
+    return Counter(entry.name for entry in asked if entry.verb == "delete" and entry.status == 200)
 
 
 def assert_bound_once(cluster: Cluster, audit: AuditLog, mark: int, names: Iterable[str]) -> None:

@@ -33,6 +33,7 @@ REASONS = {
     504: "Timeout",
 }
 POLL_S = 0.01
+LAST_TURNS_S = 0.25
 NOT_PASSED_ON = {"host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length"}
 
 
@@ -149,6 +150,8 @@ class Proxy:
             self._started.set()
             await self._stop.wait()
             await runner.cleanup()
+        # closed connections are gone only some turns of the loop later; the loop must not end before
+        await asyncio.sleep(LAST_TURNS_S)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         where = request.raw_path

@@ -1,4 +1,4 @@
-"""Evictions on a real API server: shares are taken back, priorities and places matter, nobody is evicted for nothing."""
+"""Evictions on a real API server: shares are taken back, priorities and places matter, nobody goes for nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from kai_sched.api import names
 from tests.cluster import objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import StartOperator
+from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane
+from tests.cluster.faults import evictions
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
+
+GRACE = {"terminationGracePeriodSeconds": 30}
+EVICTED = "kai_pod_group_evicted_pods_total"
 
 
 @pytest.fixture
@@ -38,7 +44,8 @@ def living(cluster: Cluster, prefix: str) -> set[str]:
     return {name for name in names if name.startswith(prefix)}
 
 
-def test_a_queue_takes_its_share_back_from_a_borrower(ready: Cluster) -> None:
+def test_a_queue_takes_its_share_back_from_a_borrower(ready: Cluster, own_plane: ControlPlane) -> None:
+    mark = own_plane.audit.mark()
     two_queues(ready, 4)
     ready.add_nodes(1, gpus=8)
     ready.create_all(singles("lent", 8, "borrower"))
@@ -47,12 +54,51 @@ def test_a_queue_takes_its_share_back_from_a_borrower(ready: Cluster) -> None:
     ready.wait_bound([f"own-{n}" for n in range(4)])
     left = living(ready, "lent")
     assert len(left) == 4
-    gone = sorted({f"lent-{n}" for n in range(8)} - left)[0]
-    told = ready.wait_event(gone, "Evict")
-    assert "reclaim" in told["message"]
-    assert "default/own-" in told["message"]
+    gone = {f"lent-{n}" for n in range(8)} - left
+    assert evictions(own_plane.audit, mark) == dict.fromkeys(gone, 1)
+    told = ready.wait_event(sorted(gone)[0], "Evict")
+    assert "evicted by reclaim for default/own-" in told["message"]
+    assert "quota 4 GPUs" in told["message"]
     assert told["metadata"]["annotations"]["evictor-action-type"] == "reclaim"
-    assert ready.wait_event(told["metadata"]["annotations"]["evictor-pod-group-name"], "Evicting")
+    winner = told["metadata"]["annotations"]["evictor-pod-group-name"]
+    assert (
+        "that frees 0.1 CPU cores, 1 GPU, 0.067 GB memory on node-0" in ready.wait_event(winner, "Evicting")["message"]
+    )
+
+
+def test_the_winner_starts_when_the_room_is_really_free(
+    cluster: Cluster, defaults: None, own_plane: ControlPlane, operator: StartOperator
+) -> None:
+    """The victim has half a minute to end, and nobody is there to end it: until then all is told and nothing bound."""
+    assert defaults is None
+    replica = operator("--update-pod-eviction-condition")
+    cluster.add_queues("team")
+    cluster.add_nodes(1, gpus=1)
+    cluster.create_all(
+        [objects.pod_group("train", priorityClassName="train"), objects.pod("train", group="train", **GRACE)]
+    )
+    wait_until(lambda: cluster.pod("train")["status"].get("phase") == "Running", "the pod running")
+    own_plane.stop_kwok()
+    mark = own_plane.audit.mark()
+    cluster.create_all([objects.pod_group("serve", priorityClassName="inference"), objects.pod("serve", group="serve")])
+    wait_until(lambda: not living(cluster, "train"), "the pod leaving")
+    target = cluster.wait_condition("Pod", "train", names.DISRUPTION_TARGET, status="True")
+    assert target["reason"] == names.PREEMPTION_BY_SCHEDULER
+    text = "pod default/train is evicted by preempt for default/serve, which has the higher priority in the same queue"
+    assert target["message"].startswith(text)
+    assert cluster.wait_event("train", "Evict")["message"] == target["message"]
+    waits = cluster.wait_condition("Pod", "serve", names.POD_SCHEDULED, status="False", reason=names.PIPELINED)
+    assert waits["message"].startswith("preempt evicts 1 pod of default/train for default/serve")
+    assert cluster.wait_event("serve", "Evicting")["message"] in waits["message"]
+    cluster.add_nodes(1, gpus=0, prefix="news")
+    cluster.create(objects.pod("bystander", gpus=0))
+    cluster.wait_bound(["bystander"])
+    assert "serve" not in cluster.bound()
+    own_plane.start_kwok()
+    cluster.wait_bound(["serve"])
+    assert evictions(own_plane.audit, mark) == {"train": 1}
+    counted = {dict(labels)["action"]: value for (name, labels), value in replica.metrics().items() if name == EVICTED}
+    assert counted == {"preempt": 1.0}
 
 
 def test_inference_preempts_training_in_its_queue(ready: Cluster) -> None:
@@ -77,34 +123,62 @@ def _with_eviction_time(cluster: Cluster, name: str) -> Object:
     return group
 
 
-def test_scattered_room_is_made_whole(ready: Cluster) -> None:
-    """One GPU is free on each of two nodes; the pod that needs two gets them once another has moved."""
+def test_scattered_room_is_made_whole(ready: Cluster, own_plane: ControlPlane) -> None:
+    """One GPU is free on each of two nodes; the pod that needs two gets them once a pod of a ReplicaSet has moved."""
+    own_plane.start_controller_manager("replicaset-controller")
     ready.add_queues("team")
     ready.add_nodes(2, gpus=2)
-    for n in range(2):
-        other = f"node-{1 - n}"
+    for count, other in ((1, "node-1"), (2, "node-0")):
         ready.patch("Node", other, {"spec": {"unschedulable": True}})
-        ready.create(objects.pod(f"small-{n}"))
-        ready.wait_bound([f"small-{n}"])
+        ready.apply(replica_set("small", count))
+        wait_until(lambda count=count: len(ready.bound()) == count, f"{count} bound pods")
         ready.patch("Node", other, {"spec": {"unschedulable": None}})
+    before, mark = ready.bound(), own_plane.audit.mark()
+    assert sorted(before.values()) == ["node-0", "node-1"]
     ready.create(objects.pod("large", gpus=2))
-    moved = wait_until(lambda: {"small-0", "small-1"} - living(ready, "small"), "a pod being moved")
-    (name,) = moved
     ready.wait_bound(["large"])
-    ready.create(objects.pod(name))  # as its controller would
-    nodes = ready.wait_bound(["small-0", "small-1", "large"])
-    assert nodes["small-0"] == nodes["small-1"] != nodes["large"]
+    wait_until(lambda: len(ready.bound()) == 3, "the moved pod's successor")
+    after = ready.bound()
+    home = after.pop("large")
+    assert sorted(after.values()) == [({"node-0", "node-1"} - {home}).pop()] * 2
+    (moved,) = before.keys() - after.keys()
+    assert evictions(own_plane.audit, mark) == {moved: 1}
+    assert "moved by consolidation for default/large" in ready.wait_event(moved, "Evict")["message"]
 
 
-def test_an_elastic_group_grows_shrinks_to_its_minimum_and_grows_again(ready: Cluster) -> None:
-    two_queues(ready, 6)
+def replica_set(name: str, replicas: int) -> Object:
+    template = objects.pod(name, labels={"app": name})
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": objects.meta(name, "default"),
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": template["metadata"]["labels"]}, "spec": template["spec"]},
+        },
+    }
+
+
+def test_an_elastic_group_grows_shrinks_to_its_minimum_and_grows_again(ready: Cluster, own_plane: ControlPlane) -> None:
+    """Six GPUs, four of them promised to others, who ask for them one by one, and for a fifth that is not theirs."""
+    mark = own_plane.audit.mark()
+    ready.apply(objects.queue("owner", quota=4, weight=0))
+    ready.apply(objects.queue("borrower", quota=0))
     ready.add_nodes(1, gpus=6)
     ready.create_all([objects.pod_group("elastic", "borrower", 2), *_members()])
     ready.wait_bound([f"elastic-{n}" for n in range(6)])
-    ready.create_all(singles("own", 4, "owner"))
-    ready.wait_bound([f"own-{n}" for n in range(4)])
-    assert len(living(ready, "elastic")) == 2
     for n in range(4):
+        ready.create(objects.pod(f"own-{n}", "owner"))
+        ready.wait_bound([f"own-{n}"])
+        assert len(living(ready, "elastic")) == 5 - n
+    ready.create(objects.pod("own-4", "owner"))
+    told = ready.wait_condition("Pod", "own-4", names.POD_SCHEDULED, status="False", reason=names.UNSCHEDULABLE)
+    assert "reclaim" in told["message"]
+    assert len(living(ready, "elastic")) == 2
+    found = evictions(own_plane.audit, mark)
+    assert (len(found), set(found.values())) == (4, {1})
+    for n in range(5):
         ready.delete("Pod", f"own-{n}", "default", grace_s=0)
     ready.create_all(pod for pod in _members() if pod["metadata"]["name"] not in living(ready, "elastic"))
     ready.wait_bound([f"elastic-{n}" for n in range(6)])
@@ -114,18 +188,38 @@ def _members() -> list[Object]:
     return [objects.pod(f"elastic-{n}", "borrower", group="elastic") for n in range(6)]
 
 
-def test_a_broken_gang_is_evicted_after_its_grace(ready: Cluster) -> None:
+def test_a_broken_gang_is_evicted_after_its_grace(ready: Cluster, own_plane: ControlPlane) -> None:
+    """One gang lost a pod for good; the other's was made anew, but somebody else has its place."""
     ready.add_queues("team")
-    ready.add_nodes(1)
-    ready.create_all(objects.gang("pair", 2, stalenessGracePeriod="3s"))
-    ready.wait_bound(["pair-0", "pair-1"])
-    ready.delete("Pod", "pair-1", "default", grace_s=0)
-    wait_until(lambda: not living(ready, "pair"), "the rest of the gang being evicted")
-    assert "incomplete" in ready.wait_event("pair", "Evict")["message"]
+    ready.add_nodes(1, gpus=4)
+    mark = own_plane.audit.mark()
+    for name in ("pair", "torn"):
+        ready.create_all(objects.gang(name, 2, stalenessGracePeriod="4s", preemptibility="non-preemptible"))
+    ready.wait_bound(["pair-0", "pair-1", "torn-0", "torn-1"])
+    for name in ("pair-1", "torn-1"):
+        ready.delete("Pod", name, "default", grace_s=0)
+    ready.create(objects.pod("rival", gpus=2))
+    ready.wait_bound(["rival"])
+    ready.create(objects.pod("torn-1", group="torn"))
+    wait_until(lambda: living(ready, "pair") | living(ready, "torn") == {"torn-1"}, "the rest of both being evicted")
+    for name in ("pair", "torn"):
+        assert "incomplete for longer than its grace" in ready.wait_event(name, "Evict")["message"]
+    assert evictions(own_plane.audit, mark) == {"pair-0": 1, "torn-0": 1}
+    times = {
+        (request.user, request.name): request.received_s
+        for request in own_plane.audit.since(mark, subject="pods")
+        if request.verb == "delete"
+    }
+    for name in ("pair", "torn"):
+        lasted_s = times[OPERATOR, f"{name}-0"] - times[ADMIN, f"{name}-1"]
+        assert 3.0 <= lasted_s <= 15.0  # the grace, less what its beginning is rounded by
 
 
-def test_a_crash_between_two_evictions_is_put_right(cluster: Cluster, operator: StartOperator, proxy: Proxy) -> None:
-    """The gang of four needs all of the room; the process dies after the first eviction."""
+def test_a_crash_between_two_evictions_is_put_right(
+    cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
+) -> None:
+    """The gang of four needs all of the room; the process dies after the first eviction, and another takes over."""
+    mark = own_plane.audit.mark()
     two_queues(cluster, 4)
     cluster.add_nodes(1, gpus=4)
     first = operator(proxy=proxy)
@@ -133,17 +227,21 @@ def test_a_crash_between_two_evictions_is_put_right(cluster: Cluster, operator: 
     cluster.wait_bound([f"lent-{n}" for n in range(4)])
     held = proxy.add("DELETE", "/pods/", let_pass=1, hold=True)
     cluster.create_all(objects.gang("own", 4, "owner"))
-    held.wait_hits(1)
+    held.wait_hits(3)
+    wait_until(lambda: len(living(cluster, "lent")) == 3, "the first eviction")
     first.kill()
     proxy.remove(held)
     operator(proxy=proxy)
     cluster.wait_bound([f"own-{n}" for n in range(4)], timeout_s=90)
     assert living(cluster, "lent") == set()
+    assert evictions(own_plane.audit, mark) == {f"lent-{n}": 1 for n in range(4)}
 
 
 def test_a_victim_made_anew_is_not_evicted_in_its_stead(
-    cluster: Cluster, operator: StartOperator, proxy: Proxy
+    cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
+    """The check of the name is past when the pod is made anew: the uid in the request is what saves it."""
+    mark = own_plane.audit.mark()
     two_queues(cluster, 1)
     cluster.add_nodes(1, gpus=1)
     operator(proxy=proxy)
@@ -156,12 +254,20 @@ def test_a_victim_made_anew_is_not_evicted_in_its_stead(
     made = cluster.create(objects.pod("victim", "borrower"))["metadata"]["uid"]
     proxy.remove(held)
     cluster.wait_bound(["own"])
+    refused = wait_until(
+        lambda: [one for one in own_plane.audit.since(mark, OPERATOR, "pods") if one.verb == "delete"], "the eviction"
+    )
+    assert [one.status for one in refused] == [409]
+    cluster.wait_condition("Pod", "victim", names.POD_SCHEDULED, status="False", reason=names.UNSCHEDULABLE)
     assert cluster.pod("victim")["metadata"]["uid"] == made
     assert "deletionTimestamp" not in cluster.pod("victim")["metadata"]
 
 
-def test_nobody_is_evicted_for_a_group_that_went_away(cluster: Cluster, operator: StartOperator, proxy: Proxy) -> None:
-    """The first eviction hangs; the gang for which it was decided is deleted: no other pod goes for it."""
+def test_nobody_is_evicted_for_a_group_that_went_away(
+    cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
+) -> None:
+    """The first evictions hang; the gang for which they were decided is deleted: no other pod goes for it."""
+    mark = own_plane.audit.mark()
     two_queues(cluster, 12)
     cluster.add_nodes(1, gpus=12)
     operator(proxy=proxy)
@@ -179,3 +285,5 @@ def test_nobody_is_evicted_for_a_group_that_went_away(cluster: Cluster, operator
     cluster.create(objects.pod("late", "borrower"))
     cluster.wait_bound(["late"])
     assert len(living(cluster, "lent")) == 4
+    found = evictions(own_plane.audit, mark)
+    assert (len(found), set(found.values())) == (8, {1})

@@ -101,6 +101,16 @@ def due_certificate() -> Mapping[str, str]:
     return {field: base64.b64encode(value).decode() for field, value in fields.items()}
 
 
+def evict_one(cluster: Cluster) -> None:
+    """Have a pod make room for another."""
+    cluster.add_nodes(1, gpus=1, prefix="small", size="small")
+    for name in ("train", "inference"):
+        group = objects.pod_group(name, priorityClassName=name)
+        cluster.create_all([group, objects.pod(name, group=name, nodeSelector={"size": "small"})])
+        cluster.wait_bound([name])
+    assert cluster.find("Pod", "train", "default") is None
+
+
 def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
@@ -146,6 +156,8 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
         lambda: cluster.get("PersistentVolumeClaim", "made")["metadata"].get("annotations"), "a node being chosen"
     )
     assert chosen[names.SELECTED_NODE_ANNOTATION] == "node-0"
+
+    evict_one(cluster)
 
     # The certificate is made, and made anew by the next one to start.
     assert replica.terminate() == 0

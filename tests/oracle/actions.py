@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
 from tests.oracle.allocate import allocate_in, may_run, move
-from tests.oracle.chunk import next_chunk
+from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
-from tests.oracle.trial import Eviction, Session
-from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.trial import Eviction, Session, is_evicted
+from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
 from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
 
 
@@ -35,8 +35,22 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
             placed += allocate_in(session.world, config)
         else:
             ACTIONS[action](session)
+    _take_back(session.world)
     pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
     return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
+
+
+def _take_back(world: World) -> None:
+    """Take back what moved pods were promised on nodes that cannot keep it."""
+    for job in world.jobs:
+        for name in sorted(job.pod_sets):
+            for task in task_order(job.pod_sets[name].tasks):
+                machine = world.machines.get(task.node)
+                if not task.shadow or task.status != "Pipelined" or not machine:
+                    continue
+                if any(machine.room(resource, later=True) < 0 for resource in machine.idle):
+                    task.before = task.status
+                    move(world, job, task, "Releasing", task.node)
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:
@@ -120,12 +134,11 @@ def _within_quota(world: World, job: Job) -> bool:
 
 def _can_leave(world: World, victim: Job) -> bool:
     """Whether it has pods to evict, of which one is on a node that is known or on none."""
-    active = active_tasks(victim)
-    return bool(active) and any(task.node in world.machines or not task.node for task in active)
+    return can_leave(victim) and any(task.node in world.machines or not task.node for task in active_tasks(victim))
 
 
 def consolidation(session: Session) -> None:
-    """Section 6. The limit on victims admits that many jobs, not one more (semantics 16), the first in victim order."""
+    """Section 6. The limit bounds how many jobs one consolidation moves, in whatever order they were looked at."""
     most = session.config.max_consolidation_preemptees
     if most == 0:
         return
@@ -143,13 +156,14 @@ def consolidation(session: Session) -> None:
             and not world.accounts[victim.queue].children
             and _can_leave(world, victim)
         ]
-        run = Search(session, job, pool, _all_have_places, None if most < 0 else most)
-        if not search(run, "consolidation"):
+
+        def valid(victims: list[Chunk], _part: Job) -> bool:
+            tasks = [task for chunk in victims for task in chunk.tasks]
+            moved = {task.job for task in tasks if is_evicted(task)}
+            return all(task.status != "Releasing" for task in tasks) and (most < 0 or len(moved) <= most)
+
+        if not search(Search(session, job, pool, valid), "consolidation"):
             memory.note(job)
-
-
-def _all_have_places(victims: list[Chunk], _part: Job) -> bool:
-    return all(task.status != "Releasing" for chunk in victims for task in chunk.tasks)
 
 
 def _enough_in_all(world: World, job: Job) -> bool:

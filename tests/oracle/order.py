@@ -1,9 +1,8 @@
 """The order of queues (semantics 2.6) and the lazily sorted tree of heaps that hands out jobs (3.1).
 
-What the specification leaves open is fixed here as semantics 13 allows: each leaf gets its jobs best first, then
-siblings are pushed onto their parent in the order of (creation time, UID), the deepest queues first, so that the first
-decision compares fresh heads only. A node that is emptied is popped from its parent at once; one that gets a job again
-is pushed anew, leaf first, and flagged with all its ancestors.
+Jobs are pushed one by one, the older first (13), and a queue joins its siblings with its first job; nothing above is
+sorted again until it is touched. A node that is emptied is popped from its parent at once; one that gets a job again is
+pushed anew, leaf first, and flagged with all its ancestors.
 """
 
 from __future__ import annotations
@@ -26,6 +25,10 @@ class Branch:
     items: list[Branch | Job] = field(default_factory=list)
     dirty: bool = True
 
+    @property
+    def depth(self) -> int:
+        return self.parent.depth + 1 if self.parent else 0
+
     def best(self) -> Job:
         head = self.items[0]
         return head if isinstance(head, Job) else head.best()
@@ -36,29 +39,25 @@ class JobTree:
 
     def __init__(self, world: World, jobs: list[Job], depth: int | None = None) -> None:
         self.total = world.total
-        self.depth = depth
         self.leaves: dict[str, Branch] = {}
-        roots = sorted((a for a in world.accounts.values() if a.parent is None), key=lambda a: a.age)
+        self.branches: list[Branch] = []
         self.root = Branch(None, None)
-        for account in roots:
-            self._grow(account, self.root, jobs)
+        for account in sorted((a for a in world.accounts.values() if a.parent is None), key=lambda a: a.age):
+            self._grow(account, self.root)
+        self._fill([job for job in jobs if job.queue in self.leaves], depth)
 
-    def _grow(self, account: Account, parent: Branch, jobs: list[Job]) -> None:
+    def _grow(self, account: Account, parent: Branch) -> None:
         branch = Branch(account, parent)
-        if account.children:
-            for child in sorted(account.children, key=lambda a: a.age):
-                self._grow(child, branch, jobs)
-        else:
+        self.branches.append(branch)
+        if not account.children:
             self.leaves[account.queue.name] = branch
-            for job in sorted((j for j in jobs if j.queue == account.queue.name), key=job_key):
-                self._push_job(branch, job)
-        if branch.items:
-            heap_push(parent.items, branch, self._before)
+        for child in account.children:
+            self._grow(child, branch)
 
-    def _push_job(self, leaf: Branch, job: Job) -> None:
-        heap_push(leaf.items, job, self._before)
-        if self.depth is not None and len(leaf.items) > self.depth:
-            leaf.items.pop()
+    def _fill(self, jobs: list[Job], depth: int | None) -> None:
+        kept = [job for name in self.leaves for job in best_of([j for j in jobs if j.queue == name], depth)]
+        for job in sorted(kept, key=lambda job: job.age):
+            self.push(job)
 
     def pop(self) -> Job | None:
         """The next job, or None when there is none."""
@@ -86,7 +85,7 @@ class JobTree:
         """Give a job back that has more to place."""
         branch = self.leaves[job.queue]
         empty = not branch.items
-        self._push_job(branch, job)
+        heap_push(branch.items, job, self._before)
         self._flag(branch)
         while branch.parent and empty:
             empty = not branch.parent.items
@@ -104,6 +103,21 @@ class JobTree:
         assert isinstance(left, Branch)
         assert isinstance(right, Branch)
         return queue_before(left, right, self.total)
+
+
+class SortedTree(JobTree):
+    """A tree where no queue is compared before all of its jobs are there, and so the first to come is the fairest."""
+
+    def _fill(self, jobs: list[Job], depth: int | None) -> None:
+        for job in best_of(jobs, depth):
+            heap_push(self.leaves[job.queue].items, job, self._before)
+        for branch in sorted(self.branches, key=lambda branch: -branch.depth):
+            if branch.items and branch.parent:
+                heap_push(branch.parent.items, branch, self._before)
+
+
+def best_of(jobs: list[Job], depth: int | None) -> list[Job]:
+    return sorted(jobs, key=job_key)[:depth]
 
 
 def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
@@ -175,7 +189,7 @@ def dominant(a: Account, request: list[float], total: list[float]) -> float:
             parts.append(held / total[r] if total[r] > 0 else math.inf if held > 0 else 0.0)
         else:
             parts.append(held / share if share else held * 1000)
-    return max(parts)
+    return max(0.0, *parts)
 
 
 Before = Callable[["Branch | Job", "Branch | Job"], bool]

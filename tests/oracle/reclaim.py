@@ -7,7 +7,7 @@ import math
 from tests.oracle.chunk import next_chunk
 from tests.oracle.order import share_of
 from tests.oracle.trial import Session
-from tests.oracle.victims import Chunk, Protection, active_tasks
+from tests.oracle.victims import Chunk, Protection, can_leave
 from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World
 
 Vector = list[float]
@@ -30,7 +30,7 @@ def reclaim_pool(session: Session, job: Job, protection: Protection) -> list[Job
         and victim.queue != job.queue
         and not world.accounts[victim.queue].children
         and victim.preemptible
-        and active_tasks(victim)
+        and can_leave(victim)
         and not protection.spares(victim, job)
         and _has_surplus(world, victim, job)
     ]
@@ -77,7 +77,7 @@ class Fairness:
         if self.session.config.allow_consolidating_reclaim:
             tasks = [task for task in tasks if task.status not in ACTIVE]
         queues = {task.job.queue for task in tasks if task.job}
-        for queue in sorted(queues, key=lambda name: accounts[name].queue.uid):
+        for queue in sorted(queues, key=lambda name: accounts[name].age):
             for job, chunk in _portions(tasks, queue):
                 if not self._may_take(job, left, asks):
                     return False
@@ -113,13 +113,17 @@ class Fairness:
 
 
 def _portions(tasks: list[Task], queue: str) -> list[tuple[Job, list[Task]]]:
-    """What leaves the queue, job by job: each pod beyond the first ``minimum`` of its set alone, the others as one."""
+    """What leaves the queue, job by job: each pod beyond the first ``minimum`` of its set alone, the others as one.
+
+    A pod that is named more than once counts as often, one time after the other.
+    """
     found: list[tuple[Job, list[Task]]] = []
     for job in dict.fromkeys(task.job for task in tasks if task.job and task.job.queue == queue):
         core: list[Task] = []
-        for task in [task for task in tasks if task.job is job]:
+        own = [task for task in tasks if task.job is job]
+        for task in [task for each in dict.fromkeys(own) for task in own.count(each) * [each]]:
             pod_set = next(each for each in job.pod_sets.values() if task in each.tasks)
-            if sum(other in core for other in pod_set.tasks) < pod_set.minimum:
+            if sum(other in pod_set.tasks for other in core) < pod_set.minimum:
                 core.append(task)
             else:
                 found.append((job, [task]))

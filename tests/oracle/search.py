@@ -1,8 +1,8 @@
 """The search for victims that reclaim, preempt and consolidation share (semantics 4.5), without its budgets.
 
 The filters of 4.6 are left out: they only spare the search scenarios that cannot be solved, except where they refuse
-what could be (semantics 16), which this project does not copy. Nobody is evicted twice in one scenario: where a
-node-local scenario takes more of a job of which pods are recorded, all of them are one group, each evicted once (4.5).
+what could be (semantics 16), which this project does not copy. Where a node-local scenario takes more of a job of which
+pods are recorded, it names those once more, as the original does: for shares they count twice (4.5).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tests.oracle.chunk import next_chunk, satisfied
-from tests.oracle.order import JobTree
-from tests.oracle.trial import Session, commit, evict, is_evicted, restore, saved, try_to_place
+from tests.oracle.order import SortedTree
+from tests.oracle.trial import Session, commit, evict, restore, saved, try_to_place
 from tests.oracle.victims import Chunk, accumulate, part_of
 from tests.oracle.world import ACTIVE, USED, GroupSet, Job, Machine, PodSet, Task
 
@@ -31,7 +31,6 @@ class Search:
     job: Job
     pool: list[Job]
     valid: Callable[[list[Chunk], Job], bool]
-    most: int | None = None
     failed: set[tuple[frozenset[str], ...]] = field(default_factory=set)
 
 
@@ -80,7 +79,7 @@ def _discarded(run: Search, generator: Generator, tasks: list[Task], recorded: l
         return None
     if generator is node_local_greedy:
         found = _by_job(found)
-    found = [chunk for chunk in found if any(map(is_evicted, chunk.tasks))]
+    found = [chunk for chunk in found if any(task.status in ("Releasing", "Pipelined") for task in chunk.tasks)]
     restore(before)
     return found
 
@@ -96,7 +95,7 @@ def _probe(run: Search, generator: Generator, tasks: list[Task], recorded: list[
     """The first scenario that gives places to these tasks, carried out; its victims."""
     gone = [task for chunk in recorded for task in chunk.tasks]
     potential: list[Chunk] = []
-    for step in chain([None], accumulate(run.session.world, run.pool, gone, run.most)):
+    for step in chain([None], accumulate(run.session.world, run.pool, gone)):
         potential += [step] if step else []
         for chosen in generator(run, tasks, recorded, potential) if step else [[]]:
             mark = tuple(frozenset(map(_key, part)) for part in (tasks, gone, [t for c in chosen for t in c.tasks]))
@@ -113,14 +112,22 @@ def _key(task: Task) -> str:
 
 
 def node_local_greedy(
-    run: Search, _tasks: list[Task], _recorded: list[Chunk], potential: list[Chunk]
+    run: Search, _tasks: list[Task], recorded: list[Chunk], potential: list[Chunk]
 ) -> Iterator[list[Chunk]]:
-    """For each node of the latest victim's job: whoever of the potential victims is there, with all their pods."""
+    """For each node of the latest victim's job: whoever of the potential victims is there, with all their pods.
+
+    That is with the recorded ones, too.
+    """
+    gone = [task for chunk in recorded for task in chunk.tasks]
     latest = potential[-1].tasks[0].job
     assert latest
     hosts = {task.node for task in latest.tasks if task.status in USED}
     for name in sorted(hosts & set(run.session.world.machines)):
-        yield [chunk for chunk in _by_job(potential) if any(task.node == name for task in chunk.tasks)]
+        there = [chunk for chunk in _by_job(potential) if any(task.node == name for task in chunk.tasks)]
+        yield [
+            Chunk(chunk.job, [*(task for task in gone if task.job is chunk.tasks[0].job), *chunk.tasks])
+            for chunk in there
+        ]
 
 
 def multi_node_gang(
@@ -185,7 +192,7 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
     """One attempt for each victim and for the job, in the order of 3.1; whether the job got its places."""
     world = run.session.world
     jobs = [job for job in world.jobs if job in victims or any(task.status == "Pending" for task in job.tasks)]
-    tree = JobTree(world, [pending if job is run.job else job for job in jobs])
+    tree = SortedTree(world, [pending if job is run.job else job for job in jobs])
     placed = False
     while (job := tree.pop()) is not None:
         if job is pending:

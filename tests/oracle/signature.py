@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.oracle.chunk import next_chunk
+from tests.oracle.chunk import task_order
 from tests.oracle.world import ACTIVE, Job, PodSet, Task
 
 Signature = tuple[object, ...]
@@ -13,7 +13,7 @@ Request = dict[str, float]
 
 def signature(job: Job) -> Signature:
     """Equal for jobs that placement treats alike, amounts apart."""
-    return tuple(sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()))
+    return (job.priority, *sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()))
 
 
 def _of_pod_set(pod_set: PodSet) -> Signature:
@@ -22,7 +22,7 @@ def _of_pod_set(pod_set: PodSet) -> Signature:
 
 
 def _of_task(task: Task) -> Signature:
-    shape, pod = task.pod.shape, task.pod
+    shape = task.pod.shape
     return (
         shape.claims,
         shape.node_selector,
@@ -32,7 +32,6 @@ def _of_task(task: Task) -> Signature:
         shape.anti_affinity,
         shape.preferred_affinity,
         shape.host_ports,
-        pod.priority_class,
     )
 
 
@@ -42,26 +41,36 @@ class Memory:
 
     on: bool
     by_queue: bool
-    failed: dict[tuple[str, Signature], list[Request]] = field(default_factory=dict)
+    failed: dict[tuple[str, Signature], Job] = field(default_factory=dict)
 
     def hopeless(self, job: Job) -> bool:
         known = self.failed.get(self._place(job))
-        return self.on and known is not None and not easier(requests(job), known)
+        return self.on and known is not None and not easier(requests(job), requests(known))
 
     def note(self, job: Job) -> None:
         place, mine = self._place(job), requests(job)
         known = self.failed.get(place)
-        if known is None or (len(mine) <= len(known) and all(below(a, b) for a, b in zip(mine, known, strict=False))):
-            self.failed[place] = mine
+        theirs = requests(known) if known else []
+        if known is None or (len(mine) <= len(theirs) and all(below(a, b) for a, b in zip(mine, theirs, strict=False))):
+            self.failed[place] = job
 
     def _place(self, job: Job) -> tuple[str, Signature]:
         return (job.queue if self.by_queue else "", signature(job))
 
 
 def requests(job: Job) -> list[Request]:
-    """What the pods of the next chunk ask for, smallest first."""
-    found = [dict(task.pod.shape.request) for task in next_chunk(job)]
-    return sorted(found, key=lambda request: sorted(request.items()))
+    """What the pending pods ask for, in their order but for those that ask for less than the ones before them."""
+    found: list[Request] = []
+    for task in [task for task in tasks_of(job) if task.status == "Pending"]:
+        request, at = dict(task.pod.shape.request), len(found)
+        while at > 0 and found[at - 1] != request and below(request, found[at - 1]):
+            at -= 1
+        found.insert(at, request)
+    return found
+
+
+def tasks_of(job: Job) -> list[Task]:
+    return [task for pod_set in job.pod_sets.values() for task in task_order(pod_set.tasks)]
 
 
 def below(a: Request, b: Request) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from kai_sched import Config
 from tests.oracle.allocate import best_node, may_take, move
 from tests.oracle.chunk import next_chunk
-from tests.oracle.world import Account, Job, Machine, Task, World, put
+from tests.oracle.world import Account, Job, Machine, Task, World, charge, put
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,28 @@ def restore(before: Copy) -> None:
 
 
 def evict(world: World, task: Task) -> None:
-    """The task leaves: its queue no longer pays for it, its node counts it as releasing."""
+    """The task leaves: its queue no longer pays for it, its node counts it as releasing.
+
+    Evicted once more in the same scenario, all that happens is that the queue pays even less (4.5).
+    """
     assert task.job is not None
+    if task.virtual and task.status == "Releasing":
+        charge(world.accounts[task.job.queue], task, not task.job.preemptible, -1)
+        return
     task.before, task.virtual = task.status, True
     move(world, task.job, task, "Releasing", task.node)
 
 
 def come_back(world: World, task: Task, node: str) -> None:
-    """Give an evicted task a place: where it was, the eviction is taken back; elsewhere it waits, and still leaves."""
+    """Give an evicted task a place: where it was, the eviction is taken back; elsewhere it waits, and still leaves.
+
+    Where a pod that was moved before in this cycle still runs it is known, too: there the eviction is taken back as
+    well, which gives it the place that it had been promised, free or not (3.6).
+    """
     assert task.job is not None
-    if node == task.node:
+    if node in (task.node, task.shadow.node if task.shadow else ""):
         task.virtual = False
-        move(world, task.job, task, task.before, node)
+        move(world, task.job, task, task.before, task.node)
         return
     machine = world.machines.get(task.node)
     if machine:

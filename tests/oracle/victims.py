@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kai_sched import Config
 from kai_sched.model.times import parse_duration
 from tests.oracle.chunk import held, job_key, member_order, satisfied, task_order
-from tests.oracle.order import Branch, JobTree, account_before
+from tests.oracle.order import Branch, SortedTree, account_before
 from tests.oracle.world import ACTIVE, ALLOCATED, RESOURCES, USED, Account, GroupSet, Job, PodSet, Task, World
 
 # Whether pods that were only promised a place in this cycle may lose it to others. The specification counts them as
@@ -49,6 +49,12 @@ def active_tasks(job: Job) -> list[Task]:
     return [task for pod_set in job.pod_sets.values() for task in _active(pod_set)]
 
 
+def can_leave(job: Job) -> bool:
+    """Whether it has pods to evict, none of which shares GPUs or the like: those cannot be placed again here."""
+    active = active_tasks(job)
+    return bool(active) and not any(task.pod.shape.unsupported for task in active)
+
+
 def victim_chunk(job: Job) -> list[Task]:
     """Surplus pods one by one, then surplus sub-groups whole, then all that is left."""
     return _surplus(job.root) or active_tasks(job)
@@ -77,7 +83,7 @@ def _active(member: GroupSet | PodSet) -> list[Task]:
     return [task for each in member.members for task in _active(each)]
 
 
-class VictimTree(JobTree):
+class VictimTree(SortedTree):
     """The tree of 3.1 with both comparisons turned round."""
 
     def __init__(self, world: World, jobs: list[Job]) -> None:
@@ -112,15 +118,10 @@ def _holds(job: Job) -> list[float]:
     return [sum(task.asks(resource) for task in job.tasks if task.status in ALLOCATED) for resource in RESOURCES]
 
 
-def accumulate(world: World, pool: list[Job], recorded: list[Task], most: int | None = None) -> Iterator[Chunk]:
-    """Victim chunks in their order; ``most``: of so many jobs at most (consolidation)."""
+def accumulate(world: World, pool: list[Job], recorded: list[Task]) -> Iterator[Chunk]:
+    """Victim chunks in their order."""
     tree = VictimTree(world, pool)
-    admitted: list[str] = []
     while (job := tree.pop()) is not None:
-        if job.group.key not in admitted:
-            if most is not None and len(admitted) >= most:
-                continue
-            admitted.append(job.group.key)
         chunk = victim_chunk(job)
         spent = recorded if any(task in recorded for task in chunk) else chunk
         left = part_of(job, lambda task, spent=spent: task not in spent)  # type: ignore[misc]

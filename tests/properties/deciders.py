@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_sched import Cluster, Config, run_cycle
-from kai_sched.cycle.run import IMPLEMENTED
-from kai_sched.model.config import ACTIONS
 from kai_sched.model.objects import Object
 from tests.oracle.actions import decide
 from tests.oracle.between import moved_on, stamped
 from tests.properties.clusters import NOW_NS
-
-HAS_ALL = set(ACTIONS) <= set(IMPLEMENTED)
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from tests.oracle.reclaim import needs, plus, quota, within
 from tests.oracle.world import Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
-from tests.properties.deciders import HAS_ALL, Decider, Left, Plan, by_scheduler, by_twin, cycles
+from tests.properties.deciders import Decider, Left, Plan, by_scheduler, by_twin, cycles
 from tests.properties.plans import text_of
 
-DECIDERS = [by_twin, by_scheduler] if HAS_ALL else [by_twin]
+DECIDERS = [by_twin, by_scheduler]
 ALL = Config()
 ACTIVE_SETS = st.sampled_from(
     [ACTIONS, ACTIONS, ("reclaim",), ("preempt",), ("consolidation",), ("reclaim", "preempt")]
@@ -66,44 +66,46 @@ def wanted(plan: Plan) -> list[Left]:
     return [left for left in plan.evictions if left.action != "stalegangeviction"]
 
 
-if HAS_ALL:
+@MORE
+@given(crowds(), CONFIGS)
+def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
+    """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
+    ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
+    assert decided(ours) == decided(theirs)
 
-    @MORE
-    @given(crowds(), CONFIGS)
-    def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
-        """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
-        ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
-        assert decided(ours) == decided(theirs)
 
-    @MORE
-    @given(clusters(), CONFIGS)
-    def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Config) -> None:
-        """On overcommitted nodes, with broken sub-groups and pods in every state, too."""
-        ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
-        assert decided(ours) == decided(theirs)
+@MORE
+@given(clusters(), CONFIGS)
+def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Config) -> None:
+    """On overcommitted nodes, with broken sub-groups and pods in every state, too."""
+    ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
+    assert decided(ours) == decided(theirs)
 
-    @given(crowds(FULL), st.integers(2, 5))
-    def test_equals_the_twin_for_cycles(objects: list[o.Object], count: int) -> None:
-        """Cycle after cycle, while each goes its own way."""
-        ours, theirs = (list(cycles(objects, decider, ALL, count)) for decider in (by_scheduler, by_twin))
-        assert [decided(plan) for _, plan in ours] == [decided(plan) for _, plan in theirs]
 
-    @given(crowds(FULL))
-    def test_deciding_again_decides_the_same(objects: list[o.Object]) -> None:
-        """Two cycles without news are one: the same result, byte for byte, with or without a cache."""
-        store, cache = Store(), Cache()
-        for item in objects:
-            store.put(item)
-        results = [text_of(run_cycle(store.cluster(), ALL, NOW_NS, cache)) for _ in range(2)]
-        assert results == [text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))] * 2
+@given(crowds(FULL), st.integers(2, 5))
+def test_equals_the_twin_for_cycles(objects: list[o.Object], count: int) -> None:
+    """Cycle after cycle, while each goes its own way."""
+    ours, theirs = (list(cycles(objects, decider, ALL, count)) for decider in (by_scheduler, by_twin))
+    assert [decided(plan) for _, plan in ours] == [decided(plan) for _, plan in theirs]
 
-    @given(crowds(FULL), st.randoms(use_true_random=False))
-    def test_order_of_the_input_does_not_matter(objects: list[o.Object], rng: random.Random) -> None:
-        """The same objects in any order give the same result, byte for byte."""
-        first = text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))
-        shuffled = objects.copy()
-        rng.shuffle(shuffled)
-        assert text_of(run_cycle(Cluster.of(shuffled), ALL, NOW_NS)) == first
+
+@given(crowds(FULL))
+def test_deciding_again_decides_the_same(objects: list[o.Object]) -> None:
+    """Two cycles without news are one: the same result, byte for byte, with or without a cache."""
+    store, cache = Store(), Cache()
+    for item in objects:
+        store.put(item)
+    results = [text_of(run_cycle(store.cluster(), ALL, NOW_NS, cache)) for _ in range(2)]
+    assert results == [text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))] * 2
+
+
+@given(crowds(FULL), st.randoms(use_true_random=False))
+def test_order_of_the_input_does_not_matter(objects: list[o.Object], rng: random.Random) -> None:
+    """The same objects in any order give the same result, byte for byte."""
+    first = text_of(run_cycle(Cluster.of(objects), ALL, NOW_NS))
+    shuffled = objects.copy()
+    rng.shuffle(shuffled)
+    assert text_of(run_cycle(Cluster.of(shuffled), ALL, NOW_NS)) == first
 
 
 @MORE

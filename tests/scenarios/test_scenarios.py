@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cluster, run_cycle
-from kai_sched.cycle.run import IMPLEMENTED
 from kai_sched.model.objects import Node, Queue
 from tests.oracle.actions import decide
 from tests.oracle.between import Stands, moved_on, stamped
@@ -23,12 +22,7 @@ def by_name(found: list[tuple[str, Scenario]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scenario", [scenario for _, scenario in found], ids=[name for name, _ in found])
 
 
-def decidable(scenario: Scenario) -> bool:
-    """Whether the scheduler has all actions of the block."""
-    return set(scenario.config().actions) <= set(IMPLEMENTED)
-
-
-@by_name([(name, scenario) for name, scenario in SCENARIOS if decidable(scenario)])
+@by_name(SCENARIOS)
 def test_decision(scenario: Scenario) -> None:
     """What the last cycle decides, said in the words of the block, equals the block."""
     cluster, now_ns = Cluster.of(scenario.objects), NOW_NS

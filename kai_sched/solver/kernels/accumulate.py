@@ -161,7 +161,7 @@ def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Pr
         wanted = prey.kind[kind, KIND_CLASS]
         if finder.verdicts[classes.signature[wanted], n] == OK:
             prey.kind[kind, KIND_ROOM] += slots(classes.request[wanted], idle, releasing, room)
-    room[KNOWN_GPUS if prey.task[t, RECORDED] == 1 else POTENTIAL_GPUS] += classes.quota[c, GPU]
+    room[KNOWN_GPUS if prey.task[t, RECORDED] > 0 else POTENTIAL_GPUS] += classes.quota[c, GPU]
 
 
 @inner
@@ -202,7 +202,7 @@ def accumulate(
         length = victim_chunk(first, end, sets, state, scratch, prey, prey.chunk)
         known = False
         for entry in range(length):
-            known = known or prey.task[prey.chunk[entry], RECORDED] == 1
+            known = known or prey.task[prey.chunk[entry], RECORDED] > 0
         if known:
             length = known_tasks(j, snapshot, state, prey)
         for entry in range(length):
@@ -227,7 +227,7 @@ def known_tasks(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
     """Write the recorded victims of a job to ``prey.chunk``; returns how many."""
     length = 0
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
-        if prey.task[t, RECORDED] == 1 and is_left(t, state, prey):
+        if prey.task[t, RECORDED] > 0 and is_left(t, state, prey):
             prey.chunk[length] = t
             length += 1
     return length

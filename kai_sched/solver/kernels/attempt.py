@@ -118,7 +118,7 @@ def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, lo
     )
     if finder.dynamic[c] == 1:
         count_bonds(
-            c, n, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
+            c, n, 1, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
         )
     touch(finder.block, finder.stamp, n)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Settings, Snapshot, Status, TermKind, Verdict
 from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
@@ -24,6 +24,7 @@ from kai_sched.solver.hunt import (
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fairness import diverge, has_quota_for
+from kai_sched.solver.kernels.precedence import weigh_up
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
 OK = int(Verdict.OK)
@@ -31,6 +32,7 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
+THEIR_TURN = int(Help.THEIR_TURN)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
@@ -44,10 +46,12 @@ def refute(
     action: int,
     p: int,
     ceiling: int,
+    settings: Settings,
     snapshot: Snapshot,
     state: State,
     finder: Finder,
     scratch: Scratch,
+    waiting: Lineup,
     victims: Lineup,
     prey: Prey,
 ) -> int:
@@ -62,6 +66,8 @@ def refute(
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
         return SHARES
+    if action == RECLAIM and weigh_up(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
+        return THEIR_TURN
     return OK
 
 
@@ -82,13 +88,15 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             if victims.job[j, SKIP] == prey.counts[CLOCK] or jobs.priority[j] >= ceiling:
                 continue
             anybody = True
-            prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], prey.held[j, GPU])
+            held = 0.0
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
                 if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
+                    held += snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
+            prey.queue[q, LARGEST] = max(prey.queue[q, LARGEST], held)
     return anybody
 
 
@@ -166,10 +174,10 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     book, parent = state.book, snapshot.queues.parent
     own = snapshot.jobs.queue[p]
     lacking = scratch.need[GPU]
-    if lacking == 0.0:
-        return True
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    if lacking <= 0.0:
+        return True
     for q in range(parent.shape[0]):
         prey.queue[q, REMAINS] = 0.0
     for q in range(parent.shape[0]):

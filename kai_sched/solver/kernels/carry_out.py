@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Settings, Snapshot, Status
-from kai_sched.solver.hunt import CAST, HOME, N_CAST, N_PLACED, N_SCENE, OLD_HELD, PLACED, SCENE, Lineup, Prey
+from kai_sched.solver.hunt import (
+    CAST,
+    HOME,
+    LEFT_NODE,
+    N_CAST,
+    N_PLACED,
+    N_SCENE,
+    OLD_HELD,
+    OWED,
+    PLACED,
+    SCENE,
+    TIMES,
+    Lineup,
+    Prey,
+)
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.fairness import diverge, has_gone
@@ -55,7 +69,10 @@ def carry_out(
     count, lists = prey.counts, prey.lists
     for entry in range(count[N_SCENE]):
         t = lists[SCENE, entry]
+        owe(t, snapshot, prey)
         if has_gone(t, state, prey):
+            if state.task[t, STATUS] == IS_PIPELINED:
+                prey.task[t, LEFT_NODE] = prey.task[t, HOME] + 1
             if dismiss(t, action, p, prey.task[t, HOME], snapshot, state, decisions):
                 weigh_sides(t, p, snapshot, prey, decisions)
     for entry in range(count[N_PLACED]):
@@ -65,6 +82,14 @@ def carry_out(
     log.size[:] = 0
     for entry in range(count[N_CAST]):
         stand_again(lists[CAST, entry], settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
+
+
+@inner
+def owe(t: int, snapshot: Snapshot, prey: Prey) -> None:
+    """Note what the queue of task ``t`` was paid back too often: it keeps it for the rest of the cycle (4.5)."""
+    q, price = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.classes.quota[snapshot.tasks.cls[t]]
+    for r in range(3):
+        prey.queue[q, OWED + r] += (prey.task[t, TIMES] - 1) * price[r]
 
 
 @inner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Longs, Snapshot, Status
-from kai_sched.solver.hunt import HOME, PRIOR, Prey
+from kai_sched.solver.hunt import HOME, LEFT_NODE, PRIOR, Prey
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.place import charge
@@ -33,24 +33,27 @@ IS_EVICTED = int(Status.EVICTED)
 
 
 @inner
-def refund(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log) -> None:
-    """Take ``price`` (3,) off what the queue and all above hold; the inverse of ``place.charge``."""
+def refund(
+    q: int, times: float, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log
+) -> None:
+    """Take ``price`` (3,) so many ``times`` off what the queue and all above hold; the inverse of ``place.charge``."""
     while q != NULL:
         base = offset[AT_BOOK] + BOOK_WIDTH * q
         for r in range(3):
             if price[r] != 0.0:
                 at = base + HELD + r
-                set_float(log, floats, at, floats[at] - price[r])
+                set_float(log, floats, at, floats[at] - times * price[r])
                 if fixed:
                     at = base + HELD_FIXED + r
-                    set_float(log, floats, at, floats[at] - price[r])
+                    set_float(log, floats, at, floats[at] - times * price[r])
         q = parent[q]
 
 
 @inner
-def evict(j: int, t: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
+def evict(j: int, t: int, times: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
     """Take an active task out: its room is being left, its queues no longer pay, and it may be placed again.
 
+    Its queues are paid back as many ``times`` as it is named.
     It stays where it is for inter-pod affinity and host ports.
     """
     jobs, s, n = snapshot.jobs, snapshot.tasks.set[t], state.task[t, NODE]
@@ -72,7 +75,8 @@ def evict(j: int, t: int, snapshot: Snapshot, state: State, log: Log, finder: Fi
         return
     leave(n, 1.0, snapshot.classes.request[c], snapshot.nodes.allocatable[n], state, log)
     price = snapshot.classes.quota[c]
-    refund(jobs.queue[j], price, jobs.preemptible[j] == 0, snapshot.queues.parent, state.floats, state.offset, log)
+    fixed, parent = jobs.preemptible[j] == 0, snapshot.queues.parent
+    refund(jobs.queue[j], float(times), price, fixed, parent, state.floats, state.offset, log)
     touch(finder.block, finder.stamp, n)
 
 
@@ -87,10 +91,15 @@ def leave(n: int, sign: float, request: Floats, allocatable: Floats, state: Stat
 
 @inner
 def lay(j: int, t: int, n: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
-    """Place a pending or evicted task on node ``n`` in a search: it waits there, or, at home, was never evicted."""
-    if state.task[t, STATUS] != IS_EVICTED or prey.task[t, HOME] != n:
+    """Place a pending or evicted task on node ``n`` in a search: it waits there, or, at home, was never evicted.
+
+    The node that a pod left in an earlier search still knows it and counts as home, too: there its eviction is taken
+    back, which leaves it the place that it was promised, free or not (3.6).
+    """
+    if state.task[t, STATUS] != IS_EVICTED or (prey.task[t, HOME] != n and prey.task[t, LEFT_NODE] != n + 1):
         put(j, t, n, True, snapshot, state, log, finder)
         return
+    n = prey.task[t, HOME]
     jobs, s, c = snapshot.jobs, snapshot.tasks.set[t], snapshot.tasks.cls[t]
     status = prey.task[t, PRIOR]
     integers, offset = state.integers, state.offset

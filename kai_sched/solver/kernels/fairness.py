@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status
 from kai_sched.solver.hunt import (
     CAST,
     CORE,
@@ -23,6 +23,7 @@ from kai_sched.solver.hunt import (
     REMAINS,
     RUNTIMES,
     SCENE,
+    TIMES,
     Prey,
 )
 from kai_sched.solver.jit import inner, kernel
@@ -133,8 +134,25 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
 
 
 @inner
+def may_lose_one(a: int, b: int, k: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
+    """Whether the validator could let queue ``b`` lose a task with GPUs for the wish below its sibling ``a``.
+
+    At best it is the smallest one of the scenario, and ``a`` has lost all that the scenario has below it (REMAINS).
+    """
+    mine = ratio(
+        book[a, HELD + GPU] - prey.queue[a, REMAINS] + wished(k, GPU, snapshot, prey),
+        book[a, FAIR + GPU],
+    )
+    theirs = ratio(book[b, HELD + GPU] - prey.queue[b, INVOLVED], book[b, FAIR + GPU])
+    return bool(mine <= 1.0 or book[b, FAIR + GPU] <= 0.0 or mine * settings.saturation < theirs)
+
+
+@inner
 def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
-    """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed."""
+    """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed.
+
+    A task counts as often as the scenario names it.
+    """
     sets, cls = snapshot.sets, snapshot.tasks.cls
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         prey.set[s, CORE] = 0
@@ -145,12 +163,13 @@ def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snaps
         if state.task[t, STATUS] == IS_EVICTED or settings.consolidating_reclaim == 0:
             s = snapshot.tasks.set[t]
             price = snapshot.classes.quota[cls[t]]
-            if prey.set[s, CORE] < sets.minimum[s]:
-                prey.set[s, CORE] += 1
-                core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
-                has_core = True
-            elif not take_amount(p, k, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
-                return False
+            for _ in range(prey.task[t, TIMES]):
+                if prey.set[s, CORE] < sets.minimum[s]:
+                    prey.set[s, CORE] += 1
+                    core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
+                    has_core = True
+                elif not take_amount(p, k, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
+                    return False
         t = prey.task[t, IN_SCENE] - 1
     return not has_core or take_amount(p, k, q, core, snapshot, state.book, prey)
 

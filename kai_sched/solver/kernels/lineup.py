@@ -86,14 +86,19 @@ def sink_last(base: int, at: int, size: int, flip: bool, settings: Settings, pri
 
 @inner
 def mark_runs(base: int, size: int, lineup: Lineup) -> None:
-    """Note at each place of a list where the run of jobs that ask for the same ends."""
+    """Note at each place of a list where the run of jobs that ask for no more than the one there ends."""
     job, held = lineup.job, lineup.held
-    for at in range(base + size - 1, base - 1, -1):
-        job[at, RUN_END] = at - base + 1
-        if at + 1 < base + size:
-            a, b = job[at, LIST], job[at + 1, LIST]
-            if held[a, 0] == held[b, 0] and held[a, 1] == held[b, 1] and held[a, 2] == held[b, 2]:
-                job[at, RUN_END] = job[at + 1, RUN_END]
+    for at in range(size - 1, -1, -1):
+        j, end = job[base + at, LIST], at + 1
+        while end < size and asks_no_more(job[base + end, LIST], j, held):
+            end = job[base + end, RUN_END]
+        job[base + at, RUN_END] = end
+
+
+@inner
+def asks_no_more(a: int, b: int, held: Floats) -> bool:
+    """Whether job ``a`` asks for at most as much of every resource as job ``b``."""
+    return bool(held[a, 0] <= held[b, 0] and held[a, 1] <= held[b, 1] and held[a, 2] <= held[b, 2])
 
 
 @inner
@@ -283,25 +288,32 @@ def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> int:
 
 
 @inner
-def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup) -> None:
-    """Go to the last of the listed jobs of leaf ``q`` that ask for the same as the next one and come before its heap.
+def skip_run(q: int, flip: bool, settings: Settings, priority: Longs, lineup: Lineup, clock: int) -> None:
+    """Go to the last of the listed jobs of leaf ``q`` that ask for no more than the first and come before its heap.
 
-    Taking them one by one would lead here again each time, as nothing changes between.
+    A queue that goes first with the first job does with each of the others, too (2.6: asking for less never makes it
+    later), so taking them one by one would lead here again each time. Those marked with ``clock`` stand elsewhere now.
     """
     slot, job = lineup.slot, lineup.job
     base, at = slot[q, BASE], slot[q, CURSOR]
-    last = job[base + at, RUN_END]
+    last = min(job[base + at, RUN_END], slot[q, LISTED])
     if slot[q, HEAPED] > 0:
         top = job[base, HEAP]
         low, high = at, last
         while low < high:
             middle = (low + high) // 2
-            if leads(top, job[base + middle, LIST], flip, settings, priority, job):
+            place = middle
+            while place < high and job[job[base + place, LIST], SKIP] == clock:
+                place += 1
+            if place == high or leads(top, job[base + place, LIST], flip, settings, priority, job):
                 high = middle
             else:
-                low = middle + 1
+                low = place + 1
         last = low
-    slot[q, CURSOR] = max(at, last - 1)
+    last -= 1
+    while last > at and job[job[base + last, LIST], SKIP] == clock:
+        last -= 1
+    slot[q, CURSOR] = max(at, last)
 
 
 @inner

@@ -161,30 +161,47 @@ def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, pri
 
 @kernel
 def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree: Tree, book: Floats) -> None:
-    """Make heaps of the jobs that lie in their leaves in any order, then of the queues, lower levels first.
+    """Make heaps of the jobs that lie in their leaves in any order, as if they were pushed one by one, the older first.
 
-    So the first job to come is the fairest: no queue is put among its siblings before its own best job is known.
+    A queue joins its siblings with the first job below it and stays where it is until it comes up; as it was pushed
+    to, it counts as touched.
     """
-    n_queues = queues.parent.shape[0]
-    for q in range(n_queues):
+    tree.dirty[:] = 1
+    tree.kept[:] = 0
+    tree.best[:] = NULL
+    for q in range(queues.parent.shape[0]):
         keep_best(q, depth, settings, priority, tree)
-        if tree.job_size[q] > 0:
+        for at in range(tree.job_ptr[q], tree.job_ptr[q] + tree.job_size[q]):
+            tree.kept[tree.job_heap[at]] = 1
+            tree.leaf[tree.job_heap[at]] = q
+    for j in range(tree.kept.shape[0]):
+        if tree.kept[j] == 0:
+            continue
+        q = tree.leaf[j]
+        newly = tree.best[q] == NULL
+        if newly or job_before(j, tree.best[q], settings, priority, tree.stage):
+            tree.best[q] = j
             for r in range(3):
-                tree.extra[q, r] = tree.request[tree.job_heap[tree.job_ptr[q]], r]
-    for row in range(n_queues, -1, -1):
-        # the roots' heap comes last: its row is that of no queue
-        above = n_queues if row == 0 else row - 1
-        base = int(queues.child_ptr[above])
-        for child in range(base, queues.child_ptr[above + 1]):
-            q = queues.child[child]
-            if tree.job_size[q] > 0 or tree.queue_size[q] > 0:
-                slot = int(tree.queue_size[above])
-                tree.queue_heap[base + slot] = q
-                tree.queue_size[above] = slot + 1
-                queues_up(base, slot, tree.queue_heap, book, tree.extra)
-        if row > 0 and tree.queue_size[above] > 0:
-            for r in range(3):
-                tree.extra[above, r] = tree.extra[tree.queue_heap[base], r]
+                tree.extra[q, r] = tree.request[j, r]
+            show_head(q, queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
+        if newly:
+            join_siblings(q, queues, tree, book)
+
+
+@inner
+def join_siblings(q: int, queues: Queues, tree: Tree, book: Floats) -> None:
+    """Put a queue that has work now into its parent's heap, and the parent, if it had none, into its own."""
+    newly = True
+    while newly:
+        above = queues.parent[q]
+        row = above if above != NULL else queues.parent.shape[0]
+        base, slot = queues.child_ptr[row], tree.queue_size[row]
+        tree.queue_heap[base + slot] = q
+        tree.queue_size[row] = slot + 1
+        queues_up(base, slot, tree.queue_heap, book, tree.extra)
+        show_head(tree.queue_heap[base], queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
+        newly = slot == 0 and above != NULL
+        q = above
 
 
 @inner
@@ -227,22 +244,11 @@ def push_job(j: int, depth: int, settings: Settings, queues: Queues, jobs: Jobs,
     tree.job_heap[base + at] = j
     jobs_up(base, at, tree.job_heap, settings, jobs.priority, tree.stage)
     show_job(q, queues, tree)
-    newly = size == 0
-    n_queues = queues.parent.shape[0]
+    if size == 0:
+        join_siblings(q, queues, tree, book)
     while q != NULL:
-        above = queues.parent[q]
-        row = above if above != NULL else n_queues
-        if newly:
-            slot = tree.queue_size[row]
-            tree.queue_heap[queues.child_ptr[row] + slot] = q
-            tree.queue_size[row] = slot + 1
-            queues_up(queues.child_ptr[row], slot, tree.queue_heap, book, tree.extra)
-            show_head(
-                tree.queue_heap[queues.child_ptr[row]], queues.parent, queues.child_ptr, tree.queue_heap, tree.extra
-            )
-            newly = slot == 0
         tree.dirty[q] = 1
-        q = above
+        q = queues.parent[q]
 
 
 @inner

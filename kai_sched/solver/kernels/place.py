@@ -75,14 +75,14 @@ def charge(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, off
 
 @inner
 def count_bonds(
-    c: int, n: int, domain: Ints, bonds: Bonds, n_ports: int, integers: Longs, offset: Longs, log: Log
+    c: int, n: int, sign: int, domain: Ints, bonds: Bonds, n_ports: int, integers: Longs, offset: Longs, log: Log
 ) -> None:
-    """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports."""
+    """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports; ``sign`` -1: no longer."""
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
         if role == PORT:
             at = offset[AT_PORTS] + n * n_ports + row
-            set_integer(log, integers, at, integers[at] + 1)
+            set_integer(log, integers, at, integers[at] + sign)
         elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile
             at = offset[AT_DOMAINS] + 2 * domain[row, n] + (MATCHED if role == MATCH else CARRIED)
-            set_integer(log, integers, at, integers[at] + weight)
+            set_integer(log, integers, at, integers[at] + sign * weight)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     CAST,
     DEAD,
     FEASIBLE,
     HEAPED,
+    HOME,
     N_CAST,
     N_PLACED,
     N_SCENE,
@@ -21,21 +22,24 @@ from kai_sched.solver.hunt import (
     SKIP,
     STAGE,
     STAGE_WAITING,
+    TIMES,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.evict import evict, lay
-from kai_sched.solver.kernels.find import preference
-from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.lineup import descend, line_up, peek, push_heap, rewind, skip_run, take
+from kai_sched.solver.kernels.place import count_bonds
+from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback
-from kai_sched.solver.state import ACTIVE, Finder, Log, Scratch, State
+from kai_sched.solver.state import ACTIVE, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
+NOT_OFFERED = int(Verdict.NO_ROOM)
+IS_EVICTED = int(Status.EVICTED)
 EVERYBODY = 2**62  # a ceiling that no priority reaches
 
 
@@ -60,22 +64,15 @@ def rehearse(
     count[N_PLACED] = 0
     call_cast(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey)
     n_left = count[N_CAST]
-    passed = NULL
     found = False
-    asked = (0.0, 0.0, 0.0)
     while n_left > 0:
         q = descend(False, snapshot.queues, waiting, state.book)
         if q == NULL:
             break
         j, listed = peek(q, EVERYBODY, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         if listed:
-            # it only competes: what it asks for decides when its queue comes again
-            asks = (waiting.held[j, 0], waiting.held[j, 1], waiting.held[j, 2])
-            if q == passed and asks == asked:
-                skip_run(q, False, settings, jobs.priority, waiting)
-            passed, asked = q, asks
-        else:
-            passed = NULL
+            # it only competes, and so do those behind it
+            skip_run(q, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         take(q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK])
         if listed:
             continue
@@ -116,7 +113,7 @@ def call_cast(
         waiting.slot[q, HEAPED] = 0
     for entry in range(count[N_SCENE]):
         t = prey.lists[SCENE, entry]
-        evict(snapshot.tasks.job[t], t, snapshot, state, log, finder, prey)
+        evict(snapshot.tasks.job[t], t, prey.task[t, TIMES], snapshot, state, log, finder, prey)
     for entry in range(count[N_SCENE]):
         j = snapshot.tasks.job[prey.lists[SCENE, entry]]
         if prey.job[j, SCENE_MARK] != clock:
@@ -222,7 +219,12 @@ def try_chunk(
         t = scratch.chunk[entry]
         n = NULL
         if finder.refused[tasks.cls[t]] == OK:
+            apart = finder.dynamic[tasks.cls[t]] == 1 and state.task[t, STATUS] == IS_EVICTED
+            if apart:
+                count_at_home(t, -1, snapshot, state, log, prey)
             n = seek(t, settings, snapshot, state, finder, prey)
+            if apart:
+                count_at_home(t, 1, snapshot, state, log, prey)
         if n == NULL:
             n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
             rollback(
@@ -245,6 +247,20 @@ def try_chunk(
 
 
 @inner
+def count_at_home(t: int, sign: int, snapshot: Snapshot, state: State, log: Log, prey: Prey) -> None:
+    """Leave an evicted task out of what it may conflict with, or (``sign`` 1) let it be there for all others again.
+
+    It is where it was evicted, and, if it had only been promised that place, still where it runs.
+    """
+    domain, bonds, n_ports = snapshot.terms.domain, snapshot.bonds, state.ports.shape[1]
+    c, home, start = snapshot.tasks.cls[t], prey.task[t, HOME], snapshot.tasks.node[t]
+    if home != NULL:
+        count_bonds(c, home, sign, domain, bonds, n_ports, state.integers, state.offset, log)
+    if start != NULL and start != home:
+        count_bonds(c, start, sign, domain, bonds, n_ports, state.integers, state.offset, log)
+
+
+@inner
 def seek(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> int:
     """The best feasible node for a task.
 
@@ -254,20 +270,8 @@ def seek(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: F
     c = snapshot.tasks.cls[t]
     if prey.counts[RESTRICTED] == 0 or snapshot.classes.cpu_only[c] == 0:
         return best_node(t, settings, snapshot, state, finder)
-    request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
-    best, best_points, best_taste = NULL, 0.0, 0.0
-    for n in range(state.idle.shape[0]):
+    for n in range(verdicts.shape[0]):
         feasible = prey.node[n, FEASIBLE] == 1 or prey.node[n, SCENE_NODE] == prey.counts[SCENE_CLOCK]
-        if not feasible or verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
-            continue
-        points = settings.available_points if fits_now(request, state.idle[n]) else 0.0
-        if snapshot.nodes.cpu_only[n] == 1:
-            points += settings.cpu_node_points
-        allocatable = snapshot.nodes.allocatable[n, CPU]
-        taste = preference(
-            state.idle[n, CPU] + state.releasing[n, CPU], allocatable, allocatable, settings.cpu_placement
-        )
-        if best == NULL or points > best_points or (points == best_points and taste > best_taste):
-            best, best_points, best_taste = n, points, taste
-    return best
+        prey.offered[n] = verdicts[n] if feasible else NOT_OFFERED
+    return score_nodes(c, snapshot.tasks.nominated[t], settings, snapshot, state, prey.offered)

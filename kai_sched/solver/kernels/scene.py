@@ -35,10 +35,12 @@ from kai_sched.solver.hunt import (
     POTENTIAL_GPUS,
     PROBE,
     RANK,
+    RECORDED,
     SCENE,
     SCENE_CLOCK,
     SCENE_MARK,
     SCENE_NODE,
+    TIMES,
     Prey,
 )
 from kai_sched.solver.jit import inner
@@ -58,17 +60,18 @@ def open_scene(snapshot: Snapshot, state: State, prey: Prey) -> None:
     count[N_SCENE] = 0
     for entry in range(count[N_KNOWN]):
         t = prey.lists[KNOWN, entry]
-        join_scene(t, prey.task[t, MEMBER_OF], snapshot, state, prey)
+        join_scene(t, prey.task[t, MEMBER_OF], prey.task[t, RECORDED], snapshot, state, prey)
 
 
 @inner
-def join_scene(t: int, group: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
-    """Add a task to the scenario, and to the chain of its job."""
+def join_scene(t: int, group: int, times: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
+    """Add a task to the scenario, which names it so many ``times``, and to the chain of its job."""
     count, job = prey.counts, prey.job
     entry = count[N_SCENE]
     count[N_SCENE] = entry + 1
     prey.lists[SCENE, entry] = t
     prey.task[t, MEMBER_OF] = group
+    prey.task[t, TIMES] = times
     prey.task[t, IN_SCENE] = 0
     j = snapshot.tasks.job[t]
     if job[j, SCENE_MARK] != count[SCENE_CLOCK]:
@@ -106,6 +109,7 @@ def hosts(j: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
 def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
     """The scenario of one node: all potential tasks of every job that has one on node ``n``, and the recorded victims.
 
+    Of those jobs it names the recorded ones once more, as the original does: for shares they count as often (4.5).
     False where there is none, or where it cannot make room for the wish.
     """
     if prey.node[n, FIRST_TASK] == 0:
@@ -120,13 +124,24 @@ def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
         while state.task[first_on_node, NODE] != n:
             first_on_node = prey.task[first_on_node, IN_JOB] - 1
         if first_on_node == here - 1:  # else the job is in already
+            name_again(j, prey)
             while t >= 0:
-                join_scene(t, -1 - j, snapshot, state, prey)
+                join_scene(t, -1 - j, 1, snapshot, state, prey)
                 t = prey.task[t, IN_JOB] - 1
         here = prey.task[here - 1, ON_NODE]
     if start > 0:
         gather_groups(snapshot, prey)
     return scene_may_suffice(start, snapshot, state, finder, prey)
+
+
+@inner
+def name_again(j: int, prey: Prey) -> None:
+    """Name what the scenario has of job ``j`` so far, which was recorded, as often again."""
+    if prey.job[j, SCENE_MARK] == prey.counts[SCENE_CLOCK]:
+        t = prey.job[j, FIRST_SCENE] - 1
+        while t >= 0:
+            prey.task[t, TIMES] *= 2
+            t = prey.task[t, IN_SCENE] - 1
 
 
 @inner
@@ -255,5 +270,5 @@ def spread_scene(size: int, snapshot: Snapshot, state: State, finder: Finder, pr
     for entry in range(count[N_POTENTIAL]):
         t = lists[POTENTIAL, entry]
         if lists[GROUP_MARK, prey.task[t, GROUP]] == mark:
-            join_scene(t, count[PROBE] * 2**32 + prey.task[t, GROUP], snapshot, state, prey)
+            join_scene(t, count[PROBE] * 2**32 + prey.task[t, GROUP], 1, snapshot, state, prey)
     return scene_may_suffice(start, snapshot, state, finder, prey)

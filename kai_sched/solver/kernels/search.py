@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Generator, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
+    ALIKE,
     FIRST_SCENE,
+    FIRST_TASK,
+    GROUP,
     IN_SCENE,
     KIND_CLASS,
     KIND_NOW,
     KIND_WANTED,
     KNOWN,
+    LACKING,
     LAST_JOB,
     MEMBER_OF,
     MOST_KINDS,
+    N_GROUPS,
     N_KINDS,
     N_KNOWN,
+    N_NODES,
+    N_POTENTIAL,
     N_SCENE,
+    POTENTIAL,
+    RANK,
     RECORDED,
     REFUTED,
     SCENE,
+    TIMES,
     WISHED,
+    WORK,
     Lineup,
     Prey,
 )
@@ -28,17 +39,22 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.fairness import has_gone, is_valid
+from kai_sched.solver.kernels.fairness import is_valid
+from kai_sched.solver.kernels.precedence import may_leave
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
-from kai_sched.solver.state import Finder, Log, Scratch, State
+from kai_sched.solver.state import NODE, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
 NONE = int(Generator.NONE)
+RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
-PATIENCE = 32  # chunks of victims
+TOO_LONG = int(Help.TOO_LONG)
+IS_EVICTED = int(Status.EVICTED)
+IS_PIPELINED = int(Status.PIPELINED)
+PATIENCE = 8  # chunks of victims
 
 
 @inner
@@ -59,11 +75,12 @@ def search(
 ) -> int:
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
-    prey.counts[REFUTED] = OK
+    prey.counts[REFUTED], prey.counts[ALIKE] = OK, 0
+    prey.counts[LACKING] = action == RECLAIM and lacks_gpus(prey.wish[0], snapshot, state)
     prey.counts[WISHED] = length
     if length > 1:
         count_kinds(length, settings, snapshot, state, finder, prey)
-        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        why = refute(action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey)
         if why != OK:
             return why
     for place in range(2):
@@ -156,6 +173,15 @@ def next_size(lower: int, upper: int, k: int, length: int) -> int:
 
 
 @inner
+def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
+    """Whether fewer GPUs are free on all nodes together than task ``t`` asks for."""
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return bool(free < snapshot.classes.quota[snapshot.tasks.cls[t], GPU])
+
+
+@inner
 def drop_known(prey: Prey) -> None:
     """Forget the recorded victims."""
     for entry in range(prey.counts[N_KNOWN]):
@@ -165,7 +191,7 @@ def drop_known(prey: Prey) -> None:
 
 @inner
 def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
-    """Record the victims of a solution: every group of the scenario of which some task is not where it was."""
+    """Record the victims of a solution: every group of the scenario of which some task leaves, or waits for room."""
     forget(victims, prey)
     drop_known(prey)
     lists = prey.lists
@@ -174,17 +200,19 @@ def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> Non
         t = lists[SCENE, entry]
         if group_has_gone(snapshot.tasks.job[t], prey.task[t, MEMBER_OF], state, prey):
             lists[KNOWN, n_known] = t
-            prey.task[t, RECORDED] = 1
+            prey.task[t, RECORDED] = prey.task[t, TIMES]
             n_known += 1
     prey.counts[N_KNOWN] = n_known
 
 
 @inner
 def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
-    """Whether some task of the group, which is of job ``j``, is not where it was."""
+    """Whether some task of the group, which is of job ``j``, leaves, or waits for room."""
     t = prey.job[j, FIRST_SCENE] - 1
     while t >= 0:
-        if prey.task[t, MEMBER_OF] == group and has_gone(t, state, prey):
+        status = state.task[t, STATUS]
+        waits = status == IS_EVICTED or status == IS_PIPELINED
+        if waits and prey.task[t, MEMBER_OF] == group:
             return True
         t = prey.task[t, IN_SCENE] - 1
     return False
@@ -215,14 +243,11 @@ def probe(
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
     free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
-    steps = 0
+    steps, shortest, n_nodes = 0, NULL, 0
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
-        if steps == PATIENCE and prey.counts[WISHED] == 1:
-            # what one task needs is looked at closely only where it is not found at once
-            prey.counts[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
-            if prey.counts[REFUTED] != OK:
-                return False
+        if is_hopeless(action, p, steps, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey):
+            return False
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
@@ -233,16 +258,67 @@ def probe(
                     return True
             continue
         total, size = rank_nodes(k, free, snapshot, state, prey)
+        tried = tried_before(total, n_nodes, state, prey) if size == shortest else 0
+        shortest, n_nodes = size, prey.counts[N_NODES]
         step = 1
         while 0 <= size <= total:
-            if spread_scene(size, snapshot, state, finder, prey) and perform(
-                action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
+            if (
+                size > tried
+                and spread_scene(size, snapshot, state, finder, prey)
+                and perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey)
             ):
                 return True
             if size == total:
                 break
             size, step = min(size + step, total), 2 * step
     return False
+
+
+@inner
+def is_hopeless(
+    action: int,
+    p: int,
+    steps: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    victims: Lineup,
+    prey: Prey,
+) -> bool:
+    """Whether the search ends here, after so many ``steps`` of a probe; REFUTED then says why."""
+    prey.counts[WORK] += 1
+    if prey.counts[WORK] > settings.most_work:
+        prey.counts[REFUTED] = TOO_LONG
+    elif steps == PATIENCE and prey.counts[WISHED] == 1:
+        # what one task needs is looked at closely only where it is not found at once
+        prey.counts[REFUTED] = refute(
+            action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey
+        )
+    return bool(prey.counts[REFUTED] != OK)
+
+
+@inner
+def tried_before(total: int, n_nodes: int, state: State, prey: Prey) -> int:
+    """How many ranked nodes are those of the last step, in the same order, when there were ``n_nodes`` with victims.
+
+    Shorter prefixes than that were tried in vain. None where the last chunk changed a node that was there before.
+    """
+    newest = prey.counts[N_GROUPS] - 1
+    for entry in range(prey.counts[N_POTENTIAL] - 1, -1, -1):
+        t = prey.lists[POTENTIAL, entry]
+        if prey.task[t, GROUP] != newest:
+            break
+        home = state.task[t, NODE]
+        if home != NULL and prey.task[prey.node[home, FIRST_TASK] - 1, GROUP] != newest:
+            return 0
+    size = 0
+    while size < total and prey.node[size, RANK] < n_nodes:
+        size += 1
+    return size
 
 
 @inner
@@ -260,6 +336,9 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
+    if prey.counts[LACKING] + prey.counts[ALIKE] > 0 and not may_leave(p, k, settings, snapshot, state, waiting, prey):
+        return False
+    prey.counts[WORK] += prey.counts[N_SCENE] + snapshot.queues.parent.shape[0]
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):

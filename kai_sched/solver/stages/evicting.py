@@ -6,7 +6,20 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Turn, Verdict
-from kai_sched.solver.hunt import CLOCK, DEAD, FEASIBLE, OPEN, RESTRICTED, RUNTIMES, SKIP, Lineup, Prey
+from kai_sched.solver.hunt import (
+    CAST,
+    CLOCK,
+    DEAD,
+    FEASIBLE,
+    N_CAST,
+    OPEN,
+    RESTRICTED,
+    RUNTIMES,
+    SKIP,
+    WORK,
+    Lineup,
+    Prey,
+)
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import count_pending, foresee, undo_all
 from kai_sched.solver.kernels.carry_out import carry_out, is_whole
@@ -14,7 +27,7 @@ from kai_sched.solver.kernels.fairness import any_runtime, diverge, has_quota_fo
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
 from kai_sched.solver.kernels.likeness import is_easier, remember_failure
-from kai_sched.solver.kernels.order import plant, pop_job
+from kai_sched.solver.kernels.order import plant, pop_job, show_job
 from kai_sched.solver.kernels.pool import fill_pool, in_leaf
 from kai_sched.solver.kernels.search import search
 from kai_sched.solver.state import (
@@ -49,6 +62,7 @@ OVER_QUOTA = int(Help.OVER_QUOTA)
 LIKE_ANOTHER = int(Help.LIKE_ANOTHER)
 NO_ROOM = int(Help.NO_ROOM)
 NOT_FOUND = int(Help.NOT_FOUND)
+TOO_LONG = int(Help.TOO_LONG)
 EVERYBODY = 2**62
 
 
@@ -72,6 +86,7 @@ def make_room(
         return
     fill_pool(settings, snapshot, state, log, finder, scratch, waiting, victims, prey)
     prey.failed[:] = NULL
+    prey.counts[WORK] = 0
     prey.counts[RUNTIMES] = any_runtime(settings, snapshot.queues)
     jobs = snapshot.jobs
     while True:
@@ -80,12 +95,18 @@ def make_room(
             break
         length = next_chunk(jobs.set_ptr[p], jobs.set_ptr[p + 1], snapshot.sets, state, log, scratch)
         log.size[:] = 0
+        if length == 0:
+            continue  # a search for another job took it along and gave it what it asked for
         help_code = look_first(action, p, length, settings, snapshot, state, finder, scratch, prey)
-        if help_code == OK:
+        if help_code == OK and prey.counts[WORK] > settings.most_work:
+            help_code = TOO_LONG
+        elif help_code == OK:
             help_code = hunt(
                 action, p, length, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions
             )
-            if help_code != HELPED:
+            if help_code == HELPED:
+                look_again(snapshot, state, log, tree, scratch, prey)
+            elif help_code != TOO_LONG:
                 remember_failure(p, action == CONSOLIDATION, snapshot, state, prey)
         decisions.help[p, action] = help_code
         if help_code == HELPED:
@@ -218,6 +239,19 @@ def hunt(
         return NOT_FOUND
     carry_out(action, p, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions)
     return HELPED
+
+
+@inner
+def look_again(snapshot: Snapshot, state: State, log: Log, tree: Tree, scratch: Scratch, prey: Prey) -> None:
+    """Note what those that took part in the last search ask for now, as far as they still wait for their turn."""
+    jobs, sets, classes = snapshot.jobs, snapshot.sets, snapshot.classes
+    for entry in range(prey.counts[N_CAST]):
+        j = prey.lists[CAST, entry]
+        q = jobs.queue[j]
+        if tree.job_size[q] > 0:
+            first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
+            foresee(j, first, end, sets, classes.quota, snapshot.tasks.cls, state, log, tree, scratch)
+            show_job(q, snapshot.queues, tree)
 
 
 @inner

@@ -39,7 +39,7 @@ def evict_stale(
         for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
             if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
                 home = state.task[t, NODE]
-                evict(j, t, snapshot, state, log, finder, prey)
+                evict(j, t, 1, snapshot, state, log, finder, prey)
                 log.size[:] = 0
                 dismiss(t, STALE_GANG, NULL, home, snapshot, state, decisions)
 

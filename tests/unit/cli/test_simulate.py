@@ -108,7 +108,7 @@ def test_a_scenario_is_one_line_in_the_agreed_form(tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     assert (answer["file"], answer["name"], list(answer)) == (file, "one GPU", ["file", "name", "cycles"])
     first, second = answer["cycles"]
-    assert list(first) == ["decided", "settled", "evicted", "nodes", "podGroups"]
+    assert list(first) == ["decided", "settled", "evicted", "moved", "nodes", "podGroups"]
     assert first["decided"] == {
         "ml/leaves": {"status": "Releasing", "node": "node-1"},
         "ml/wants": {"status": "Pipelined", "node": "node-1"},
@@ -141,7 +141,8 @@ def test_several_cycles_are_a_line_each_and_the_table_of_the_last(tmp_path: Path
     lines = run("simulate", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout.splitlines()
     assert lines[0] == "Cycle 1: 0 pods bound, 1 pipelined, 0 evicted; nothing pending."
     assert "ml/wants   team-a  1 binding  node-1 (1)" in lines
-    assert "Cycle 2 (allocate): 1 pod bound, 0 pipelined, 0 evicted; nothing pending." in lines
+    actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
+    assert f"Cycle 2 ({actions}): 1 pod bound, 0 pipelined, 0 evicted; nothing pending." in " ".join(lines)
 
 
 def test_several_clusters_are_told_apart(tmp_path: Path) -> None:
@@ -195,14 +196,6 @@ def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert done.stderr.startswith("warning: ")
     assert "ml/wants" in done.stdout
     assert "\x1b" not in done.stderr + done.stdout
-
-
-def test_actions_of_later_versions_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    done = run("simulate", "examples/teams", "--actions", "allocate,reclaim")
-    assert (done.returncode, done.stderr) == (0, "warning: not in this version and left out: reclaim\n")
-    done = run("simulate", "-o", "json", scenario(tmp_path, actions=["allocate", "preempt"]))
-    assert done.returncode == 0
-    assert done.stderr == "warning: not in this version and left out: preempt (asked for by 1 scenario)\n"
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

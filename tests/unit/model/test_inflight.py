@@ -1,4 +1,4 @@
-"""Binds that are on their way, laid over what the API server shows."""
+"""Binds and evictions that are on their way, laid over what the API server shows."""
 
 from __future__ import annotations
 
@@ -85,3 +85,62 @@ def test_a_deleted_pod_leaves_no_bind_behind(store: Store, overlay: Overlay) -> 
     overlay.gone("ml/p")
     overlay.forget("ml/p", "u1")
     assert store.get(Pod, "ml/p") is None
+
+
+NOW_NS = 5 * 10**9
+
+
+def test_an_expected_eviction_counts_as_leaving(store: Store, overlay: Overlay) -> None:
+    overlay.observe(replace(POD, node="n1", phase=Phase.RUNNING))
+    assert overlay.expect("ml/p", "u1", NOW_NS)
+    assert shown(store).deleted_ns == NOW_NS
+    assert not overlay.leaves("ml/p")
+    assert not overlay.expect("ml/p", "u1", NOW_NS + 1)
+    overlay.observe(replace(POD, node="n1", labels={"a": "b"}))
+    assert shown(store) == replace(POD, node="n1", labels={"a": "b"}, deleted_ns=NOW_NS)
+
+
+def test_the_observed_deletion_is_the_one_that_counts(store: Store, overlay: Overlay) -> None:
+    overlay.expect("ml/p", "u1", NOW_NS)
+    overlay.observe(replace(POD, deleted_ns=NOW_NS + 30))
+    assert (shown(store).deleted_ns, overlay.assumed) == (NOW_NS + 30, {})
+    assert overlay.leaves("ml/p")
+    overlay.spare("ml/p", "u1")
+    assert shown(store).deleted_ns == NOW_NS + 30
+    assert not overlay.expect("ml/p", "u1", NOW_NS)
+
+
+def test_a_spared_pod_is_again_as_it_was_last_seen(store: Store, overlay: Overlay) -> None:
+    overlay.expect("ml/p", "u1", NOW_NS)
+    overlay.observe(replace(POD, labels={"a": "b"}))
+    overlay.spare("ml/p", "u1")
+    assert shown(store) == replace(POD, labels={"a": "b"})
+    assert overlay.assumed == {}
+    assert overlay.expect("ml/p", "u1", NOW_NS)
+
+
+def test_a_recreated_pod_does_not_inherit_the_eviction(store: Store, overlay: Overlay) -> None:
+    overlay.expect("ml/p", "u1", NOW_NS)
+    overlay.observe(replace(POD, uid="u2"))
+    assert shown(store).deleted_ns == 0
+    overlay.spare("ml/p", "u1")
+    assert shown(store) == replace(POD, uid="u2")
+    assert not overlay.expect("ml/p", "u1", NOW_NS)
+    assert not overlay.expect("ml/q", "u1", NOW_NS)
+
+
+def test_an_evicted_pod_whose_bind_was_under_way_loses_both(store: Store, overlay: Overlay) -> None:
+    overlay.assume("ml/p", "u1", "n1")
+    overlay.expect("ml/p", "u1", NOW_NS)
+    assert (shown(store).node, shown(store).deleted_ns) == ("n1", NOW_NS)
+    overlay.forget("ml/p", "u1")
+    assert (shown(store).node, shown(store).deleted_ns) == ("", NOW_NS)
+    overlay.spare("ml/p", "u1")
+    assert shown(store) == POD
+
+
+def test_an_evicted_pod_that_is_gone_leaves_nothing_behind(store: Store, overlay: Overlay) -> None:
+    overlay.expect("ml/p", "u1", NOW_NS)
+    overlay.gone("ml/p")
+    overlay.spare("ml/p", "u1")
+    assert (store.get(Pod, "ml/p"), overlay.assumed, overlay.leaves("ml/p")) == (None, {}, False)

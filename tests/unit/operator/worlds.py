@@ -10,9 +10,10 @@ from kai_sched.cluster.binding import BindFailure
 from kai_sched.model.config import Config
 from kai_sched.model.read import QUEUE, Kind
 from kai_sched.model.store import Cluster, Store
+from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided, Loop
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, Evict, Plan
 
 NODE: Kind = ("v1", "Node")
 FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
@@ -36,8 +37,8 @@ def raw_pod(
     }
     spec |= {"nodeName": node} if node else {}
     labels = {"kai.scheduler/queue": "team"}
-    uid = metadata.pop("uid", name)
-    return raw(name, version, "ml", uid=uid, spec=spec, metadata={"labels": labels, **metadata})
+    uid, status = metadata.pop("uid", name), {"phase": metadata.pop("phase", "Pending")}
+    return raw(name, version, "ml", uid=uid, spec=spec, status=status, metadata={"labels": labels, **metadata})
 
 
 def raw_node(name: str, version: int = 1, gpus: int = 8, **spec: Any) -> bytes:
@@ -56,10 +57,11 @@ def raw_queue(name: str, version: int = 1, parent: str = "") -> bytes:
 
 
 class Hands:
-    """Stands where the binder does: keeps the groups of binds."""
+    """Stands where the binder and the evicter do: keeps the groups of binds, and the evictions."""
 
     def __init__(self) -> None:
         self.groups: list[list[Bind]] = []
+        self.victims: list[Evict] = []
 
     def take(self, group: Sequence[Bind], _: Cluster) -> None:
         self.groups.append(list(group))
@@ -80,6 +82,9 @@ class World:
         self.decided: list[Decided] = []
         self.failures: list[tuple[Bind, BindFailure, float | None]] = []
         self.hands = Hands()
+        self.plans: list[Plan] = []
+        self.evicted: list[str] = []
+        clock = Clock(lambda: self.time, lambda: self.wall_ns)
         self.feed = Feed(self.store, Config(), lambda matters: self.loop.wake(matters), lambda *_: None)
         self.loop = Loop(
             self.store,
@@ -88,10 +93,20 @@ class World:
             lambda: self.leads,
             self.decided.append,
             lambda *failure: self.failures.append(failure),
-            Clock(lambda: self.time, lambda: self.wall_ns),
+            clock,
             standby_s,
         )
         self.loop.send = self.hands.take
+        self.evictions = Evictions(
+            self.store,
+            self.feed.overlay,
+            self.hands.victims.extend,
+            lambda plan, _: self.plans.append(plan),
+            lambda eviction, *_: self.evicted.append(eviction.pod),
+            self.loop.wake,
+            clock,
+        )
+        self.loop.evict = self.evictions.carry_out
         self.feed.changed(QUEUE, raw_queue("org"))
         self.feed.changed(QUEUE, raw_queue("team", parent="org"))
 

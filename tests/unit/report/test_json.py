@@ -28,6 +28,7 @@ def test_a_cycle_of_a_scenario() -> None:
         },
         "settled": {"ml/broken-0": failed, "ml/large-0": pending},
         "evicted": [],
+        "moved": [],
         "nodes": {"node-1": {"idleGPUs": 6.0, "releasingGPUs": 0.0}},
         "podGroups": {"ml/large": {"reason": WHY.code, "message": WHY.message}},
     }

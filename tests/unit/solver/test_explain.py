@@ -47,7 +47,7 @@ def test_counts_are_those_of_the_twin(snapshot: Snapshot) -> None:
 @given(snapshots(most_nodes=6))
 def test_a_class_is_asked_for_where_a_job_ended_with_it(snapshot: Snapshot) -> None:
     """After a whole cycle: once a class, and counts never exceed the nodes."""
-    decisions, _, facts = solve(snapshot, ALL_ON, ("allocate",))
+    decisions, _, facts, _ = solve(snapshot, ALL_ON, ("allocate",))
     ended = {
         int(snapshot.tasks.cls[t])
         for t, verdict in zip(decisions.culprit, decisions.verdict, strict=True)

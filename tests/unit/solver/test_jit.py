@@ -1,4 +1,4 @@
-"""How kernels are compiled and where compiled code is kept. Each case in a process and with a cache of its own."""
+"""How kernels are compiled and where compiled code is kept. Most in a process and with a cache of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kai_sched.lowering.settings import lower_settings
+from kai_sched.model.config import Config
+from kai_sched.solver.warmup import plain_settings
 from tests.tree import ROOT
 
 DIVIDE = """
@@ -31,6 +34,11 @@ for g in range(4):
 result = run_cycle(Cluster.of(objects), Config(), 0)
 print([(effect.pod, effect.node) for effect in result.effects])
 """
+
+
+def test_compiling_ahead_is_for_the_types_of_real_settings() -> None:
+    types = [[type(value) for value in settings] for settings in (plain_settings(), lower_settings(Config(), 0))]
+    assert types[0] == types[1]
 
 
 def run(code: str, cache: Path, package: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

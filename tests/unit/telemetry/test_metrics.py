@@ -7,9 +7,9 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kai_sched.model.objects import Pod, Queue, Shape, Share
+from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Bind, Effect, Pipeline
+from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline
 from kai_sched.plan.result import CycleResult, QueueState
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
@@ -24,6 +24,8 @@ CONTRACT = {
     "kai_task_scheduling_latency_milliseconds": "histogram",
     "kai_task_bind_latency_milliseconds": "histogram",
     "kai_podgroups_scheduled_by_action": "counter",
+    "kai_total_preemption_attempts": "counter",
+    "kai_pod_group_evicted_pods_total": "counter",
     "kai_queue_fair_share_cpu_cores": "gauge",
     "kai_queue_fair_share_memory_gb": "gauge",
     "kai_queue_fair_share_gpu": "gauge",
@@ -104,6 +106,43 @@ def test_groups_are_counted_not_pods() -> None:
         metrics.observe_cycle(Cluster.of(pods), result(effects), TIMES)
     # As text, for this client's parser appends "_total" too.
     assert 'kai_podgroups_scheduled_by_action{action="allocate"} 4\n' in metrics.render().decode()
+
+
+def evict(name: str, action: str, cause: str, group: str = "ml/train") -> Evict:
+    return Evict(f"ml/{name}", name, "node-1", action, cause, group, (("gpu", 1.0),), "", False, ())
+
+
+def test_groups_for_which_room_is_made_are_counted() -> None:
+    effects = (
+        evict("a", "preempt", "ml/x"),
+        evict("b", "preempt", "ml/x"),
+        evict("c", "preempt", "ml/y"),
+        evict("d", "reclaim", "ml/z"),
+        evict("e", "stalegangeviction", ""),
+    )
+    metrics = Metrics()
+    assert "\nkai_total_preemption_attempts 0\n" in metrics.render().decode()
+    metrics.observe_cycle(Cluster.of([]), result(effects), TIMES)
+    text = metrics.render().decode()
+    counted = [line for line in text.splitlines() if line.startswith("kai_podgroups_scheduled_by_action{")]
+    assert sorted(counted) == [
+        f'kai_podgroups_scheduled_by_action{{action="{action}"}} {count}'
+        for action, count in (("allocate", 0), ("preempt", 2), ("reclaim", 1))
+    ]
+    assert "\nkai_total_preemption_attempts 2\n" in text
+
+
+def test_evicted_pods_are_counted_by_group_and_action() -> None:
+    group = PodGroup("ml", "train", uid="u", labels={"kai.scheduler/node-pool": "large"})
+    metrics = Metrics()
+    for name in ("a", "b"):
+        metrics.observe_eviction(evict(name, "reclaim", "ml/x"), Cluster.of([group]))
+    metrics.observe_eviction(evict("c", "preempt", "ml/x", "pod:ml/c"), Cluster.of([group]))
+    found = values(metrics, "kai_pod_group_evicted_pods_total")
+    assert {tuple(value for _, value in sorted(labels)): count for labels, count in found.items()} == {
+        ("reclaim", "ml", "large", "train", "u"): 2.0,
+        ("preempt", "ml", "default", "c", ""): 1.0,
+    }
 
 
 def test_queues_have_their_quota_and_shares() -> None:

@@ -1,0 +1,44 @@
+"""The end of a cycle with evictions: promises for which there is no room, and what queues were paid back too often."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Action, Snapshot, Status
+from kai_sched.solver.hunt import LEFT_NODE, OWED, Prey
+from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.carry_out import dismiss
+from kai_sched.solver.kernels.evict import evict
+from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
+
+IS_PIPELINED = int(Status.PIPELINED)
+NO_ACTION = int(Action.RECLAIM)
+
+
+@kernel
+def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey, decisions: Decisions) -> None:
+    """Put the books right, and take back what moved pods were promised on nodes that cannot keep it.
+
+    Searches leave both as the original does (semantics 3.6, 4.5); nothing is decided on them any more.
+    """
+    for q in range(snapshot.queues.parent.shape[0]):
+        above = q
+        while above != NULL:
+            for r in range(3):
+                state.book[above, HELD + r] += prey.queue[q, OWED + r]
+            above = snapshot.queues.parent[above]
+    for t in range(snapshot.tasks.job.shape[0]):
+        n = state.task[t, NODE]
+        if prey.task[t, LEFT_NODE] == 0 or state.task[t, STATUS] != IS_PIPELINED or not is_overcommitted(n, state):
+            continue
+        evict(snapshot.tasks.job[t], t, 1, snapshot, state, log, finder, prey)
+        log.size[:] = 0
+        dismiss(t, NO_ACTION, NULL, n, snapshot, state, decisions)
+
+
+@inner
+def is_overcommitted(n: int, state: State) -> bool:
+    """Whether less than nothing of some resource is left on the node once all who leave have left."""
+    for r in range(state.idle.shape[1]):  # noqa: SIM110 -- numba compiles no generators
+        if state.idle[n, r] + state.releasing[n, r] < 0.0:
+            return True
+    return False
