@@ -210,9 +210,7 @@ def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
     """Whether some task of the group, which is of job ``j``, leaves, or waits for room."""
     t = prey.job[j, FIRST_SCENE] - 1
     while t >= 0:
-        status = state.task[t, STATUS]
-        waits = status == IS_EVICTED or status == IS_PIPELINED
-        if waits and prey.task[t, MEMBER_OF] == group:
+        if prey.task[t, MEMBER_OF] == group and state.task[t, STATUS] in (IS_EVICTED, IS_PIPELINED):
             return True
         t = prey.task[t, IN_SCENE] - 1
     return False
