@@ -122,6 +122,7 @@ FAILED_BINDING = "FailedBinding"
 NOT_READY = "NotReady"
 STALE_JOB = "StaleJob"
 QUEUE_LABEL_MISSING = "QueueLabelMissing"
+GROUPER_WARNING = "PodGrouperWarning"
 
 # The pool of objects without a node pool label, in messages and in conditions
 DEFAULT_POOL = "default"

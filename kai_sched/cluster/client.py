@@ -80,6 +80,7 @@ class _Call:
     headers: Mapping[str, str]
     timeout: aiohttp.ClientTimeout
     guarded: bool
+    needs_right: bool = True  # where it is refused, a right is missing that we should have
     answer_s: float | None = None  # until the answer begins, where ``timeout`` has no total
 
 
@@ -138,14 +139,18 @@ class Api:
         accept: str = "application/json",
         timeout_s: float = 10.0,
         guarded: bool = True,
+        needs_right: bool = True,
     ) -> bytes:
         """The body of the answer; raises ApiFailure. The time counts from when the request gets its connection.
+
+        Where a right is missing, ``refusals`` tells, unless ``needs_right`` says that one can do without it.
 
         With ``guarded`` a write is refused while the guard says no. A write with a ``timeout_s`` beyond the lease's
         duration could be sent by a process that was stopped in the middle of connecting and had lost its lease.
         """
         headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
-        call = _Call(method, path, params, body, headers, _total(timeout_s), guarded and method != "GET")
+        writes = guarded and method != "GET"
+        call = _Call(method, path, params, body, headers, _total(timeout_s), writes, needs_right)
         async with self._slots:
             try:
                 response = await self._respond(call)
@@ -261,7 +266,7 @@ class Api:
                 failure = await _failure(call, response, told)
             finally:
                 response.release()
-            if failure.status == 403 and TERMINATING not in failure.message:
+            if failure.status == 403 and call.needs_right and TERMINATING not in failure.message:
                 self._refused[_right(call)] = failure.message
             raise failure
         if self._refused:

@@ -20,7 +20,7 @@ from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
-from kai_sched.reconcile.grouping.owners import Chain, resolve, wants_group
+from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve, wants_group
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import Settings, read_kinds
 
@@ -65,7 +65,7 @@ class Grouper:
             return item
         try:
             chain = resolve(pod, self._objects.fetch)
-            if chain.skips or not (is_made or chain.owners or _is_spark(pod)):
+            if chain.skips or not (is_made or chain.owners or is_spark(pod)):
                 return item
             found = group_of(pod, chain, self._objects, self._settings)
         except GroupingError as error:
@@ -111,11 +111,6 @@ class Grouper:
             chain = Chain((), False)
         name = (pod.metadata or core.Meta()).name or ""
         return group_name(chain.owners[-1]) if chain.owners else f"pg-{name}"
-
-
-def _is_spark(pod: core.Pod) -> bool:
-    labels = (pod.metadata or core.Meta()).labels or {}
-    return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
 
 
 def _patched(item: Item, patch: Mapping[str, Mapping[str, str]]) -> Item:

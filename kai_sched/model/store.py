@@ -107,6 +107,10 @@ class Store:
     def get(self, kind: type[Object], key: str) -> Object | None:
         return self._tables[kind].get(key)
 
+    def all(self, kind: type[Object]) -> Mapping[str, Object]:
+        """The objects of a kind by key, as they are at any time: not for another thread, and not to be kept."""
+        return self._tables[kind]
+
     def _note(self, kind: type[Object], key: str) -> None:
         if len(self._journal) >= 2 * JOURNAL_LENGTH:
             # a new list: views hold on to the old one

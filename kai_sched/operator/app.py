@@ -31,6 +31,7 @@ from kai_sched.operator import certificate, webhooks
 from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.lists import OwnLists
 from kai_sched.operator.loop import Clock, Decided, Loop
@@ -108,6 +109,17 @@ class Operator:
             self._telling.failed,
             clock,
         )
+        self._grouper = Grouper(
+            api,
+            self._store,
+            self._feed,
+            lambda: self._settings.config,
+            keeper.owners,
+            self._writer.submit,
+            self._binds_wait,
+            clock,
+            chance,
+        )
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
@@ -180,6 +192,7 @@ class Operator:
         self._go(self._binder.run(), "binder")
         self._go(self._evicter.run(), "evicter")
         self._go(self._writer.run(), "writer")
+        self._go(self._group(), "grouper")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
         if options.webhook_address:
@@ -254,13 +267,22 @@ class Operator:
             log.error("lease.lost", holder=self._lease.holder)
             self._give_up("the lease was lost")
 
+    async def _group(self) -> None:
+        """Group pods, once everything is known and the lease is ours."""
+        await self._known.wait()
+        await self._lease.wait_held()
+        await self._grouper.run()
+
     async def _make_default_queues(self) -> None:
         await self._known.wait()
         if self._lease.created or not set(self._feed.known(QUEUE)) - {names.DEFAULT_PARENT_QUEUE}:
             await create_default_queues(self._api)
 
-    def _busy(self) -> bool:
+    def _binds_wait(self) -> bool:
         return self._binder.pending > 0
+
+    def _busy(self) -> bool:
+        return self._binder.pending > 0 or self._grouper.pending > 0
 
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)

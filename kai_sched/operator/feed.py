@@ -16,9 +16,10 @@ from kai_sched.api import core
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Object, Phase, Pod
-from kai_sched.model.read import CLASSES, NAMESPACED, POD, Kind, Reader
+from kai_sched.model.objects import Object, Phase, Pod, PodGroup
+from kai_sched.model.read import CLASSES, NAMESPACED, POD, POD_GROUP, Kind, Reader
 from kai_sched.model.store import Store
+from kai_sched.operator.groups import Groups
 
 log = structlog.get_logger("feed")
 
@@ -55,6 +56,7 @@ class Feed:
         self._store = store
         self.overlay = Overlay(store)
         self._reader = Reader(config)
+        self.groups = Groups(store, self.overlay, self._reader, config, changed)
         self._scheduler = config.scheduler_name
         self._changed = changed
         self._observe = observer
@@ -122,13 +124,19 @@ class Feed:
         found, fault = self._read(kind, key, raw, wire)
         self._observe(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
-        if found is None:
-            self._forget(kind, key)
-        elif isinstance(found, Pod):
+        if isinstance(found, Pod) and isinstance(wire, core.Pod):
             if found.scheduler != self._scheduler and not found.node:
                 # Another's pod in one of our groups counts as a member, but it is not ours to place.
                 found = replace(found, gates=(*found.gates, OTHER_SCHEDULER))
-            self.overlay.observe(found)
+            found = self.groups.take(wire, found)
+            if found is None:
+                self.overlay.gone(key)
+            else:
+                self.overlay.observe(found)
+        elif kind == POD_GROUP:
+            self.groups.show(key, raw, found if isinstance(found, PodGroup) else None)
+        elif found is None:
+            self._forget(kind, key)
         else:
             self._store.put(found)
         if self._store.serial != serial:
@@ -169,7 +177,10 @@ class Feed:
 
     def _forget(self, kind: Kind, key: str) -> None:
         if kind == POD:
+            self.groups.drop(key)
             self.overlay.gone(key)
+        elif kind == POD_GROUP:
+            self.groups.show(key, None, None)
         else:
             self._store.remove(CLASSES[kind], key)
 

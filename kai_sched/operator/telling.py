@@ -16,7 +16,7 @@ from kai_sched.cluster.binding import BindFailure
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.writing import Writer
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.feed import Feed
@@ -116,7 +116,9 @@ class Telling:
         pod, ref = self._store.get(Pod, bind.pod), pod_ref(bind)
         if isinstance(pod, Pod):
             self._metrics.observe_binding((done_ns - pod.created_ns) / 1e9 - seconds, seconds)
-            if not pod.group and not pod.queue and pod.scheduler == self._config.scheduler_name:
+            group = self._store.get(PodGroup, f"{pod.namespace}/{pod.group}")
+            unlabelled = self._keeper.owners.is_unlabelled(pod, group if isinstance(group, PodGroup) else None)
+            if unlabelled and pod.scheduler == self._config.scheduler_name:
                 self.writer.submit([events.queue_label_missing(ref, self._config.queue_label)])
         self.writer.submit((events.scheduled(ref, bind.node, self._config.node_pool), events.bound(ref, bind.node)))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kai_sched.api import names
 from kai_sched.plan.effects import Emit, Ref, SetCondition
+from kai_sched.plan.reasons import Reason
+from kai_sched.reconcile.pod_conditions import event_reason
 
 MESSAGE_MAX = 1024  # bytes; the API server takes no longer notes
 
@@ -44,13 +46,20 @@ def failed_binding(pod: Ref, node: str, error: str) -> tuple[Emit, SetCondition]
     )
 
 
-def queue_label_missing(pod: Ref, label: str) -> Emit:
-    """A pod without a pod group that names no queue."""
+def queue_label_missing(ref: Ref, label: str) -> Emit:
+    """A pod, or a workload, that names no queue."""
+    what = "pod" if ref.kind == "Pod" else ref.kind
     message = (
-        f"pod {pod.key} has no label {label}, so it belongs to queue {names.DEFAULT_QUEUE}: set the label to the queue "
-        "that it should run in"
+        f"{what} {ref.key} has no label {label}, so it belongs to queue {names.DEFAULT_QUEUE}: set the label to the "
+        "queue that it should run in"
     )
-    return emit(pod, names.WARNING, names.QUEUE_LABEL_MISSING, message)
+    return emit(ref, names.WARNING, names.QUEUE_LABEL_MISSING, message)
+
+
+def queue_unusable(owner: Ref, subject: str, field: str, queue: str, reason: Reason) -> Emit:
+    """A workload that cannot run in the queue that ``field`` of ``subject`` names."""
+    said = f"{field} of {subject} names queue {queue!r}" if field else f"nothing names another queue than {queue!r}"
+    return emit(owner, names.WARNING, event_reason(reason), f"{said}: {reason.message}")
 
 
 def stale_job(group: Ref, shortage: str) -> Emit:

@@ -17,6 +17,7 @@ from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile.group_keeper import AMOUNTS_PAUSE_NS, GroupKeeper
 from kai_sched.reconcile.ledger import SECOND_NS, Content, Ledger
 from kai_sched.reconcile.merge import merge_patch
+from kai_sched.reconcile.owner_keeper import OwnerKeeper
 from kai_sched.reconcile.pod_conditions import PodCondition
 from kai_sched.reconcile.pod_keeper import PodKeeper
 from kai_sched.reconcile.queue_status import queue_findings, queue_statuses
@@ -28,14 +29,18 @@ _TYPES = frozenset({names.ORPHAN, names.INVALID})
 
 
 class StatusKeeper:
-    """One for each scheduler that is the leader; a standby only tells it what is there. For one thread."""
+    """One for each scheduler that is the leader; a standby only tells it what is there. For one thread.
+
+    ``owners`` is told of owners and their groups.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._ledger = Ledger()
         self._queues = Subjects()
         self._groups = GroupKeeper(config, self._ledger)
-        self._pods = PodKeeper(config, self._ledger)
+        self.owners = OwnerKeeper(config, self._ledger)
+        self._pods = PodKeeper(config, self._ledger, self.owners)
 
     def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None:
         """The Queue is there, with this ``status`` as JSON (empty: none).
@@ -81,6 +86,7 @@ class StatusKeeper:
         found += self._queue_writes(cluster, result, tally, now_ns)
         found += self._groups.writes(cluster, result, tally, now_ns)
         found += self._pods.writes(waiting, cluster, result, tally)
+        found += self.owners.writes(cluster, result)
         next_ns = self._ledger.next_ns
         return found, None if next_ns is None else max(0.0, (next_ns - steady_ns) / SECOND_NS)
 

@@ -13,6 +13,7 @@ from kai_sched.plan.effects import Evict, Ref, SetCondition, Write
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.reconcile import events
 from kai_sched.reconcile.ledger import Ledger, Subject
+from kai_sched.reconcile.owner_keeper import OwnerKeeper
 from kai_sched.reconcile.pod_conditions import (
     PodCondition,
     Verdict,
@@ -35,9 +36,10 @@ class PodSubject(Subject):
 class PodKeeper:
     """Only pods that name our scheduler are told anything."""
 
-    def __init__(self, config: Config, ledger: Ledger) -> None:
+    def __init__(self, config: Config, ledger: Ledger, owners: OwnerKeeper) -> None:
         self._config = config
         self._ledger = ledger
+        self._owners = owners
         self._subjects: dict[str, PodSubject] = {}
 
     def observe(self, key: str, uid: str, condition: PodCondition | None) -> None:
@@ -69,7 +71,8 @@ class PodKeeper:
             subject = self._subjects.get(key)
             if subject is None or subject.uid != pod.uid:
                 continue
-            unlabelled = not pod.group and not pod.queue and in_pool(pod.labels, self._config)
+            group = cluster.pod_groups.get(f"{pod.namespace}/{pod.group}")
+            unlabelled = self._owners.is_unlabelled(pod, group) and in_pool(pod.labels, self._config)
             if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
                 found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
             if key in placed or key in tally.binding or pod.gates:

@@ -134,6 +134,12 @@ def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
     return bool(meta.owner_references) or not annotations.get(names.POD_GROUP_ANNOTATION)
 
 
+def is_spark(pod: core.Pod) -> bool:
+    """Whether the pod is one of a Spark application: they share a group even where nothing owns them."""
+    labels = (pod.metadata or core.Meta()).labels or NO_LABELS
+    return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
+
+
 def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
     """The owners of the pod, up to the top or to the first that may not be read. Metadata of each is enough.
 

@@ -1,0 +1,360 @@
+"""The PodGrouper: looks at the owners of pods, decides their groups by the rules, and writes groups and pods.
+
+``Groups`` says what to look at and what to write. Both wait in queues; what fails comes again, 1 s later, doubling to
+60 s. Only the replica that leads looks and writes. Decisions count at once; what is written goes behind the binds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import structlog
+
+from kai_sched.api import core, names
+from kai_sched.cluster.client import MERGE, NOT_LEADER, Api, ApiFailure
+from kai_sched.cluster.owners import OwnerReader
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Pod, PodGroup, PriorityClass
+from kai_sched.model.read import POD, POD_GROUP, Kind
+from kai_sched.model.store import Store
+from kai_sched.operator.feed import Feed
+from kai_sched.operator.loop import Clock
+from kai_sched.operator.workqueue import WorkQueue
+from kai_sched.plan.effects import Emit, Ref
+from kai_sched.reconcile import events
+from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.manifest import Grouping
+from kai_sched.reconcile.grouping.owners import Chain, Owner, Reference, is_spark, resolve
+from kai_sched.reconcile.grouping.registry import group_of
+from kai_sched.reconcile.grouping.settings import KindDefaults, KindRules, Settings, read_kinds
+from kai_sched.reconcile.owner_keeper import OwnerKeeper
+
+log = structlog.get_logger("grouping")
+
+LOOKERS = 8
+WRITERS = 16
+BUSY_PAUSE_S = 0.02
+FRESH_S = 1.0  # what is known of an owner counts for so long; then it is looked at again
+REVIEW_S = 30.0  # sizes may change without a pod telling: so often the owners of waiting pods are looked at
+BATCH = 20  # pods decided before others get their turn
+CONFIG_MAP: Kind = ("v1", "ConfigMap")
+_DELAY_AFTER_CONFLICT_S = 0.05
+
+
+class _Missing(Exception):
+    """An object has to be got first."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(reference.subject)
+        self.reference = reference
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An answer about an object: what it is, None for none of that name, and that it may not be read."""
+
+    owner: Owner | None
+    may_be_read: bool
+    at_s: float
+
+
+class _Look:
+    """A view for the rules, the same from the beginning of a look to its end. ``is_old``: it has known things from
+    before."""
+
+    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, _Known]) -> None:
+        self._store = store
+        self._held = held
+        self._known = known
+        self.found: dict[Reference, _Known] = {}
+        self.is_old = False
+
+    def fetch(self, reference: Reference) -> Owner | None:
+        """As ``owners.Fetch``; raises _Missing for what has to be got first."""
+        name = replace(reference, uid="")
+        known = self.found.get(name) or self.found.get(replace(name, whole=True))
+        if known is None:
+            known = self._known.get(name) or self._known.get(replace(name, whole=True))
+            if known is None:
+                raise _Missing(name)
+            self.found[name] = known
+            self.is_old = True
+        if not known.may_be_read:
+            raise PermissionError(reference.subject)
+        return known.owner
+
+    def group(self, namespace: str, name: str) -> PodGroup | None:
+        """As ``draft.View``."""
+        found = self._store.get(PodGroup, f"{namespace}/{name}")
+        return found if isinstance(found, PodGroup) else None
+
+    def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
+        """As ``draft.View``."""
+        there = [pod for pod in self._store.all(Pod).values() if isinstance(pod, Pod)]
+        for pod in (*there, *self._held.values()):
+            if pod.namespace == namespace and pod.labels.get(label) == value:
+                yield pod
+
+
+class Grouper:
+    """For one event loop. ``busy`` says that binds wait, ``emit`` takes events."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        feed: Feed,
+        config: Callable[[], Config],
+        keeper: OwnerKeeper,
+        emit: Callable[[Iterable[Emit]], None],
+        busy: Callable[[], bool],
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._feed = feed
+        self._groups = feed.groups
+        self._config = config
+        self._keeper = keeper
+        self._emit = emit
+        self._busy = busy
+        self._clock = clock
+        self._chance = chance
+        self._owners = OwnerReader(api, clock.monotonic)
+        self._looks: WorkQueue[str] = WorkQueue(chance)
+        self._writes: WorkQueue[tuple[Kind, str]] = WorkQueue(chance)
+        self._known: dict[Reference, _Known] = {}
+        self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
+        self._problems: dict[str, str] = {}  # told of, by uid
+        self._kinds: tuple[str, KindDefaults, KindRules] = ("", {}, {})
+
+    @property
+    def pending(self) -> int:
+        """What is to be looked at or written, and does not wait for its time."""
+        return self._looks.pending + self._writes.pending
+
+    def _lead(self) -> None:
+        """From now on look and write: at all that is there, as nobody may have done so for a while."""
+        self._groups.look, self._groups.left = self._looks.add, self._keeper.forget
+        self._groups.write = lambda kind, key: self._writes.add((kind, key))
+        for source in self._groups.sources():
+            self._looks.add(source)
+
+    async def run(self) -> None:
+        """Until cancelled, from when this replica leads on."""
+        self._lead()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(LOOKERS):
+                tasks.create_task(self._work_looks())
+            for number in range(WRITERS):
+                tasks.create_task(self._work_writes(steady=number == 0))
+            tasks.create_task(self._review())
+
+    async def _review(self) -> None:
+        while True:
+            await asyncio.sleep(REVIEW_S)
+            for source in self._groups.waiting():
+                self._looks.add(source, self._chance.uniform(0.001, REVIEW_S))
+
+    # Looking
+
+    async def _work_looks(self) -> None:
+        while True:
+            source = await self._looks.take()
+            try:
+                is_done = await self._look(source)
+            except ApiFailure as failure:
+                log.warning("owner.unknown", problem=str(failure))
+                is_done = False
+            if is_done:
+                self._looks.done(source)
+            else:
+                self._looks.failed(source)
+
+    async def _look(self, source: str) -> bool:
+        """Decide the pods of the source; whether all could be. Raises ApiFailure."""
+        settings = await self._settings()
+        self._forget_old()
+        known = {} if source in self._groups.doubtful else self._known
+        self._groups.doubtful.discard(source)
+        pods = self._groups.pods_of(source)
+        look = _Look(self._store, self._groups.held, known)
+        failed: dict[str, GroupingError] = {}
+        for number, (key, pod) in enumerate(pods.items()):
+            if number % BATCH == BATCH - 1:
+                await asyncio.sleep(0)
+            try:
+                found = await self._place(pod, look, settings)
+            except GroupingError as error:
+                failed[key] = error
+                continue
+            self._groups.decided(source, pod, None if found is None else found[1])
+            self._tell_notes(pod, found)
+        if look.is_old:
+            # What has changed since does not count yet.
+            self._looks.add(source, 0.0 if failed else FRESH_S)
+            if failed:
+                self._groups.doubtful.add(source)
+            return True
+        lost = {key for key, error in failed.items() if self._is_leaving(pods[key])}
+        for key in failed.keys() - lost:
+            self._tell_problem(pods[key], failed[key])
+        self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in failed.keys() - lost})
+        return failed.keys() <= lost
+
+    async def _place(self, pod: core.Pod, look: _Look, settings: Settings) -> tuple[Chain, Grouping] | None:
+        """The owners and the group of the pod; None where it is to have none. Raises GroupingError, ApiFailure."""
+        while True:
+            try:
+                chain = resolve(pod, look.fetch)
+                if chain.skips or not (chain.owners or is_spark(pod)):
+                    return None
+                return chain, group_of(pod, chain, look, settings)
+            except _Missing as missing:
+                await self._get(missing.reference, look)
+
+    async def _get(self, reference: Reference, look: _Look) -> None:
+        kind = reference.api_version, reference.kind
+        if reference.whole:
+            self._whole.add(kind)
+        wanted = replace(reference, whole=kind in self._whole)
+        at_s = self._clock.monotonic()
+        try:
+            known = _Known(await self._owners.fetch(wanted), True, at_s)
+        except PermissionError:
+            known = _Known(None, False, at_s)
+        look.found[wanted] = self._known[wanted] = known
+
+    def _forget_old(self) -> None:
+        """Those that were got first stand first."""
+        end_s = self._clock.monotonic() - FRESH_S
+        for reference in list(self._known):
+            if self._known[reference].at_s > end_s:
+                break
+            del self._known[reference]
+
+    async def _settings(self) -> Settings:
+        """What rules go by. Raises ApiFailure where the ConfigMap of the kinds cannot be read."""
+        config = self._config()
+        key = config.kinds_config_map
+        version = f"{key}@{self._feed.known(CONFIG_MAP).get(key, '')}" if key else ""
+        if version != self._kinds[0]:
+            self._kinds = (version, *await self._read_kinds(key))
+        return Settings(config, self._store.all(PriorityClass).keys(), *self._kinds[1:])
+
+    async def _read_kinds(self, key: str) -> tuple[KindDefaults, KindRules]:
+        if key not in self._feed.known(CONFIG_MAP):
+            return {}, {}
+        namespace, _, name = key.partition("/")
+        raw = await self._api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+        data = msgspec.json.decode(raw).get("data") or {}
+        defaults, rules, notes = read_kinds(data, f"ConfigMap {key}")
+        for note in notes:
+            log.warning("kinds.problem", object=note.subject, field=note.field, problem=note.message)
+        return defaults, rules
+
+    # Telling
+
+    def _tell_notes(self, pod: core.Pod, found: tuple[Chain, Grouping] | None) -> None:
+        meta = pod.metadata or core.Meta()
+        self._problems.pop(meta.uid or "", None)
+        if found is None:
+            return
+        chain, grouping = found
+        owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(pod)
+        self._keeper.observe(f"{owner.namespace}/{grouping.name}", owner, grouping.queue)
+        if grouping.notes:
+            text = "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes)
+            self._tell(owner, text)
+
+    def _tell_problem(self, pod: core.Pod, error: GroupingError) -> None:
+        self._tell(_pod_ref(pod), str(error))
+
+    def _tell(self, ref: Ref, text: str) -> None:
+        if self._problems.get(ref.uid) != text:
+            self._problems[ref.uid] = text
+            log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
+            self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])
+
+    @staticmethod
+    def _is_leaving(pod: core.Pod) -> bool:
+        return pod.metadata is not None and pod.metadata.deletion_timestamp is not None
+
+    # Writing
+
+    async def _work_writes(self, *, steady: bool) -> None:
+        while True:
+            if not steady and self._busy():
+                await asyncio.sleep(BUSY_PAUSE_S)
+                continue
+            kind, key = item = await self._writes.take()
+            try:
+                await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
+            except ApiFailure as failure:
+                await self._write_failed(kind, key, failure)
+            else:
+                self._writes.done(item)
+
+    async def _write_group(self, key: str) -> None:
+        found = self._groups.group_write(key)
+        if found is None:
+            return
+        is_there, body = found
+        namespace, name = key.split("/", 1)
+        path = f"/apis/{names.POD_GROUP_VERSION}/namespaces/{namespace}/podgroups"
+        if is_there:
+            answer = await self._api.request("PUT", f"{path}/{name}", body=body)
+        else:
+            answer = await self._api.request("POST", path, body=body)
+        self._feed.changed(POD_GROUP, answer)
+
+    async def _write_pod(self, key: str) -> None:
+        metadata = self._groups.pod_write(key)
+        if metadata is None:
+            return
+        namespace, name = key.split("/", 1)
+        body = msgspec.json.encode({"metadata": metadata})
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        answer: Any = msgspec.json.decode(await self._api.request("PATCH", path, body=body, content_type=MERGE))
+        self._groups.pod_written(key, metadata, int(answer["metadata"].get("resourceVersion") or 0))
+
+    async def _write_failed(self, kind: Kind, key: str, failure: ApiFailure) -> None:
+        item = (kind, key)
+        if failure.reason == NOT_LEADER or (kind == POD and failure.status in (404, 409)):
+            self._writes.done(item)  # the pod is gone
+            return
+        if failure.status == 409:
+            await self._see(key)
+            self._writes.done(item)
+            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+            return
+        wait_s = self._writes.failed(item)
+        log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
+        if kind == POD_GROUP and 400 <= failure.status < 500:
+            owner = self._keeper.owner_of(key)
+            if owner is not None:
+                self._tell(owner, f"PodGroup {key} cannot be written: {failure.message}")
+
+    async def _see(self, key: str) -> None:
+        """Have a look at a PodGroup that somebody else has written."""
+        namespace, name = key.split("/", 1)
+        path = f"/apis/{names.POD_GROUP_VERSION}/namespaces/{namespace}/podgroups/{name}"
+        try:
+            self._feed.changed(POD_GROUP, await self._api.request("GET", path))
+        except ApiFailure as failure:
+            log.info("group.unseen", group=key, problem=str(failure))
+
+
+def _ref(owner: Owner) -> Ref:
+    return Ref(owner.api_version, owner.kind, owner.namespace, owner.name, owner.uid)
+
+
+def _pod_ref(pod: core.Pod) -> Ref:
+    meta = pod.metadata or core.Meta()
+    return Ref("v1", "Pod", meta.namespace or "default", meta.name or "", meta.uid or "")

@@ -1,0 +1,408 @@
+"""The PodGroups of workloads in memory: what the API server shows, and what the rules want, which holds at once.
+
+Pods of workloads come in from the feed. One that has no group yet is held back until its place is decided; then the
+store shows it there, with a PodGroup as it is going to be. What the API server does not show so far is to be written.
+No input or output: ``operator.grouper`` looks at the owners, and writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import structlog
+
+from kai_sched.api import core, names
+from kai_sched.model.config import Config, in_pool
+from kai_sched.model.faults import FieldError
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import NO_LABELS, Pod, PodGroup
+from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
+from kai_sched.model.store import Store
+from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
+from kai_sched.reconcile.grouping.owners import is_spark, wants_group
+
+log = structlog.get_logger("grouping")
+
+# Pods go one by one when a workload shrinks: it is looked at once they are gone.
+SHRUNK_S = 1.0
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+# A pod's group and sub-group, by name. Both are empty where it is to have none of ours.
+Place = tuple[str, str]
+ALONE: Place = ("", "")
+
+
+@dataclass(slots=True)
+class Member:
+    """A pod that belongs to a workload.
+
+    ``source`` is the uid of what owns it directly, ``mark`` sums up what its place depends on. ``shown`` is its place
+    in the API server, as of ``version``; ``place`` the one that it is to have, None until that is decided.
+    """
+
+    uid: str
+    source: str
+    mark: int
+    place: Place | None = None
+    shown: Place = ALONE
+    version: int = -1
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the API server shows it in its place."""
+        return self.place is None or not self.place[0] or _is_in(self.shown, self.place)
+
+
+@dataclass(slots=True)
+class Group:
+    """A PodGroup as the rules want it. ``like`` is the pod that it was made after.
+
+    ``is_sure``: it has been decided since it was last seen to go. ``unwritten`` are the members that do not name it in
+    the API server yet.
+    """
+
+    wanted: bytes
+    source: str
+    like: core.Pod
+    members: set[str] = field(default_factory=set)
+    unwritten: set[str] = field(default_factory=set)
+    is_sure: bool = True
+
+
+class Groups:
+    """For one event loop. ``look`` is told the source that has to be looked at, in so many seconds; ``write`` what has
+    to be written; ``left`` which group has lost its last pod; ``changed`` that the store has changed."""
+
+    def __init__(
+        self, store: Store, overlay: Overlay, reader: Reader, config: Config, changed: Callable[[bool], None]
+    ) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._reader = reader
+        self._config = config
+        self._changed = changed
+        self.look: Callable[[str, float], None] = _nobody
+        self.write: Callable[[Kind, str], None] = _nobody
+        self.left: Callable[[str], None] = _nobody
+        self.doubtful: set[str] = set()  # sources that may be gone, so that nothing known of them counts
+        self.held: dict[str, Pod] = {}  # pods without a place, and without a node
+        self._members: dict[str, Member] = {}
+        self._pending: dict[str, dict[str, core.Pod]] = {}  # by source
+        self._groups: dict[str, Group] = {}
+        self._of_source: dict[str, set[str]] = {}
+        self._shown: dict[str, bytes] = {}  # all PodGroups of the API server
+
+    # What the API server shows
+
+    def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
+        """The pod as the store is to show it; None for one that is held back."""
+        key = pod.key
+        meta = wire.metadata or core.Meta()
+        member = self._members.get(key)
+        if member is not None and member.uid != pod.uid:
+            self.drop(key)
+            member = None
+        if not _concerns(wire, self._config.scheduler_name):
+            if member is not None:
+                self.drop(key)
+            return pod
+        source = sys.intern(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
+        mark = _mark(meta)
+        if member is None or member.mark != mark:
+            if member is None:
+                member = self._members[key] = Member(pod.uid, source, mark)
+            elif member.source != source:
+                self._settle(member.source, key)
+            member.source, member.mark = source, mark
+            self._pending.setdefault(source, {})[key] = _trimmed(wire)
+            self.look(source, 0.0)
+        version = int(meta.resource_version or 0)
+        if version > member.version:
+            member.shown, member.version = (sys.intern(pod.group), pod.sub_group), version
+        if member.place is not None:
+            self._compare(key, member)
+            return _placed(pod, member.place)
+        if pod.group or pod.node:
+            self.held.pop(key, None)
+            return pod  # its own word holds until it is decided
+        self.held[key] = pod
+        return None
+
+    def drop(self, key: str) -> None:
+        """The pod is gone, or concerns us no more."""
+        member = self._members.pop(key, None)
+        if member is None:
+            return
+        self.held.pop(key, None)
+        self._settle(member.source, key)
+        if member.place is not None and member.place[0]:
+            self._leave(_group_key(key, member.place), key)
+            if member.source in self._of_source:
+                self.look(member.source, SHRUNK_S)
+
+    def show(self, key: str, raw: bytes | None, found: PodGroup | None) -> None:
+        """The API server has the PodGroup so; ``found`` is None for one that cannot be used. No ``raw``: it is gone."""
+        if raw is None:
+            self._shown.pop(key, None)
+        else:
+            self._shown[key] = bytes(raw)
+        group = self._groups.get(key)
+        if group is None:
+            self._put(key, found)
+            return
+        if raw is None:
+            group.is_sure = False
+            self.doubtful.add(group.source)
+            self.look(group.source, 0.0)
+        self._refresh(key, group)
+
+    # What is decided
+
+    def sources(self) -> Iterator[str]:
+        """Those that have something to look at."""
+        return iter(set(self._pending) | set(self._of_source))
+
+    def waiting(self) -> Iterator[str]:
+        """Sources of pods that have no node."""
+        found: dict[str, None] = {}
+        for key, member in self._members.items():
+            pod = self._store.get(Pod, key)
+            if key in self.held or (isinstance(pod, Pod) and not pod.node):
+                found[member.source] = None
+        return iter(found)
+
+    def pods_of(self, source: str) -> dict[str, core.Pod]:
+        """The pods to look at: those that wait for a decision, and one for each group that has none of them."""
+        found = dict(self._pending.get(source, {}))
+        for key in self._of_source.get(source, ()):
+            group = self._groups[key]
+            if group.members.isdisjoint(found):
+                found[_pod_key(group.like)] = group.like
+        return found
+
+    def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+        """The pod belongs there; None: to no group of ours."""
+        key = _pod_key(pod)
+        member = self._members.get(key)
+        group_key = None if grouping is None else f"{key.partition('/')[0]}/{grouping.name}"
+        if grouping is not None and group_key is not None:
+            group = self._groups.get(group_key)
+            if member is not None and group is None:
+                group = self._groups[group_key] = Group(b"", source, pod)
+            if group is not None:
+                self._forget_source(group_key, group)
+                group.wanted, group.source, group.like = _encode(grouping.manifest), source, pod
+                group.is_sure = True
+                self._of_source.setdefault(source, set()).add(group_key)
+                if member is not None:
+                    group.members.add(key)
+                self._refresh(group_key, group)
+        if member is None or member.uid != (pod.metadata and pod.metadata.uid):
+            return
+        before = member.place
+        member.place = ALONE if grouping is None else (sys.intern(grouping.name), grouping.sub_group)
+        if before is not None and before[0] and before[0] != member.place[0]:
+            self._leave(_group_key(key, before), key)
+        self._move(key, member)
+
+    def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
+        """These need no other look."""
+        pending = self._pending.get(source, {})
+        for key, pod in pods.items():
+            if pending.get(key) is pod:
+                self._settle(source, key)
+
+    def _move(self, key: str, member: Member) -> None:
+        """Have the store show the pod in its place."""
+        assert member.place is not None, "it was given one"
+        held = self.held.pop(key, None)
+        if held is not None:
+            self._overlay.observe(_placed(held, member.place))
+        elif isinstance(pod := self._store.get(Pod, key), Pod):
+            placed = _placed(pod, member.place)
+            if placed is not pod:
+                self._overlay.regroup(key, member.uid, placed.group, placed.sub_group)
+        self._compare(key, member)
+        self._changed(True)
+
+    def _settle(self, source: str, key: str) -> None:
+        pending = self._pending.get(source)
+        if pending is not None:
+            pending.pop(key, None)
+            if not pending:
+                del self._pending[source]
+
+    def _leave(self, group_key: str, key: str) -> None:
+        group = self._groups.get(group_key)
+        if group is None:
+            return
+        group.members.discard(key)
+        group.unwritten.discard(key)
+        if group.members:
+            return
+        del self._groups[group_key]
+        self._forget_source(group_key, group)
+        self.left(group_key)
+        self._put(group_key, self._read(group_key, self._shown.get(group_key)))
+
+    def _forget_source(self, group_key: str, group: Group) -> None:
+        of_source = self._of_source.get(group.source)
+        if of_source is not None:
+            of_source.discard(group_key)
+            if not of_source:
+                del self._of_source[group.source]
+
+    # What is to be written
+
+    def _compare(self, key: str, member: Member) -> None:
+        """See whether the API server has to be told the pod's place."""
+        group_key = "" if member.place is None else _group_key(key, member.place)
+        group = self._groups.get(group_key)
+        if group is None:
+            return
+        if member.is_told:
+            group.unwritten.discard(key)
+        elif self._is_ours(group_key):
+            group.unwritten.add(key)
+            if group_key in self._shown:
+                self.write(POD, key)
+
+    def _refresh(self, key: str, group: Group) -> None:
+        """Have the store show the group as it is wanted, and have it written where the API server does not."""
+        raw = self._shown.get(key)
+        wanted = _decode(group.wanted)
+        if raw is None:
+            wanted["metadata"]["creationTimestamp"] = (group.like.metadata or core.Meta()).creation_timestamp
+            found, in_step = self._read(key, _encode(wanted)), False
+        else:
+            old = _decode(raw)
+            new = merged(old, wanted, self._config.queue_label, self._config.node_pool_label)
+            in_step = old == new
+            found = self._read(key, raw if in_step else _encode(new))
+        self._put(key, found)
+        if not self._is_ours(key):
+            return
+        if not in_step and group.is_sure:
+            self.write(POD_GROUP, key)
+        if raw is not None:
+            for pod in group.unwritten:
+                self.write(POD, pod)
+
+    def group_write(self, key: str) -> tuple[bool, bytes] | None:
+        """Whether the PodGroup is there already, and how it has to be; None where nothing is to be written."""
+        group = self._groups.get(key)
+        if group is None or not group.is_sure:
+            return None
+        raw = self._shown.get(key)
+        if raw is None:
+            return False, group.wanted
+        old = _decode(raw)
+        new = merged(old, _decode(group.wanted), self._config.queue_label, self._config.node_pool_label)
+        if old == new:
+            return None
+        head = {"apiVersion": names.POD_GROUP_VERSION, "kind": POD_GROUP[1]}  # items of lists lack them
+        return True, _encode({**new, **head})
+
+    def pod_write(self, key: str) -> Manifest | None:
+        """What the pod's metadata has to say; None where nothing is to be written."""
+        member = self._members.get(key)
+        if member is None or member.place is None or member.is_told:
+            return None
+        name, sub_group = member.place
+        metadata: Manifest = {"uid": member.uid, "annotations": {names.POD_GROUP_ANNOTATION: name}}
+        if sub_group:
+            metadata["labels"] = {names.SUB_GROUP_LABEL: sub_group}
+        return metadata
+
+    def pod_written(self, key: str, metadata: Manifest, version: int) -> None:
+        """The API server has been told that, and has the pod in this version now."""
+        member = self._members.get(key)
+        if member is None or member.uid != metadata["uid"]:
+            return
+        sub_group = metadata.get("labels", {}).get(names.SUB_GROUP_LABEL, member.shown[1])
+        member.shown = (sys.intern(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
+        member.version = max(member.version, version)
+        self._compare(key, member)
+
+    def _is_ours(self, key: str) -> bool:
+        """Whether the group is in our node pool; others have schedulers of their own."""
+        found = self._store.get(PodGroup, key)
+        return isinstance(found, PodGroup) and in_pool(found.labels, self._config)
+
+    def _put(self, key: str, found: PodGroup | None) -> None:
+        if found is None:
+            self._store.remove(PodGroup, key)
+        else:
+            self._store.put(found)
+
+    def _read(self, key: str, raw: bytes | None) -> PodGroup | None:
+        if raw is None:
+            return None
+        try:
+            found = self._reader.read(POD_GROUP, raw, _ignore)
+        except FieldError as error:
+            log.warning("group.unusable", group=key, problem=str(error))
+            return None
+        return found if isinstance(found, PodGroup) else None
+
+
+def _concerns(wire: core.Pod, scheduler_name: str) -> bool:
+    """Whether the pod belongs to a workload that is ours to group."""
+    owners = wire.metadata is not None and bool(wire.metadata.owner_references)
+    return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
+
+
+def _mark(meta: core.Meta) -> int:
+    owners = tuple((each.kind, each.uid) for each in meta.owner_references or ())
+    return hash((owners, _but(meta.labels, names.SUB_GROUP_LABEL), _but(meta.annotations, names.POD_GROUP_ANNOTATION)))
+
+
+def _but(texts: core.Labels, key: str) -> frozenset[tuple[str, str]]:
+    return frozenset(item for item in (texts or NO_LABELS).items() if item[0] != key)
+
+
+def _trimmed(wire: core.Pod) -> core.Pod:
+    """What rules read of the pod."""
+    spec = wire.spec or core.PodSpec()
+    kept = core.PodSpec(
+        node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
+    )
+    return core.Pod(wire.metadata, kept)
+
+
+def _placed(pod: Pod, place: Place) -> Pod:
+    """The pod in its place; itself where it is there."""
+    group, sub_group = place
+    if not group or _is_in((pod.group, pod.sub_group), place):
+        return pod
+    return replace(pod, group=group, sub_group=sub_group or pod.sub_group)
+
+
+def _is_in(shown: Place, place: Place) -> bool:
+    return shown[0] == place[0] and place[1] in ("", shown[1])
+
+
+def _pod_key(pod: core.Pod) -> str:
+    meta = pod.metadata or core.Meta()
+    return f"{meta.namespace or 'default'}/{meta.name}"
+
+
+def _nobody(*told: object) -> None:
+    """Where none is there to be told."""
+
+
+def _ignore(field: str, message: str) -> None:
+    """Rules write nothing doubtful, and the feed tells what others write."""
+
+
+def _group_key(pod_key: str, place: Place) -> str:
+    return f"{pod_key.partition('/')[0]}/{place[0]}"
+
+
+def _encode(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest)

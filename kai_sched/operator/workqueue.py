@@ -1,0 +1,91 @@
+"""What is to be worked on, by name: each at most once at a time, and what failed again later."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+FIRST_BACKOFF_S = 1.0
+BACKOFF_MAX_S = 60.0
+
+
+class WorkQueue(Generic[Key]):
+    """For one event loop. It holds no more than the names of what is there, so its users bound it."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._ready: OrderedDict[Key, None] = OrderedDict()
+        self._later: dict[Key, asyncio.TimerHandle] = {}
+        self._under_way: set[Key] = set()
+        self._again: dict[Key, float] = {}  # came while under way: in how many seconds
+        self._failures: dict[Key, int] = {}
+        self._news = asyncio.Semaphore(0)
+
+    @property
+    def pending(self) -> int:
+        """What is ready or under way; what waits for its time is not counted."""
+        return len(self._ready) + len(self._under_way)
+
+    def add(self, key: Key, delay_s: float = 0.0) -> None:
+        """Work on it, in so many seconds or when it is due already if that is earlier."""
+        if key in self._under_way:
+            self._again[key] = min(delay_s, self._again.get(key, delay_s))
+            return
+        if key in self._ready:
+            return
+        loop = asyncio.get_running_loop()
+        if key in self._later:
+            if delay_s and self._later[key].when() <= loop.time() + delay_s:
+                return
+            self._later.pop(key).cancel()
+        if delay_s:
+            self._later[key] = loop.call_later(delay_s, self._due, key)
+        else:
+            self._put(key)
+
+    def drop(self, key: Key) -> None:
+        """Forget it, unless it is under way."""
+        if key in self._later:
+            self._later.pop(key).cancel()
+        self._ready.pop(key, None)
+        self._failures.pop(key, None)
+        self._again.pop(key, None)
+
+    async def take(self) -> Key:
+        """The next one, which is under way until ``done`` or ``failed``."""
+        while True:
+            await self._news.acquire()
+            if self._ready:
+                key = self._ready.popitem(last=False)[0]
+                self._under_way.add(key)
+                return key
+
+    def done(self, key: Key) -> None:
+        """It went well."""
+        self._failures.pop(key, None)
+        self._end(key)
+
+    def failed(self, key: Key) -> float:
+        """It did not: it comes again in 1 s, doubling to 60 s. Returns the seconds."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        wait_s = min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (failures - 1)) * self._chance.uniform(0.8, 1.0)
+        self._end(key)
+        self.add(key, wait_s)
+        return wait_s
+
+    def _end(self, key: Key) -> None:
+        self._under_way.discard(key)
+        if key in self._again:
+            self.add(key, self._again.pop(key))
+
+    def _due(self, key: Key) -> None:
+        del self._later[key]
+        self._put(key)
+
+    def _put(self, key: Key) -> None:
+        self._ready[key] = None
+        self._news.release()
