@@ -109,17 +109,7 @@ class Operator:
             self._telling.failed,
             clock,
         )
-        self._grouper = Grouper(
-            api,
-            self._store,
-            self._feed,
-            lambda: self._settings.config,
-            keeper.owners,
-            self._writer.submit,
-            self._binds_wait,
-            clock,
-            chance,
-        )
+        self._grouper = self._make_grouper(keeper, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
@@ -135,6 +125,19 @@ class Operator:
         self._stop = asyncio.Event()
         self._stopping = False
         self._failure = ""
+
+    def _make_grouper(self, keeper: StatusKeeper, chance: random.Random) -> Grouper:
+        return Grouper(
+            self._api,
+            self._store,
+            self._feed,
+            lambda: self._settings.config,
+            keeper.owners,
+            self._writer.submit,
+            lambda: self._binder.pending > 0,
+            self._clock,
+            chance,
+        )
 
     def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], None]]:
         evictions = Evictions(
@@ -277,9 +280,6 @@ class Operator:
         await self._known.wait()
         if self._lease.created or not set(self._feed.known(QUEUE)) - {names.DEFAULT_PARENT_QUEUE}:
             await create_default_queues(self._api)
-
-    def _binds_wait(self) -> bool:
-        return self._binder.pending > 0
 
     def _busy(self) -> bool:
         return self._binder.pending > 0 or self._grouper.pending > 0

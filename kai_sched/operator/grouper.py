@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,10 +19,11 @@ from kai_sched.api import core, names
 from kai_sched.cluster.client import MERGE, NOT_LEADER, Api, ApiFailure
 from kai_sched.cluster.owners import OwnerReader
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Pod, PodGroup, PriorityClass
+from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.look import Known, Look, Missing
 from kai_sched.operator.loop import Clock
 from kai_sched.operator.workqueue import WorkQueue
 from kai_sched.plan.effects import Emit, Ref
@@ -44,61 +45,6 @@ REVIEW_S = 30.0  # sizes may change without a pod telling: so often the owners o
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
-
-
-class _Missing(Exception):
-    """An object has to be got first."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference.subject)
-        self.reference = reference
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An answer about an object: what it is, None for none of that name, and that it may not be read."""
-
-    owner: Owner | None
-    may_be_read: bool
-    at_s: float
-
-
-class _Look:
-    """A view for the rules, the same from the beginning of a look to its end. ``is_old``: it has known things from
-    before."""
-
-    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, _Known]) -> None:
-        self._store = store
-        self._held = held
-        self._known = known
-        self.found: dict[Reference, _Known] = {}
-        self.is_old = False
-
-    def fetch(self, reference: Reference) -> Owner | None:
-        """As ``owners.Fetch``; raises _Missing for what has to be got first."""
-        name = replace(reference, uid="")
-        known = self.found.get(name) or self.found.get(replace(name, whole=True))
-        if known is None:
-            known = self._known.get(name) or self._known.get(replace(name, whole=True))
-            if known is None:
-                raise _Missing(name)
-            self.found[name] = known
-            self.is_old = True
-        if not known.may_be_read:
-            raise PermissionError(reference.subject)
-        return known.owner
-
-    def group(self, namespace: str, name: str) -> PodGroup | None:
-        """As ``draft.View``."""
-        found = self._store.get(PodGroup, f"{namespace}/{name}")
-        return found if isinstance(found, PodGroup) else None
-
-    def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
-        """As ``draft.View``."""
-        there = [pod for pod in self._store.all(Pod).values() if isinstance(pod, Pod)]
-        for pod in (*there, *self._held.values()):
-            if pod.namespace == namespace and pod.labels.get(label) == value:
-                yield pod
 
 
 class Grouper:
@@ -129,7 +75,7 @@ class Grouper:
         self._owners = OwnerReader(api, clock.monotonic)
         self._looks: WorkQueue[str] = WorkQueue(chance)
         self._writes: WorkQueue[tuple[Kind, str]] = WorkQueue(chance)
-        self._known: dict[Reference, _Known] = {}
+        self._known: dict[Reference, Known] = {}
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
         self._problems: dict[str, str] = {}  # told of, by uid
         self._kinds: tuple[str, KindDefaults, KindRules] = ("", {}, {})
@@ -184,7 +130,7 @@ class Grouper:
         known = {} if source in self._groups.doubtful else self._known
         self._groups.doubtful.discard(source)
         pods = self._groups.pods_of(source)
-        look = _Look(self._store, self._groups.held, known)
+        look = Look(self._store, self._groups.held, known)
         failed: dict[str, GroupingError] = {}
         for number, (key, pod) in enumerate(pods.items()):
             if number % BATCH == BATCH - 1:
@@ -208,7 +154,7 @@ class Grouper:
         self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in failed.keys() - lost})
         return failed.keys() <= lost
 
-    async def _place(self, pod: core.Pod, look: _Look, settings: Settings) -> tuple[Chain, Grouping] | None:
+    async def _place(self, pod: core.Pod, look: Look, settings: Settings) -> tuple[Chain, Grouping] | None:
         """The owners and the group of the pod; None where it is to have none. Raises GroupingError, ApiFailure."""
         while True:
             try:
@@ -216,19 +162,20 @@ class Grouper:
                 if chain.skips or not (chain.owners or is_spark(pod)):
                     return None
                 return chain, group_of(pod, chain, look, settings)
-            except _Missing as missing:
+            except Missing as missing:
                 await self._get(missing.reference, look)
 
-    async def _get(self, reference: Reference, look: _Look) -> None:
+    async def _get(self, reference: Reference, look: Look) -> None:
         kind = reference.api_version, reference.kind
         if reference.whole:
             self._whole.add(kind)
         wanted = replace(reference, whole=kind in self._whole)
         at_s = self._clock.monotonic()
         try:
-            known = _Known(await self._owners.fetch(wanted), True, at_s)
+            known = Known(await self._owners.fetch(wanted), True, at_s)
         except PermissionError:
-            known = _Known(None, False, at_s)
+            known = Known(None, False, at_s)
+        self._known.pop(wanted, None)
         look.found[wanted] = self._known[wanted] = known
 
     def _forget_old(self) -> None:

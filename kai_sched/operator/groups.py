@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -19,11 +19,11 @@ from kai_sched.api import core, names
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import NO_LABELS, Pod, PodGroup
+from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
 from kai_sched.model.store import Store
+from kai_sched.operator.members import ALONE, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
-from kai_sched.reconcile.grouping.owners import is_spark, wants_group
 
 log = structlog.get_logger("grouping")
 
@@ -31,31 +31,6 @@ log = structlog.get_logger("grouping")
 SHRUNK_S = 1.0
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-
-# A pod's group and sub-group, by name. Both are empty where it is to have none of ours.
-Place = tuple[str, str]
-ALONE: Place = ("", "")
-
-
-@dataclass(slots=True)
-class Member:
-    """A pod that belongs to a workload.
-
-    ``source`` is the uid of what owns it directly, ``mark`` sums up what its place depends on. ``shown`` is its place
-    in the API server, as of ``version``; ``place`` the one that it is to have, None until that is decided.
-    """
-
-    uid: str
-    source: str
-    mark: int
-    place: Place | None = None
-    shown: Place = ALONE
-    version: int = -1
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the API server shows it in its place."""
-        return self.place is None or not self.place[0] or _is_in(self.shown, self.place)
 
 
 @dataclass(slots=True)
@@ -107,26 +82,26 @@ class Groups:
         if member is not None and member.uid != pod.uid:
             self.drop(key)
             member = None
-        if not _concerns(wire, self._config.scheduler_name):
+        if not concerns(wire, self._config.scheduler_name):
             if member is not None:
                 self.drop(key)
             return pod
         source = sys.intern(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
-        mark = _mark(meta)
+        mark = mark_of(meta)
         if member is None or member.mark != mark:
             if member is None:
                 member = self._members[key] = Member(pod.uid, source, mark)
             elif member.source != source:
                 self._settle(member.source, key)
             member.source, member.mark = source, mark
-            self._pending.setdefault(source, {})[key] = _trimmed(wire)
+            self._pending.setdefault(source, {})[key] = trimmed(wire)
             self.look(source, 0.0)
         version = int(meta.resource_version or 0)
         if version > member.version:
             member.shown, member.version = (sys.intern(pod.group), pod.sub_group), version
         if member.place is not None:
             self._compare(key, member)
-            return _placed(pod, member.place)
+            return placed(pod, member.place)
         if pod.group or pod.node:
             self.held.pop(key, None)
             return pod  # its own word holds until it is decided
@@ -141,7 +116,7 @@ class Groups:
         self.held.pop(key, None)
         self._settle(member.source, key)
         if member.place is not None and member.place[0]:
-            self._leave(_group_key(key, member.place), key)
+            self._leave(key_of_group(key, member.place), key)
             if member.source in self._of_source:
                 self.look(member.source, SHRUNK_S)
 
@@ -182,33 +157,45 @@ class Groups:
         for key in self._of_source.get(source, ()):
             group = self._groups[key]
             if group.members.isdisjoint(found):
-                found[_pod_key(group.like)] = group.like
+                found[key_of(group.like)] = group.like
         return found
 
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
-        key = _pod_key(pod)
+        serial = self._store.serial
+        self._decide(source, pod, grouping)
+        if self._store.serial != serial:
+            self._changed(True)
+
+    def _decide(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+        key = key_of(pod)
         member = self._members.get(key)
-        group_key = None if grouping is None else f"{key.partition('/')[0]}/{grouping.name}"
-        if grouping is not None and group_key is not None:
-            group = self._groups.get(group_key)
-            if member is not None and group is None:
-                group = self._groups[group_key] = Group(b"", source, pod)
-            if group is not None:
-                self._forget_source(group_key, group)
-                group.wanted, group.source, group.like = _encode(grouping.manifest), source, pod
-                group.is_sure = True
-                self._of_source.setdefault(source, set()).add(group_key)
-                if member is not None:
-                    group.members.add(key)
-                self._refresh(group_key, group)
-        if member is None or member.uid != (pod.metadata and pod.metadata.uid):
+        if member is not None and (pod.metadata is None or member.uid != pod.metadata.uid):
+            member = None  # gone, but its group may have others
+        if grouping is not None:
+            self._keep(source, pod, grouping, None if member is None else key)
+        if member is None:
             return
         before = member.place
         member.place = ALONE if grouping is None else (sys.intern(grouping.name), grouping.sub_group)
-        if before is not None and before[0] and before[0] != member.place[0]:
-            self._leave(_group_key(key, before), key)
+        if before is not None and before[0] not in ("", member.place[0]):
+            self._leave(key_of_group(key, before), key)
         self._move(key, member)
+
+    def _keep(self, source: str, pod: core.Pod, grouping: Grouping, member: str | None) -> None:
+        """Keep the group as it is wanted now; where ``member`` joins it, it may be a new one."""
+        key = key_of_group(key_of(pod), (grouping.name, ""))
+        group = self._groups.get(key)
+        if group is None:
+            if member is None:
+                return
+            group = self._groups[key] = Group(b"", source, pod)
+        self._forget_source(key, group)
+        group.wanted, group.source, group.like, group.is_sure = _encode(grouping.manifest), source, pod, True
+        self._of_source.setdefault(source, set()).add(key)
+        if member is not None:
+            group.members.add(member)
+        self._refresh(key, group)
 
     def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
         """These need no other look."""
@@ -222,13 +209,12 @@ class Groups:
         assert member.place is not None, "it was given one"
         held = self.held.pop(key, None)
         if held is not None:
-            self._overlay.observe(_placed(held, member.place))
+            self._overlay.observe(placed(held, member.place))
         elif isinstance(pod := self._store.get(Pod, key), Pod):
-            placed = _placed(pod, member.place)
-            if placed is not pod:
-                self._overlay.regroup(key, member.uid, placed.group, placed.sub_group)
+            shown = placed(pod, member.place)
+            if shown is not pod:
+                self._overlay.regroup(key, member.uid, shown.group, shown.sub_group)
         self._compare(key, member)
-        self._changed(True)
 
     def _settle(self, source: str, key: str) -> None:
         pending = self._pending.get(source)
@@ -237,23 +223,23 @@ class Groups:
             if not pending:
                 del self._pending[source]
 
-    def _leave(self, group_key: str, key: str) -> None:
-        group = self._groups.get(group_key)
+    def _leave(self, name: str, key: str) -> None:
+        group = self._groups.get(name)
         if group is None:
             return
         group.members.discard(key)
         group.unwritten.discard(key)
         if group.members:
             return
-        del self._groups[group_key]
-        self._forget_source(group_key, group)
-        self.left(group_key)
-        self._put(group_key, self._read(group_key, self._shown.get(group_key)))
+        del self._groups[name]
+        self._forget_source(name, group)
+        self.left(name)
+        self._put(name, self._read(name, self._shown.get(name)))
 
-    def _forget_source(self, group_key: str, group: Group) -> None:
+    def _forget_source(self, name: str, group: Group) -> None:
         of_source = self._of_source.get(group.source)
         if of_source is not None:
-            of_source.discard(group_key)
+            of_source.discard(name)
             if not of_source:
                 del self._of_source[group.source]
 
@@ -261,15 +247,15 @@ class Groups:
 
     def _compare(self, key: str, member: Member) -> None:
         """See whether the API server has to be told the pod's place."""
-        group_key = "" if member.place is None else _group_key(key, member.place)
-        group = self._groups.get(group_key)
+        name = "" if member.place is None else key_of_group(key, member.place)
+        group = self._groups.get(name)
         if group is None:
             return
         if member.is_told:
             group.unwritten.discard(key)
-        elif self._is_ours(group_key):
+        elif self._is_ours(name):
             group.unwritten.add(key)
-            if group_key in self._shown:
+            if name in self._shown:
                 self.write(POD, key)
 
     def _refresh(self, key: str, group: Group) -> None:
@@ -351,57 +337,12 @@ class Groups:
         return found if isinstance(found, PodGroup) else None
 
 
-def _concerns(wire: core.Pod, scheduler_name: str) -> bool:
-    """Whether the pod belongs to a workload that is ours to group."""
-    owners = wire.metadata is not None and bool(wire.metadata.owner_references)
-    return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
-
-
-def _mark(meta: core.Meta) -> int:
-    owners = tuple((each.kind, each.uid) for each in meta.owner_references or ())
-    return hash((owners, _but(meta.labels, names.SUB_GROUP_LABEL), _but(meta.annotations, names.POD_GROUP_ANNOTATION)))
-
-
-def _but(texts: core.Labels, key: str) -> frozenset[tuple[str, str]]:
-    return frozenset(item for item in (texts or NO_LABELS).items() if item[0] != key)
-
-
-def _trimmed(wire: core.Pod) -> core.Pod:
-    """What rules read of the pod."""
-    spec = wire.spec or core.PodSpec()
-    kept = core.PodSpec(
-        node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
-    )
-    return core.Pod(wire.metadata, kept)
-
-
-def _placed(pod: Pod, place: Place) -> Pod:
-    """The pod in its place; itself where it is there."""
-    group, sub_group = place
-    if not group or _is_in((pod.group, pod.sub_group), place):
-        return pod
-    return replace(pod, group=group, sub_group=sub_group or pod.sub_group)
-
-
-def _is_in(shown: Place, place: Place) -> bool:
-    return shown[0] == place[0] and place[1] in ("", shown[1])
-
-
-def _pod_key(pod: core.Pod) -> str:
-    meta = pod.metadata or core.Meta()
-    return f"{meta.namespace or 'default'}/{meta.name}"
-
-
 def _nobody(*told: object) -> None:
     """Where none is there to be told."""
 
 
 def _ignore(field: str, message: str) -> None:
     """Rules write nothing doubtful, and the feed tells what others write."""
-
-
-def _group_key(pod_key: str, place: Place) -> str:
-    return f"{pod_key.partition('/')[0]}/{place[0]}"
 
 
 def _encode(manifest: Manifest) -> bytes:

@@ -21,12 +21,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes")
+GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
 KWOK_STAGES = ("kustomize/stage/node/fast", "kustomize/stage/node/heartbeat", "kustomize/stage/pod/fast")
-GO_NAMES = {"etcd": "server"}  # what `go build` calls it, where that is not its name
+GO_NAMES = {"etcd": "server", "kuberay": "ray-operator", "lws": "cmd"}  # what `go build` calls it instead
+# What else is taken from a group's module, into a folder beside its program.
+SHIPPED = {
+    "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),
+    "kuberay": ("github.com/ray-project/kuberay/ray-operator", "manifests", ("config/crd/bases", "config/samples")),
+    "jobset": ("sigs.k8s.io/jobset", "manifests", ("config/components/crd/bases", "config/components/webhook")),
+    "lws": ("sigs.k8s.io/lws", "manifests", ("config/crd/bases", "config/webhook")),
+}
 
 
 class Unavailable(Exception):
@@ -54,7 +61,12 @@ def program(group: str, name: str) -> Path:
 
 def kwok_stages() -> list[Path]:
     """The stage files that kwok takes as --config."""
-    return sorted((program("kwok", "kwok").parent / "stages").glob("*.yaml"))
+    return shipped("kwok")
+
+
+def shipped(group: str, pattern: str = "*.yaml") -> list[Path]:
+    """The files that came with the program of a group. Raises Unavailable as ``program`` does."""
+    return sorted((program(group, group).parent / SHIPPED[group][1]).glob(pattern))
 
 
 def build(groups: Sequence[str] = GROUPS) -> None:
@@ -92,13 +104,14 @@ def _build(group: str, folder: Path) -> None:
     for name, built in GO_NAMES.items():
         if (folder / built).is_file():
             (folder / built).rename(folder / name)
-    if group == "kwok":
-        module = Path(_ask_go(group, "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"))
-        (folder / "stages").mkdir()
-        for stage in KWOK_STAGES:
-            for path in sorted((module / stage).glob("*.yaml")):
+    if group in SHIPPED:
+        name, into, sources = SHIPPED[group]
+        module = Path(_ask_go(group, "list", "-m", "-f", "{{.Dir}}", name))
+        (folder / into).mkdir()
+        for source in sources:
+            for path in sorted((module / source).glob("*.yaml")):
                 if path.name != "kustomization.yaml":
-                    shutil.copyfile(path, folder / "stages" / path.name)
+                    shutil.copyfile(path, folder / into / path.name)
 
 
 @functools.cache

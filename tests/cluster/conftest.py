@@ -1,13 +1,15 @@
 """Fixtures of the tests against a real API server, started once a test run and emptied after each test.
 
 ``cluster`` is what most tests need. A test that asks for ``own_plane`` restarts components or reads the audit log: it
-is left out where the cluster is one that was there before, named in KAI_TEST_KUBECONFIG.
+is left out where the cluster is one that was there before, named in KAI_TEST_KUBECONFIG. So is one that asks for
+``workloads``, with controllers and the operators that its module names in WORKLOAD_OPERATORS.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,15 @@ from tests.cluster.cluster import Cluster, Key
 from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane
 from tests.cluster.external import ExternalPlane
 from tests.cluster.operator_process import Operator
+from tests.cluster.processes import Process
 from tests.cluster.proxy import Proxy
+from tests.cluster.workload_operators import OPERATORS
 from tests.tree import ROOT
 
 GIVEN = "KAI_TEST_KUBECONFIG"
 SYSTEM_NAMESPACE = "kai-scheduler"
 FOLDER = Path(__file__).resolve().parent
+OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
 LEFT_OUT = pytest.StashKey[list[str]]()
 
 Plane = ControlPlane | ExternalPlane
@@ -46,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = chosen
         lines = [f"{len(chosen)} CLUSTER TESTS LEFT OUT: {why}"]
     elif os.environ.get(GIVEN):
-        dropped = [item for item in chosen if "own_plane" in getattr(item, "fixturenames", ())]
+        dropped = [item for item in chosen if OURS & set(getattr(item, "fixturenames", ()))]
         lines = [f"left out, as {GIVEN} names a cluster that is not ours: {item.nodeid}" for item in dropped]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
@@ -198,4 +203,56 @@ def live(plane: Plane, shared_operator: Operator, _empty: tuple[Cluster, set[Key
     its = {"Lease": "kai-scheduler", "ServiceAccount": "default", "Secret": certificate.SECRET}
     cluster.clear(keep | {("Namespace", "", SYSTEM_NAMESPACE)} | {(kind, SYSTEM_NAMESPACE, its[kind]) for kind in its})
     status, text = shared_operator.get("/readyz")
+    assert status == 200, text
+
+
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """A cluster with controllers and operators of workloads, and our operator, which leads. ``keep`` is part of it."""
+
+    cluster: Cluster
+    operator: Operator
+    plane: ControlPlane
+    keep: set[Key]
+
+
+@pytest.fixture(scope="module")
+def shared_workloads(
+    request: pytest.FixtureRequest,
+    plane: Plane,
+    _empty: tuple[Cluster, set[Key]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workloads]:
+    """For all tests of a module, which names the operators that it needs in WORKLOAD_OPERATORS."""
+    assert isinstance(plane, ControlPlane)
+    bare, keep = _empty
+    cluster = Cluster(plane.server, plane.token(ADMIN), plane.authority, plane.kubeconfig(ADMIN), controlled=True)
+    folder = tmp_path_factory.mktemp("workloads")
+    cluster.add_namespace(SYSTEM_NAMESPACE)
+    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests/priority-classes.yaml"))
+    started: list[Process | Operator] = []
+    try:
+        plane.start_controller_manager()
+        started += [OPERATORS[name](plane, cluster, folder) for name in request.module.WORKLOAD_OPERATORS]
+        log = folder / "operator.log"
+        operator = Operator(
+            plane.kubeconfig(OPERATOR), log, "--namespace", SYSTEM_NAMESPACE, "--no-default-queues", webhooks=True
+        )
+        started.append(operator)
+        operator.wait_ready()
+        operator.process.wait_until(lambda: bool(operator.logs("lease.held")), "the lease being held", 60.0)
+        yield Workloads(cluster, operator, plane, cluster.everything())
+    finally:
+        for process in reversed(started):
+            process.end()
+        plane.stop_controller_manager()
+        bare.clear(keep)
+
+
+@pytest.fixture
+def workloads(shared_workloads: Workloads) -> Iterator[Workloads]:
+    """As ``shared_workloads``; what the test puts into the cluster is taken out again."""
+    yield shared_workloads
+    shared_workloads.cluster.clear(shared_workloads.keep)
+    status, text = shared_workloads.operator.get("/readyz")
     assert status == 200, text

@@ -24,6 +24,7 @@ from tests.cluster.processes import Process, free_port
 
 # Users of the token file. Each program has its own, so that the audit log tells them apart.
 ADMIN, KWOK, CONTROLLERS, OPERATOR = "admin", "kwok", "controller-manager", "operator"
+WORKLOADS = "workload-operator"
 MASTERS = "system:masters"
 START_S = 120.0
 
@@ -71,7 +72,7 @@ class ControlPlane:
         (self.folder / "certificates").mkdir(parents=True, exist_ok=True)
         (self.folder / "service-accounts.key").write_bytes(signing_key())
         (self.folder / "audit-policy.json").write_text(json.dumps(POLICY))
-        self.write_tokens({user: [MASTERS] for user in (ADMIN, KWOK, CONTROLLERS, OPERATOR)})
+        self.write_tokens({user: [MASTERS] for user in (ADMIN, KWOK, CONTROLLERS, OPERATOR, WORKLOADS)})
         try:
             self._start_etcd()
             self.start_apiserver()

@@ -1,6 +1,6 @@
 module kai-sched/tests/cluster/tools/jobset
 
-go 1.26.8
+go 1.26.0
 
 tool sigs.k8s.io/jobset
 

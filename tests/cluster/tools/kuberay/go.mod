@@ -1,6 +1,6 @@
 module kai-sched/tests/cluster/tools/kuberay
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/ray-project/kuberay/ray-operator
 

@@ -1,0 +1,65 @@
+"""What the rules of grouping see while the pods of one source are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.store import Store
+from kai_sched.reconcile.grouping.owners import Owner, Reference
+
+
+class Missing(Exception):
+    """An object has to be got first."""
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(reference.subject)
+        self.reference = reference
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An answer about an object: what it is, None for none of that name, and that it may not be read."""
+
+    owner: Owner | None
+    may_be_read: bool
+    at_s: float
+
+
+class Look:
+    """A view for the rules, the same from the beginning of a look to its end. ``is_old``: it has known things from
+    before."""
+
+    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, Known]) -> None:
+        self._store = store
+        self._held = held
+        self._known = known
+        self.found: dict[Reference, Known] = {}
+        self.is_old = False
+
+    def fetch(self, reference: Reference) -> Owner | None:
+        """As ``owners.Fetch``; raises Missing for what has to be got first."""
+        name = replace(reference, uid="")
+        known = self.found.get(name) or self.found.get(replace(name, whole=True))
+        if known is None:
+            known = self._known.get(name) or self._known.get(replace(name, whole=True))
+            if known is None:
+                raise Missing(name)
+            self.found[name] = known
+            self.is_old = True
+        if not known.may_be_read:
+            raise PermissionError(reference.subject)
+        return known.owner
+
+    def group(self, namespace: str, name: str) -> PodGroup | None:
+        """As ``draft.View``."""
+        found = self._store.get(PodGroup, f"{namespace}/{name}")
+        return found if isinstance(found, PodGroup) else None
+
+    def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
+        """As ``draft.View``."""
+        there = [pod for pod in self._store.all(Pod).values() if isinstance(pod, Pod)]
+        for pod in (*there, *self._held.values()):
+            if pod.namespace == namespace and pod.labels.get(label) == value:
+                yield pod

@@ -1,0 +1,84 @@
+"""The pods of workloads: what they belong to, as far as that is decided, and as the API server shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kai_sched.api import core, names
+from kai_sched.model.objects import NO_LABELS, Pod
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.reconcile.grouping.owners import is_spark, wants_group
+
+# A pod's group and sub-group, by name. Both are empty where it is to have none of ours.
+Place = tuple[str, str]
+ALONE: Place = ("", "")
+
+
+@dataclass(slots=True)
+class Member:
+    """A pod that belongs to a workload.
+
+    ``source`` is the uid of what owns it directly, ``mark`` sums up what its place depends on. ``shown`` is its place
+    in the API server, as of ``version``; ``place`` the one that it is to have, None until that is decided.
+    """
+
+    uid: str
+    source: str
+    mark: int
+    place: Place | None = None
+    shown: Place = ALONE
+    version: int = -1
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the API server shows it in its place."""
+        return self.place is None or not self.place[0] or is_in(self.shown, self.place)
+
+
+def concerns(wire: core.Pod, scheduler_name: str) -> bool:
+    """Whether the pod belongs to a workload that is ours to group."""
+    owners = wire.metadata is not None and bool(wire.metadata.owner_references)
+    return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
+
+
+def mark_of(meta: core.Meta) -> int:
+    """Sums up what the place of a pod depends on."""
+    owners = tuple((each.kind, each.uid) for each in meta.owner_references or ())
+    return hash((owners, _but(meta.labels, names.SUB_GROUP_LABEL), _but(meta.annotations, names.POD_GROUP_ANNOTATION)))
+
+
+def _but(texts: core.Labels, key: str) -> frozenset[tuple[str, str]]:
+    return frozenset(item for item in (texts or NO_LABELS).items() if item[0] != key)
+
+
+def trimmed(wire: core.Pod) -> core.Pod:
+    """What rules read of the pod."""
+    spec = wire.spec or core.PodSpec()
+    kept = core.PodSpec(
+        node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
+    )
+    return core.Pod(wire.metadata, kept)
+
+
+def placed(pod: Pod, place: Place) -> Pod:
+    """The pod in its place; itself where it is there."""
+    group, sub_group = place
+    if not group or is_in((pod.group, pod.sub_group), place):
+        return pod
+    return replace(pod, group=group, sub_group=sub_group or pod.sub_group)
+
+
+def is_in(shown: Place, place: Place) -> bool:
+    """Whether what is shown is that place. Where rules name no sub-group, the pod's own label stands."""
+    return shown[0] == place[0] and place[1] in ("", shown[1])
+
+
+def key_of(pod: core.Pod) -> str:
+    """ "namespace/name"."""
+    meta = pod.metadata or core.Meta()
+    return f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
+
+
+def key_of_group(pod: str, place: Place) -> str:
+    """The key of the PodGroup of a pod, which is given by its key."""
+    return f"{pod.partition('/')[0]}/{place[0]}"
