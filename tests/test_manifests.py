@@ -21,6 +21,7 @@ from kai_sched.operator import certificate, webhooks
 from kai_sched.operator.app import SOURCES
 from kai_sched.operator.handlers import OWN_KINDS
 from kai_sched.operator.options import Options
+from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules
 
@@ -36,6 +37,7 @@ EVICTER = "kai_sched.cluster.evicting"
 VOLUMES = "kai_sched.cluster.volumes"
 WRITER = "kai_sched.cluster.writing"
 KEEPER = "kai_sched.operator.certificate"
+GROUPER = "kai_sched.operator.grouper"
 LEASE = "kai_sched.cluster.lease"
 
 # Why the operator may do what it may: resource and verb, and the module that does it.
@@ -56,12 +58,13 @@ CLUSTER_RIGHTS = {
     ("kai.scheduler/schedulingshards", "list watch"): HANDLERS,
     ("apiextensions.k8s.io/customresourcedefinitions", "list watch"): HANDLERS,  # kopf waits for our kinds
     ("/pods", "delete"): EVICTER,
-    ("/pods", "get"): BINDER,
+    ("/pods", "get patch"): BINDER,  # and the grouper
     ("/pods/binding", "create"): BINDER,
     ("/persistentvolumeclaims", "patch"): VOLUMES,
     ("/persistentvolumes", "patch"): VOLUMES,
     ("/pods/status", "patch"): WRITER,
     ("/events", "create get patch"): WRITER,
+    ("scheduling.run.ai/podgroups", "create get update"): GROUPER,
     ("scheduling.run.ai/podgroups", "patch"): WRITER,
     ("scheduling.run.ai/podgroups/status", "patch"): WRITER,
     ("scheduling.run.ai/queues/status", "patch"): WRITER,
@@ -79,6 +82,7 @@ OWN_NAMESPACE_RIGHTS = {
     ("coordination.k8s.io/leases", "create"): LEASE,
     ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
     ("/secrets", "create"): KEEPER,
+    ("/configmaps", "get"): GROUPER,
     (f"/secrets:{certificate.SECRET}", "get update"): KEEPER,
 }
 
@@ -129,6 +133,10 @@ def pod_spec() -> Document:
 def container() -> Document:
     (found,) = pod_spec()["containers"]
     return dict(found)
+
+
+def main_role(kind: str = "ClusterRole") -> Document:
+    return the(kind, "kai-scheduler")
 
 
 def rights(role: Document) -> list[tuple[str, str]]:
@@ -186,7 +194,7 @@ def test_everything_lives_in_one_namespace() -> None:
     ("kind", "needed"), [("ClusterRole", CLUSTER_RIGHTS), ("Role", OWN_NAMESPACE_RIGHTS)], ids=["ClusterRole", "Role"]
 )
 def test_each_right_is_needed_and_given_once(kind: str, needed: dict[tuple[str, str], str]) -> None:
-    assert sorted(rights(the(kind))) == sorted(needed)
+    assert sorted(rights(main_role(kind))) == sorted(needed)
     missing = set(needed.values()) - {module.name for module in modules()}
     assert missing == set(), "the code that needed it is gone: so is the need"
 
@@ -199,13 +207,29 @@ def test_what_is_watched_is_what_may_be_watched() -> None:
     assert watched - may == set()
 
 
+def test_every_kind_that_has_a_rule_can_be_read() -> None:
+    """By the plural that its name in lower case makes; and what stands between workloads and pods besides."""
+    kinds = {(version.rpartition("/")[0], kind) for version, kind in (*RULES, *SKIPPED)} | SKIPPED_IN_GROUP
+    wanted = {f"{group}/{kind.lower()}s" for group, kind in kinds - {("", "Pod")}}
+    between = {
+        "serving.knative.dev/configurations",
+        "serving.knative.dev/revisions",
+        "scheduler.grove.io/podgangs",
+        "grove.io/podcliques",
+        "grove.io/podcliquescalinggroups",
+        "kubevirt.io/virtualmachines",
+    }
+    given = rights(the("ClusterRole", "kai-scheduler-workloads"))
+    assert sorted(given) == sorted((resource, "get") for resource in wanted | between)
+
+
 def test_the_lease_is_the_one_that_may_be_held() -> None:
     lease = Options().lease_name(Config())
     assert f"coordination.k8s.io/leases:{lease}" in {resource for resource, _ in OWN_NAMESPACE_RIGHTS}
 
 
 def test_no_right_is_a_wildcard() -> None:
-    for role in (the("ClusterRole"), the("Role")):
+    for role in (*all_of("ClusterRole"), the("Role")):
         texts = [text for rule in role["rules"] for key in ("apiGroups", "resources", "verbs") for text in rule[key]]
         assert [text for text in texts if "*" in text] == []
 
@@ -213,11 +237,13 @@ def test_no_right_is_a_wildcard() -> None:
 def test_rights_go_to_the_account_that_the_pods_run_as() -> None:
     account = the("ServiceAccount")["metadata"]
     assert pod_spec()["serviceAccountName"] == account["name"]
+    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}
     for kind in ("ClusterRole", "Role"):
-        binding = the(f"{kind}Binding")
-        subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}
-        assert binding["subjects"] == [subject]
-        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, the(kind)["metadata"]["name"])
+        for role in all_of(kind):
+            name = role["metadata"]["name"]
+            binding = the(f"{kind}Binding", name)
+            assert binding["subjects"] == [subject]
+            assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (kind, name)
 
 
 def test_pods_are_allowed_where_security_is_restricted() -> None:

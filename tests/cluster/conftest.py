@@ -27,6 +27,8 @@ from tests.tree import ROOT
 
 GIVEN = "KAI_TEST_KUBECONFIG"
 SYSTEM_NAMESPACE = "kai-scheduler"
+SERVICE_ACCOUNT = "scheduler"
+ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}"
 FOLDER = Path(__file__).resolve().parent
 OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
 LEFT_OUT = pytest.StashKey[list[str]]()
@@ -223,21 +225,24 @@ def shared_workloads(
     _empty: tuple[Cluster, set[Key]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Workloads]:
-    """For all tests of a module, which names the operators that it needs in WORKLOAD_OPERATORS."""
+    """For all tests of a module, which names the operators that it needs in WORKLOAD_OPERATORS.
+
+    Our operator has the rights of the manifests, and no more.
+    """
     assert isinstance(plane, ControlPlane)
     bare, keep = _empty
     cluster = Cluster(plane.server, plane.token(ADMIN), plane.authority, plane.kubeconfig(ADMIN), controlled=True)
     folder = tmp_path_factory.mktemp("workloads")
     cluster.add_namespace(SYSTEM_NAMESPACE)
-    cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests/priority-classes.yaml"))
+    for name in ("rbac", "priority-classes"):
+        cluster.kubectl("apply", "--server-side", "-f", str(ROOT / f"manifests/{name}.yaml"))
+    token = plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
     started: list[Process | Operator] = []
     try:
         plane.start_controller_manager()
         started += [OPERATORS[name](plane, cluster, folder) for name in request.module.WORKLOAD_OPERATORS]
-        log = folder / "operator.log"
-        operator = Operator(
-            plane.kubeconfig(OPERATOR), log, "--namespace", SYSTEM_NAMESPACE, "--no-default-queues", webhooks=True
-        )
+        flags = ("--namespace", SYSTEM_NAMESPACE, "--no-default-queues")
+        operator = Operator(plane.kubeconfig(SERVICE_ACCOUNT, token=token), folder / "operator.log", *flags)
         started.append(operator)
         operator.wait_ready()
         operator.process.wait_until(lambda: bool(operator.logs("lease.held")), "the lease being held", 60.0)
@@ -252,7 +257,10 @@ def shared_workloads(
 @pytest.fixture
 def workloads(shared_workloads: Workloads) -> Iterator[Workloads]:
     """As ``shared_workloads``; what the test puts into the cluster is taken out again."""
+    mark = shared_workloads.plane.audit.mark()
     yield shared_workloads
+    refused = [one for one in shared_workloads.plane.audit.since(mark, ACCOUNT) if one.status == 403]
+    assert [(one.verb, one.subject) for one in refused] == []
     shared_workloads.cluster.clear(shared_workloads.keep)
     status, text = shared_workloads.operator.get("/readyz")
     assert status == 200, text

@@ -1,35 +1,241 @@
-"""KubeRay with us as its batch scheduler."""
+"""KubeRay with us as its batch scheduler: gangs, queues, priorities, and what people see of them."""
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
+from kai_sched.api import names
 from tests.cluster import components
 from tests.cluster.client import Object
-from tests.cluster.conftest import Workloads
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import ACCOUNT, Workloads
 from tests.cluster.processes import wait_until
+from tests.cluster.workload_objects import groups_of, live_groups, ray_cluster, ray_job, ray_service, simulated_groups
 
 WORKLOAD_OPERATORS = ("kuberay",)
 
 
-def groups(workloads: Workloads) -> list[Object]:
-    return list(workloads.cluster.list("PodGroup", "default"))
+def sample() -> list[Object]:
+    """KubeRay's own example for us: two queues and a cluster."""
+    (path,) = components.shipped("kuberay", "ray-cluster.kai-scheduler.yaml")
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def apply(cluster: Cluster, *manifests: Object) -> None:
+    """As people do."""
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+
+
+def pods_of(cluster: Cluster, **labels: str) -> list[Object]:
+    query = "labelSelector=" + "%2C".join(f"{key}%3D{value}" for key, value in labels.items()) if labels else ""
+    return [pod for pod in cluster.list("Pod", "default", query) if "deletionTimestamp" not in pod["metadata"]]
+
+
+def wait_running(cluster: Cluster, count: int, timeout_s: float = 60.0) -> list[Object]:
+    """Wait until there are so many pods, and all run."""
+
+    def running() -> list[Object]:
+        pods = pods_of(cluster)
+        phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in pods}
+        assert (len(pods), set(phases.values())) == (count, {"Running"}), f"{phases}"
+        return pods
+
+    return wait_until(running, f"{count} running pods", timeout_s)
+
+
+def wait_one_group(cluster: Cluster) -> Object:
+    def one() -> Object:
+        found = groups_of(cluster)
+        assert len(found) == 1, f"{len(found)}"
+        return found[0]
+
+    return wait_until(one, "one PodGroup")
 
 
 def test_the_sample_of_kuberay_runs_unchanged(workloads: Workloads) -> None:
-    (sample,) = components.shipped("kuberay", "ray-cluster.kai-scheduler.yaml")
-    cluster = workloads.cluster
-    cluster.add_nodes(1)
-    cluster.kubectl("apply", "-f", str(sample))
+    cluster, mark = workloads.cluster, workloads.plane.audit.mark()
+    cluster.add_nodes()
+    apply(cluster, *sample())
+    pods = wait_running(cluster, 3)
+    assert {queue["metadata"]["name"] for queue in cluster.list("Queue")} == {"department-1", "team-a"}
+    group = wait_one_group(cluster)
+    owner = cluster.get("RayCluster", "raycluster-sample")
+    assert group["metadata"]["name"] == f"pg-raycluster-sample-{owner['metadata']['uid']}"
+    assert group["spec"] == {
+        "minMember": 3,
+        "queue": "team-a",
+        "priorityClassName": "train",
+        "subGroups": [{"name": "headgroup", "minMember": 1}, {"name": "worker", "minMember": 2}],
+    }
+    assert group["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "name": "raycluster-sample",
+            "uid": owner["metadata"]["uid"],
+        }
+    ]
 
-    def running():
-        pods = cluster.list("Pod", "default")
-        assert len(pods) == 3, [p["metadata"]["name"] for p in pods]
-        assert all(p["status"]["phase"] == "Running" for p in pods), [
-            (p["metadata"]["name"], p["status"]) for p in pods
-        ]
+    def told() -> bool:
+        found = live_groups(cluster)
+        assert [each["pods"] for each in found] == [{"headgroup": 1, "worker": 2}], f"{found}"
         return True
 
-    wait_until(running, "pods", 60)
-    print(yaml.safe_dump(groups(workloads)))
-    print(yaml.safe_dump(cluster.list("Pod", "default")[0]))
+    wait_until(told, "all pods saying where they belong")
+    assert live_groups(cluster) == simulated_groups(sample())
+    # Each thing is written once: the group, and what each pod belongs to.
+    written = workloads.plane.audit.since(mark, ACCOUNT)
+    assert [(one.verb, one.status) for one in written if one.subject == "podgroups" and one.verb != "patch"].count(
+        ("create", 201)
+    ) == 1
+    patched = sorted(one.name for one in written if (one.verb, one.subject) == ("patch", "pods"))
+    assert patched == sorted(pod["metadata"]["name"] for pod in pods)
+
+
+def test_a_cluster_that_must_not_be_preempted_is_refused_over_quota(workloads: Workloads) -> None:
+    cluster = workloads.cluster
+    cluster.add_nodes()
+    *queues, ray = sample()
+    queues[1]["spec"]["resources"]["cpu"]["quota"] = 2000
+    ray["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "build"
+    apply(cluster, *queues, ray)
+    group = wait_one_group(cluster)
+    assert group["spec"]["priorityClassName"] == "build"
+    event = cluster.wait_event(group["metadata"]["name"], names.UNSCHEDULABLE)
+    assert "queue team-a guarantees 2 CPU cores to non-preemptible work" in event["message"]
+    (pod, *_) = wait_until(lambda: pods_of(cluster), "its pods")
+    cluster.wait_condition("Pod", pod["metadata"]["name"], names.POD_SCHEDULED, reason=names.QUEUE_OVER_QUOTA)
+    assert cluster.bound() == {}
+    # With the quota that it needs it runs.
+    cluster.patch("Queue", "team-a", {"spec": {"resources": {"cpu": {"quota": 3000}}}})
+    wait_running(cluster, 3)
+
+
+def test_a_head_and_its_workers_start_whole_or_not_at_all(workloads: Workloads) -> None:
+    """Five GPUs are asked for and four are there."""
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes(1, gpus=4)
+    apply(cluster, ray_cluster("whole", 4, 4, head_gpus=1))
+    group = wait_one_group(cluster)
+    assert group["spec"]["minMember"] == 5
+    cluster.wait_event(group["metadata"]["name"], names.UNSCHEDULABLE)
+    pods = pods_of(cluster)
+    assert len(pods) == 5
+    for pod in pods:
+        cluster.wait_condition("Pod", pod["metadata"]["name"], names.POD_SCHEDULED, reason=names.UNSCHEDULABLE)
+    assert cluster.bound() == {}
+    for kind, name in (("pod", pods[0]["metadata"]["name"]), ("podgroup", group["metadata"]["name"])):
+        shown = cluster.kubectl("describe", kind, name)
+        assert "4 of 5 pods of the gang have a place" in shown, shown
+        assert "Free in all: 4 of 4 GPUs" in shown
+    cluster.add_nodes(1, gpus=1, prefix="more")
+    wait_running(cluster, 5)
+
+
+def test_a_deleted_cluster_leaves_nothing_behind(workloads: Workloads) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes(1)
+    apply(cluster, ray_cluster("gone", 2, 2))
+    wait_running(cluster, 3)
+    wait_one_group(cluster)
+    mark = workloads.plane.audit.mark()
+    cluster.kubectl("delete", "raycluster", "gone", "--wait=false")
+
+    def left() -> bool:
+        found = {kind: len(cluster.list(kind, "default")) for kind in ("RayCluster", "Pod", "PodGroup")}
+        assert set(found.values()) == {0}, f"{found}"
+        return True
+
+    wait_until(left, "nothing being left", 60.0)
+    created = [one for one in workloads.plane.audit.since(mark, ACCOUNT) if one.verb == "create"]
+    assert [one.subject for one in created if one.subject == "podgroups"] == []
+
+
+@pytest.mark.parametrize(
+    ("label", "reason", "texts"),
+    [
+        (
+            "nobody",
+            "QueueDoesNotExist",
+            ["metadata.labels[kai.scheduler/queue] of RayCluster default/lost names queue 'nobody'", "team-a, team-b"],
+        ),
+        ("org", "QueueIsNotALeaf", ["names queue 'org'", "use one of team-a, team-b"]),
+        (None, names.QUEUE_LABEL_MISSING, ["RayCluster default/lost has no label kai.scheduler/queue"]),
+    ],
+)
+def test_a_queue_label_that_is_wrong_or_missing_is_told_to_the_owner(
+    workloads: Workloads, label: str | None, reason: str, texts: list[str]
+) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team-a", "team-b")
+    cluster.add_nodes()
+    apply(cluster, ray_cluster("lost", 1, 1, queue=label))
+    event = cluster.wait_event("lost", reason)
+    assert event["involvedObject"]["kind"] == "RayCluster"
+    assert event["type"] == "Warning"
+    for text in texts:
+        assert text in event["message"]
+    (pod, *_) = wait_until(lambda: pods_of(cluster), "its pods")
+    cluster.wait_event(pod["metadata"]["name"], reason)
+    assert cluster.bound() == {}
+    # People correct the group, or make the queue.
+    group = wait_one_group(cluster)["metadata"]["name"]
+    cluster.patch("PodGroup", group, {"spec": {"queue": "team-b"}})
+    wait_running(cluster, 2)
+    assert cluster.get("PodGroup", group)["spec"]["queue"] == "team-b"
+
+
+@pytest.mark.parametrize("mode", ["HTTPMode", "InteractiveMode", "SidecarMode"])
+def test_ray_jobs_are_grouped_in_each_mode_that_kuberay_lets_through(workloads: Workloads, mode: str) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes()
+    manifest = ray_job("train", 2, mode)
+    apply(cluster, manifest)
+    wait_running(cluster, 3)
+    wait_until(lambda: live_groups(cluster) == simulated_groups([manifest]), f"{mode} as it is simulated")
+    (group,) = live_groups(cluster)
+    assert (group["owner"], group["top"]["name"], group["spec"]["minMember"]) == ("ray.io/v1 RayJob", "train", 3)
+    assert group["pods"] == {"headgroup": 1, "workers": 2}
+
+
+def test_a_job_that_kuberay_refuses_makes_nothing(workloads: Workloads) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    apply(cluster, ray_job("refused", 1, "K8sJobMode"))
+    wait_until(lambda: cluster.get("RayJob", "refused").get("status"), "KubeRay looking at it")
+    wait_until(lambda: cluster.events("refused"), "KubeRay refusing it")
+    assert (list(cluster.list("Pod", "default")), groups_of(cluster)) == ([], [])
+
+
+def test_a_service_takes_the_place_of_training(workloads: Workloads) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes(1, gpus=2)
+    apply(cluster, ray_job("training", 2))
+    wait_running(cluster, 3)
+    service = ray_service("serving", 2, priorityClassName="inference")
+    apply(cluster, service)
+
+    def serves() -> bool:
+        running = [
+            pod["metadata"]["labels"]["ray.io/originated-from-cr-name"]
+            for pod in pods_of(cluster)
+            if pod["status"].get("phase") == "Running"
+        ]
+        assert running.count("serving") == 3, f"{running}"
+        return True
+
+    wait_until(serves, "the service running", 60.0)
+    group = next(group for group in groups_of(cluster) if group["metadata"]["name"].startswith("pg-serving-"))
+    assert group["spec"]["priorityClassName"] == "inference"
+    victims = [event for event in cluster.list("Event", "default") if event["reason"] == names.EVICT]
+    assert {event["metadata"]["annotations"]["evictor-action-type"] for event in victims} == {"preempt"}
+    assert {event["metadata"]["annotations"]["evictor-pod-group-name"] for event in victims} == {
+        group["metadata"]["name"]
+    }
+    (simulated,) = simulated_groups([service])
+    wait_until(lambda: simulated in live_groups(cluster), "the service's group as it is simulated")
