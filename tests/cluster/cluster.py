@@ -176,5 +176,5 @@ class Cluster(Client):
 
 def condition_of(content: Object, kind: str) -> Object | None:
     """The condition of that type in an object's status, or None."""
-    found = [one for one in content.get("status", {}).get("conditions", []) if one["type"] == kind]
+    found = [one for one in content.get("status", {}).get("conditions") or [] if one["type"] == kind]
     return found[0] if found else None

@@ -8,7 +8,7 @@ is left out where the cluster is one that was there before, named in KAI_TEST_KU
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,6 +214,7 @@ class Workloads:
 
     cluster: Cluster
     operator: Operator
+    operators: Mapping[str, Process]
     plane: ControlPlane
     keep: set[Key]
 
@@ -237,19 +238,22 @@ def shared_workloads(
     for name in ("rbac", "priority-classes"):
         cluster.kubectl("apply", "--server-side", "-f", str(ROOT / f"manifests/{name}.yaml"))
     token = plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
-    started: list[Process | Operator] = []
+    started: dict[str, Process] = {}
+    operator: Operator | None = None
     try:
         plane.start_controller_manager()
-        started += [OPERATORS[name](plane, cluster, folder) for name in request.module.WORKLOAD_OPERATORS]
+        for name in request.module.WORKLOAD_OPERATORS:
+            started[name] = OPERATORS[name](plane, cluster, folder)
         flags = ("--namespace", SYSTEM_NAMESPACE, "--no-default-queues")
         operator = Operator(plane.kubeconfig(SERVICE_ACCOUNT, token=token), folder / "operator.log", *flags)
-        started.append(operator)
         operator.wait_ready()
         operator.process.wait_until(lambda: bool(operator.logs("lease.held")), "the lease being held", 60.0)
-        yield Workloads(cluster, operator, plane, cluster.everything())
+        yield Workloads(cluster, operator, started, plane, cluster.everything())
     finally:
-        for process in reversed(started):
-            process.end()
+        if operator is not None:
+            operator.end()
+        for process in started.values():
+            process.kill()  # they would wait for what they have asked of pods that do not answer
         plane.stop_controller_manager()
         bare.clear(keep)
 

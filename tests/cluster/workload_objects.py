@@ -17,6 +17,7 @@ from kai_sched.model.problems import Problem
 from tests.cluster import objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
+from tests.cluster.processes import wait_until
 
 # What the API server, the controllers and the status of the group add.
 ADDED = frozenset(
@@ -131,3 +132,36 @@ def _compared(groups: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
 
 def _group_of(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(names.POD_GROUP_ANNOTATION, ""))
+
+
+def apply(cluster: Cluster, *manifests: Object) -> None:
+    """As people do."""
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(manifests))
+
+
+def pods_of(cluster: Cluster) -> list[Object]:
+    """The pods that are there and not leaving."""
+    return [pod for pod in cluster.list("Pod", "default") if "deletionTimestamp" not in pod["metadata"]]
+
+
+def wait_running(cluster: Cluster, count: int, timeout_s: float = 60.0) -> list[Object]:
+    """Wait until there are so many pods, and all run."""
+
+    def running() -> list[Object]:
+        pods = pods_of(cluster)
+        phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in pods}
+        assert (len(pods), set(phases.values())) == (count, {"Running"}), f"{phases}"
+        return pods
+
+    return wait_until(running, f"{count} running pods", timeout_s)
+
+
+def wait_one_group(cluster: Cluster) -> Object:
+    """Wait until there is one PodGroup, and return it."""
+
+    def one() -> Object:
+        found = groups_of(cluster)
+        assert len(found) == 1, f"{len(found)}"
+        return found[0]
+
+    return wait_until(one, "one PodGroup")

@@ -76,7 +76,8 @@ def install_crds(cluster: Cluster, group: str) -> None:
     names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in paths]
     for path in paths:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinition", *names)
+    for name in names:
+        cluster.wait_condition("CustomResourceDefinition", name, "Established", status="True")
 
 
 def _start(plane: ControlPlane, group: str, flags: list[str], folder: Path, probes: str) -> Process:
