@@ -41,7 +41,8 @@ LOOKERS = 8
 WRITERS = 16
 BUSY_PAUSE_S = 0.02
 FRESH_S = 1.0  # what is known of an owner counts for so long; then it is looked at again
-REVIEW_S = 30.0  # sizes may change without a pod telling: so often the owners of waiting pods are looked at
+REVIEW_S = 30.0  # sizes may change without a pod telling: so often the owners of waiting pods are looked at,
+REVIEWED_PER_SECOND = 20  # but no more of them
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
@@ -103,10 +104,13 @@ class Grouper:
             tasks.create_task(self._review())
 
     async def _review(self) -> None:
+        period_s = REVIEW_S
         while True:
-            await asyncio.sleep(REVIEW_S)
-            for source in self._groups.waiting():
-                self._looks.add(source, self._chance.uniform(0.001, REVIEW_S))
+            await asyncio.sleep(period_s)
+            sources = self._groups.waiting()
+            period_s = max(REVIEW_S, len(sources) / REVIEWED_PER_SECOND)
+            for source in sources:
+                self._looks.add(source, self._chance.uniform(0.001, period_s))
 
     # Looking
 

@@ -8,7 +8,7 @@ No input or output: ``operator.grouper`` looks at the owners, and writes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,18 +138,18 @@ class Groups:
 
     # What is decided
 
-    def sources(self) -> Iterator[str]:
+    def sources(self) -> set[str]:
         """Those that have something to look at."""
-        return iter(set(self._pending) | set(self._of_source))
+        return set(self._pending) | set(self._of_source)
 
-    def waiting(self) -> Iterator[str]:
+    def waiting(self) -> list[str]:
         """Sources of pods that have no node."""
         found: dict[str, None] = {}
         for key, member in self._members.items():
             pod = self._store.get(Pod, key)
             if key in self.held or (isinstance(pod, Pod) and not pod.node):
                 found[member.source] = None
-        return iter(found)
+        return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.Pod]:
         """The pods to look at: those that wait for a decision, and one for each group that has none of them."""

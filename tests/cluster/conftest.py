@@ -265,6 +265,8 @@ def workloads(shared_workloads: Workloads) -> Iterator[Workloads]:
     yield shared_workloads
     refused = [one for one in shared_workloads.plane.audit.since(mark, ACCOUNT) if one.status == 403]
     assert [(one.verb, one.subject) for one in refused] == []
+    if "kwok" not in shared_workloads.plane.processes:
+        shared_workloads.plane.start_kwok()
     shared_workloads.cluster.clear(shared_workloads.keep)
     status, text = shared_workloads.operator.get("/readyz")
     assert status == 200, text

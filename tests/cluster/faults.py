@@ -22,9 +22,9 @@ def bindings(audit: AuditLog, mark: int) -> Counter[Key]:
     )
 
 
-def evictions(audit: AuditLog, mark: int) -> Counter[str]:
+def evictions(audit: AuditLog, mark: int, user: str = OPERATOR) -> Counter[str]:
     """How often the operator has deleted each pod since the mark."""
-    asked = audit.since(mark, OPERATOR, "pods")
+    asked = audit.since(mark, user, "pods")
     return Counter(entry.name for entry in asked if entry.verb == "delete" and entry.status == 200)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.cluster import objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
-from tests.cluster.conftest import Workloads
+from tests.cluster.conftest import ACCOUNT, Workloads
 from tests.cluster.faults import evictions
 from tests.cluster.processes import wait_until
 from tests.cluster.workload_objects import (
@@ -32,13 +32,13 @@ def workers(cluster: Cluster, phase: str) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == phase]
 
 
-def wait_workers(cluster: Cluster, running: int, pending: int) -> None:
+def wait_workers(cluster: Cluster, running: int, pending: int, timeout_s: float = 60.0) -> None:
     def there() -> bool:
         found = len(workers(cluster, "Running")), len(workers(cluster, "Pending"))
         assert found == (running, pending), f"{found}"
         return True
 
-    wait_until(there, f"{running} workers running and {pending} pending", 60.0)
+    wait_until(there, f"{running} workers running and {pending} pending", timeout_s)
 
 
 def sizes(group: Object) -> tuple[int, dict[str, int]]:
@@ -71,7 +71,7 @@ def test_workers_beyond_the_minimum_come_and_go(workloads: Workloads) -> None:
     cluster.wait_condition("Pod", next(iter(workers(cluster, "Pending"))), "PodScheduled", status="False")
     bound = [name for name in cluster.bound() if name.startswith("own-")]
     assert len(bound) == 6
-    victims = evictions(workloads.plane.audit, mark)
+    victims = evictions(workloads.plane.audit, mark, ACCOUNT)
     assert (len(victims), set(victims.values())) == (4, {1})
     assert all(name.startswith("elastic-workers-") for name in victims)
     wait_sizes(cluster, 3, headgroup=1, workers=2)
@@ -81,7 +81,7 @@ def test_workers_beyond_the_minimum_come_and_go(workloads: Workloads) -> None:
     wait_workers(cluster, 6, 0)
     scale(cluster, "elastic", replicas=3)
     wait_workers(cluster, 3, 0)
-    assert len(evictions(workloads.plane.audit, mark)) == 4
+    assert len(evictions(workloads.plane.audit, mark, ACCOUNT)) == 4
 
 
 def test_a_cluster_that_does_not_fit_starts_when_it_is_made_smaller(workloads: Workloads) -> None:
@@ -101,7 +101,7 @@ def test_a_cluster_that_does_not_fit_starts_when_it_is_made_smaller(workloads: W
     apply(cluster, ray_cluster("large", 4, 4))
     wait_sizes(cluster, 5, headgroup=1, workers=4)
     scale(cluster, "large", minReplicas=2)
-    wait_workers(cluster, 2, 2)
+    wait_workers(cluster, 2, 2, timeout_s=90.0)
     wait_sizes(cluster, 3, headgroup=1, workers=2)
 
 

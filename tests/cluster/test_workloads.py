@@ -17,7 +17,6 @@ from tests.cluster.workload_objects import (
     pods_of,
     simulated_groups,
     template,
-    wait_running,
     workload,
 )
 
@@ -70,7 +69,6 @@ def leader_worker_set(name: str, replicas: int, size: int, policy: str) -> Objec
         (job_set("set"), 5),
         (job_set("ordered", startupPolicyOrder="InOrder"), 5),
         (leader_worker_set("served", 2, 3, "LeaderCreated"), 6),
-        (leader_worker_set("ready", 1, 3, "LeaderReady"), 3),
     ],
     ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else "",
 )
@@ -82,16 +80,16 @@ def test_groups_are_those_of_simulate(workloads: Workloads, manifest: Object, po
     wait_grouped(workloads, [manifest], pods)
 
 
-def wait_grouped(workloads: Workloads, manifests: Sequence[Object], pods: int, timeout_s: float = 60.0) -> None:
-    """Wait until so many pods are there, have been bound, and are grouped as `simulate` groups them."""
-    cluster, expected = workloads.cluster, simulated_groups(manifests)
+def wait_grouped(workloads: Workloads, manifests: Sequence[Object], pods: int, warnings: Sequence[str] = ()) -> None:
+    """Wait until so many pods are bound, and are grouped as `simulate` groups them, which warns so."""
+    cluster, expected = workloads.cluster, simulated_groups(manifests, warnings)
 
     def as_simulated() -> bool:
         found = live_groups(cluster)
         assert found == expected, f"{found}\n{expected}"
         return True
 
-    wait_until(lambda: len(cluster.bound()) == pods, f"{pods} bound pods", timeout_s)
+    wait_until(lambda: len(cluster.bound()) == pods, f"{pods} bound pods")
     wait_until(as_simulated, "the groups being those of simulate")
 
 
@@ -105,18 +103,40 @@ def test_a_run_of_a_cron_job_is_a_group(workloads: Workloads) -> None:
     wait_grouped(workloads, [cron_job("nightly", 2)], 2)
 
 
+def test_workers_that_come_once_their_leader_is_ready_join_it(workloads: Workloads) -> None:
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes()
+    workloads.plane.stop_kwok()
+    manifest = leader_worker_set("ready", 1, 3, "LeaderReady")
+    apply(cluster, manifest)
+    wait_grouped(workloads, [manifest], 1, ["workers come once their leader is ready, so only leaders are looked at"])
+    workloads.plane.start_kwok()
+    wait_until(lambda: len(cluster.bound()) == 3, "the workers being bound")
+
+    def joined() -> bool:
+        (found,) = live_groups(cluster)
+        assert (found["name"], found["pods"]) == ("pg-OWNER-UID-group-0", {"leader": 1, "workers": 2}), f"{found}"
+        return bool(found["spec"]["minMember"] == 3)
+
+    wait_until(joined, "one group")
+
+
 def test_a_job_that_is_made_larger_goes_on_in_its_group(workloads: Workloads) -> None:
-    """An elastic, indexed Job: its new pods are as good as the first."""
+    """An elastic, indexed Job: its new pods are as good as the first. Without kubelets, so that none of them ends."""
     cluster = workloads.cluster
     cluster.add_queues("team", limit=3)
     cluster.add_nodes()
+    workloads.plane.stop_kwok()
     manifest = job("grows", 2, indexed=True)
     apply(cluster, manifest)
-    wait_running(cluster, 2)
-    cluster.patch("Job", "grows", {"spec": {"parallelism": 4, "completions": 4}})
+    wait_until(lambda: len(cluster.bound()) == 2, "two pods")
+    larger = {"parallelism": 4, "completions": 4}
+    cluster.patch("Job", "grows", {"spec": larger})
     wait_until(lambda: len(cluster.bound()) == 3, "what the limit allows")
+    assert len(pods_of(cluster)) == 4
     cluster.add_queues("team")
-    manifest["spec"] |= {"parallelism": 4, "completions": 4}
+    manifest["spec"] |= larger
     wait_grouped(workloads, [manifest], 4)
 
 

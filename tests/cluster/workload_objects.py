@@ -21,7 +21,12 @@ from tests.cluster.processes import wait_until
 
 # What the API server, the controllers and the status of the group add.
 ADDED = frozenset(
-    {names.LAST_START_ANNOTATION, names.STALE_ANNOTATION, "kubectl.kubernetes.io/last-applied-configuration"}
+    {
+        names.LAST_START_ANNOTATION,
+        names.STALE_ANNOTATION,
+        "deployment.kubernetes.io/revision",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    }
 )
 
 
@@ -94,12 +99,12 @@ def live_groups(cluster: Cluster) -> list[Object]:
     return _compared(groups_of(cluster), cluster.list("Pod", "default"))
 
 
-def simulated_groups(manifests: Sequence[Object]) -> list[Object]:
-    """As ``live_groups``, as `simulate` has them of the manifests."""
+def simulated_groups(manifests: Sequence[Object], warnings: Sequence[str] = ()) -> list[Object]:
+    """As ``live_groups``, as `simulate` has them of the manifests, of which it warns so."""
     items = [Item(Path("test"), (one["apiVersion"], one["kind"]), json.dumps(one).encode()) for one in manifests]
     problems: list[Problem] = []
     made = [json.loads(item.raw) for item in expand_workloads(items, Config(), problems).items]
-    assert [str(problem) for problem in problems] == []
+    assert [problem.message for problem in problems] == list(warnings)
     kinds = {kind: [one for one in made if one["kind"] == kind] for kind in ("Pod", "PodGroup")}
     return _compared(kinds["PodGroup"], kinds["Pod"])
 
