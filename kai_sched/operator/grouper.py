@@ -74,8 +74,8 @@ class Grouper:
         self._clock = clock
         self._chance = chance
         self._owners = OwnerReader(api, clock.monotonic)
-        self._looks: WorkQueue[str] = WorkQueue(chance)
-        self._writes: WorkQueue[tuple[Kind, str]] = WorkQueue(chance)
+        self._looks: WorkQueue[str] = WorkQueue(chance, patient=False)
+        self._writes: WorkQueue[tuple[Kind, str]] = WorkQueue(chance, patient=True)
         self._known: dict[Reference, Known] = {}
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
         self._problems: dict[str, str] = {}  # told of, by uid

@@ -14,10 +14,14 @@ BACKOFF_MAX_S = 60.0
 
 
 class WorkQueue(Generic[Key]):
-    """For one event loop. It holds no more than the names of what is there, so its users bound it."""
+    """For one event loop. It holds no more than the names of what is there, so its users bound it.
 
-    def __init__(self, chance: random.Random) -> None:
+    ``patient``: what failed waits out its time, whatever comes meanwhile; else news of it is reason to try again.
+    """
+
+    def __init__(self, chance: random.Random, *, patient: bool) -> None:
         self._chance = chance
+        self._patient = patient
         self._ready: OrderedDict[Key, None] = OrderedDict()
         self._later: dict[Key, asyncio.TimerHandle] = {}
         self._under_way: set[Key] = set()
@@ -39,7 +43,8 @@ class WorkQueue(Generic[Key]):
             return
         loop = asyncio.get_running_loop()
         if key in self._later:
-            if delay_s and self._later[key].when() <= loop.time() + delay_s:
+            waits_out = self._patient and key in self._failures
+            if waits_out or self._later[key].when() <= loop.time() + delay_s:
                 return
             self._later.pop(key).cancel()
         if delay_s:
@@ -47,22 +52,12 @@ class WorkQueue(Generic[Key]):
         else:
             self._put(key)
 
-    def drop(self, key: Key) -> None:
-        """Forget it, unless it is under way."""
-        if key in self._later:
-            self._later.pop(key).cancel()
-        self._ready.pop(key, None)
-        self._failures.pop(key, None)
-        self._again.pop(key, None)
-
     async def take(self) -> Key:
         """The next one, which is under way until ``done`` or ``failed``."""
-        while True:
-            await self._news.acquire()
-            if self._ready:
-                key = self._ready.popitem(last=False)[0]
-                self._under_way.add(key)
-                return key
+        await self._news.acquire()
+        key = self._ready.popitem(last=False)[0]
+        self._under_way.add(key)
+        return key
 
     def done(self, key: Key) -> None:
         """It went well."""
@@ -73,6 +68,8 @@ class WorkQueue(Generic[Key]):
         """It did not: it comes again in 1 s, doubling to 60 s. Returns the seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         wait_s = min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (failures - 1)) * self._chance.uniform(0.8, 1.0)
+        if self._patient:
+            self._again.pop(key, None)
         self._end(key)
         self.add(key, wait_s)
         return wait_s
