@@ -7,7 +7,7 @@ elsewhere), or until it is known to have failed and is *forgotten*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_sched.model.objects import Pod
@@ -103,12 +103,12 @@ class Overlay:
         if assumed is not None and assumed.observed.uid == uid:
             self._show(key, replace(assumed, deleted_ns=0))
 
-    def regroup(self, key: str, uid: str, group: str, sub_group: str) -> None:
-        """The pod belongs there, whatever the API server shows yet. Of no effect where that pod is not there."""
+    def regroup(self, key: str, uid: str, change: Callable[[Pod], Pod]) -> None:
+        """The pod belongs elsewhere, whatever the API server shows yet. Of no effect where that pod is not there."""
         pod = self._store.get(Pod, key)
         if isinstance(pod, Pod) and pod.uid == uid:
             before = self._assumed.get(key) or Assumed("", 0, pod)
-            self._show(key, replace(before, observed=replace(before.observed, group=group, sub_group=sub_group)))
+            self._show(key, replace(before, observed=change(before.observed)))
 
     def _show(self, key: str, assumed: Assumed) -> None:
         """Keep what the API server does not show yet, and put the pod into the store."""

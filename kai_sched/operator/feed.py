@@ -140,7 +140,8 @@ class Feed:
         else:
             self._store.put(found)
         if self._store.serial != serial:
-            self._changed(not _only_runs(before, found))
+            after = self._store.get(CLASSES[kind], key)
+            self._changed(not (_only_runs(before, after) or _only_shown(before, after)))
 
     def _read(self, kind: Kind, key: str, raw: bytes, wire: core.Pod | _Versioned) -> tuple[Object | None, str]:
         """The object, or what makes it unusable."""
@@ -193,6 +194,15 @@ def _only_runs(before: Object | None, after: Object | None) -> bool:
         and before.node == after.node != ""
         and replace(before, phase=after.phase) == after
         and (before.phase, after.phase) == (Phase.PENDING, Phase.RUNNING)
+    )
+
+
+def _only_shown(before: Object | None, after: Object | None) -> bool:
+    """Whether all that happened is that a group that held already is in the API server now, or was told its start."""
+    return (
+        isinstance(before, PodGroup)
+        and isinstance(after, PodGroup)
+        and replace(before, uid=after.uid, created_ns=after.created_ns, last_start_ns=after.last_start_ns) == after
     )
 
 

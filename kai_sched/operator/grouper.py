@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import structlog
@@ -46,6 +45,17 @@ REVIEWED_PER_SECOND = 20  # but no more of them
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
+
+
+class _Version(core.Wire):
+    resource_version: str | None = None
+
+
+class _Written(core.Wire):
+    metadata: _Version
+
+
+_decode_written = msgspec.json.Decoder(_Written).decode
 
 
 class Grouper:
@@ -272,8 +282,8 @@ class Grouper:
         namespace, name = key.split("/", 1)
         body = msgspec.json.encode({"metadata": metadata})
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        answer: Any = msgspec.json.decode(await self._api.request("PATCH", path, body=body, content_type=MERGE))
-        self._groups.pod_written(key, metadata, int(answer["metadata"].get("resourceVersion") or 0))
+        answer = _decode_written(await self._api.request("PATCH", path, body=body, content_type=MERGE))
+        self._groups.pod_written(key, metadata, int(answer.metadata.resource_version or 0))
 
     async def _write_failed(self, kind: Kind, key: str, failure: ApiFailure) -> None:
         item = (kind, key)

@@ -190,12 +190,15 @@ class Groups:
             if member is None:
                 return
             group = self._groups[key] = Group(b"", source, pod)
-        self._forget_source(key, group)
-        group.wanted, group.source, group.like, group.is_sure = _encode(grouping.manifest), source, pod, True
-        self._of_source.setdefault(source, set()).add(key)
         if member is not None:
             group.members.add(member)
-        self._refresh(key, group)
+        wanted = _encode(grouping.manifest)
+        is_news = wanted != group.wanted or not group.is_sure
+        self._forget_source(key, group)
+        group.wanted, group.source, group.like, group.is_sure = wanted, source, pod, True
+        self._of_source.setdefault(source, set()).add(key)
+        if is_news:
+            self._refresh(key, group)
 
     def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
         """These need no other look."""
@@ -206,14 +209,12 @@ class Groups:
 
     def _move(self, key: str, member: Member) -> None:
         """Have the store show the pod in its place."""
-        assert member.place is not None, "it was given one"
+        place = member.place or ALONE
         held = self.held.pop(key, None)
         if held is not None:
-            self._overlay.observe(placed(held, member.place))
-        elif isinstance(pod := self._store.get(Pod, key), Pod):
-            shown = placed(pod, member.place)
-            if shown is not pod:
-                self._overlay.regroup(key, member.uid, shown.group, shown.sub_group)
+            self._overlay.observe(placed(held, place))
+        else:
+            self._overlay.regroup(key, member.uid, lambda pod: placed(pod, place))
         self._compare(key, member)
 
     def _settle(self, source: str, key: str) -> None:

@@ -65,7 +65,9 @@ def placed(pod: Pod, place: Place) -> Pod:
     group, sub_group = place
     if not group or is_in((pod.group, pod.sub_group), place):
         return pod
-    return replace(pod, group=group, sub_group=sub_group or pod.sub_group)
+    if not sub_group:
+        return replace(pod, group=group)
+    return replace(pod, group=group, sub_group=sub_group, labels={**pod.labels, names.SUB_GROUP_LABEL: sub_group})
 
 
 def is_in(shown: Place, place: Place) -> bool:
