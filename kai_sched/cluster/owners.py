@@ -10,6 +10,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.reflector import JSON, METADATA
 from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
 
+METADATA_ONLY = METADATA.format("PartialObjectMetadata")
 # A kind that is not known may have been installed just now.
 DISCOVER_AGAIN_S = 5.0
 
@@ -45,7 +46,7 @@ class OwnerReader:
             return None
         scope = f"/namespaces/{reference.namespace}" if resource.namespaced else ""
         path = f"{_root(reference.api_version)}{scope}/{resource.name}/{reference.name}"
-        accept = JSON if reference.whole else METADATA.format("PartialObjectMetadata")
+        accept = JSON if reference.whole else METADATA_ONLY
         try:
             raw = await self._api.request("GET", path, accept=accept, needs_right=False)
         except ApiFailure as failure:
