@@ -251,10 +251,9 @@ class Grouper:
 
     async def _work_writes(self, *, steady: bool) -> None:
         while True:
-            if not steady and self._busy():
-                await asyncio.sleep(BUSY_PAUSE_S)
-                continue
             kind, key = item = await self._writes.take()
+            while not steady and self._busy():  # noqa: ASYNC110 - who is busy tells nobody when it ends
+                await asyncio.sleep(BUSY_PAUSE_S)
             try:
                 await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
             except ApiFailure as failure:

@@ -144,3 +144,15 @@ def test_an_evicted_pod_that_is_gone_leaves_nothing_behind(store: Store, overlay
     overlay.gone("ml/p")
     overlay.spare("ml/p", "u1")
     assert (store.get(Pod, "ml/p"), overlay.assumed, overlay.leaves("ml/p")) == (None, {}, False)
+
+
+def test_a_pod_of_another_group_keeps_what_is_on_its_way(store: Store, overlay: Overlay) -> None:
+    overlay.assume("ml/p", "u1", "n1")
+    overlay.expect("ml/p", "u1", 5)
+    overlay.regroup("ml/p", "u1", lambda pod: replace(pod, group="g"))
+    assert (shown(store).group, shown(store).node, shown(store).deleted_ns) == ("g", "n1", 5)
+    overlay.forget("ml/p", "u1")
+    assert (shown(store).group, shown(store).node) == ("g", "")
+    for key, uid in (("ml/p", "other"), ("ml/q", "u1")):
+        overlay.regroup(key, uid, lambda pod: replace(pod, group="h"))
+    assert shown(store).group == "g"

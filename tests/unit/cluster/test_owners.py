@@ -1,0 +1,108 @@
+"""Objects of any kind by what their dependents say of them."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.owners import DISCOVER_AGAIN_S, OwnerReader
+from kai_sched.reconcile.grouping.owners import Reference
+from tests.unit.cluster.conftest import ApiServer, status
+
+JOB = Reference("batch/v1", "Job", "ml", "train", "u1")
+RESOURCES = [
+    {"name": "jobs", "kind": "Job", "namespaced": True},
+    {"name": "jobs/status", "kind": "Job", "namespaced": True},
+    {"name": "racks", "kind": "Rack", "namespaced": False},
+]
+META = {"name": "train", "namespace": "ml", "uid": "u1", "labels": {"a": "b"}}
+
+
+@pytest.fixture
+def asked(server: ApiServer) -> list[tuple[str, str]]:
+    """A server with one Job; path and Accept of what it is asked."""
+    found: list[tuple[str, str]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        accept = request.headers["Accept"]
+        found.append((request.path, accept))
+        if request.path == "/apis/batch/v1":
+            return web.json_response({"resources": RESOURCES})
+        if request.path in ("/apis/batch/v1/namespaces/ml/jobs/train", "/apis/batch/v1/racks/r1"):
+            whole = {"spec": {"parallelism": 2}} if "as=" not in accept else {}
+            return web.json_response({"metadata": META, **whole})
+        return status(404, "NotFound", "there is none")
+
+    server.answer = answer
+    return found
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+async def test_metadata_alone_or_all_of_it(api: Api, asked: list[tuple[str, str]]) -> None:
+    owners = OwnerReader(api, Clock())
+    found = await owners.fetch(JOB)
+    assert found is not None
+    assert (found.name, found.uid, found.labels, found.body) == ("train", "u1", {"a": "b"}, {})
+    whole = await owners.fetch(Reference("batch/v1", "Job", "ml", "train", whole=True))
+    assert whole is not None
+    assert whole.body == {"spec": {"parallelism": 2}}
+    partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    path = "/apis/batch/v1/namespaces/ml/jobs/train"
+    assert asked == [("/apis/batch/v1", "application/json"), (path, partial), (path, "application/json")]
+
+
+async def test_kinds_outside_of_namespaces(api: Api, asked: list[tuple[str, str]]) -> None:
+    assert await OwnerReader(api, Clock()).fetch(Reference("batch/v1", "Rack", "ml", "r1")) is not None
+    assert asked[-1][0] == "/apis/batch/v1/racks/r1"
+
+
+async def test_what_is_not_there(api: Api, asked: list[tuple[str, str]]) -> None:
+    """An object, a kind, a group of kinds: a kind that is unknown is looked for again after a while."""
+    clock = Clock()
+    owners = OwnerReader(api, clock)
+    assert await owners.fetch(Reference("batch/v1", "Job", "ml", "other")) is None
+    for _ in range(2):
+        assert await owners.fetch(Reference("batch/v1", "Solver", "ml", "s")) is None
+        assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
+    assert [path for path, _ in asked].count("/apis/example.com/v1") == 1
+    assert [path for path, _ in asked].count("/apis/batch/v1") == 1
+    clock.time += DISCOVER_AGAIN_S
+    assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
+    assert [path for path, _ in asked].count("/apis/example.com/v1") == 2
+
+
+async def test_core_kinds_have_paths_of_their_own(api: Api, asked: list[tuple[str, str]]) -> None:
+    assert await OwnerReader(api, Clock()).fetch(Reference("v1", "Pod", "ml", "driver")) is None
+    assert asked[0][0] == "/api/v1"
+
+
+async def test_what_may_not_be_read_is_no_missing_right_of_ours(server: ApiServer, api: Api) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/apis/batch/v1":
+            return web.json_response({"resources": RESOURCES})
+        return status(403, "Forbidden", "jobs are not for you")
+
+    server.answer = answer
+    with pytest.raises(PermissionError, match="jobs are not for you"):
+        await OwnerReader(api, Clock()).fetch(JOB)
+    assert api.refusals() == ""
+
+
+@pytest.mark.parametrize("path", ["/apis/batch/v1", "/apis/batch/v1/namespaces/ml/jobs/train"])
+async def test_other_failures_are_the_callers(server: ApiServer, api: Api, path: str) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == path:
+            return status(500, "InternalError", "no")
+        return web.json_response({"resources": RESOURCES})
+
+    server.answer = answer
+    with pytest.raises(ApiFailure, match="500 InternalError"):
+        await OwnerReader(api, Clock()).fetch(JOB)
