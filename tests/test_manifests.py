@@ -37,7 +37,7 @@ EVICTER = "kai_sched.cluster.evicting"
 VOLUMES = "kai_sched.cluster.volumes"
 WRITER = "kai_sched.cluster.writing"
 KEEPER = "kai_sched.operator.certificate"
-GROUPER = "kai_sched.operator.grouper"
+GROUPER = "kai_sched.cluster.grouping"
 LEASE = "kai_sched.cluster.lease"
 
 # Why the operator may do what it may: resource and verb, and the module that does it.
@@ -82,7 +82,7 @@ OWN_NAMESPACE_RIGHTS = {
     ("coordination.k8s.io/leases", "create"): LEASE,
     ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
     ("/secrets", "create"): KEEPER,
-    ("/configmaps", "get"): GROUPER,
+    ("/configmaps", "get"): "kai_sched.operator.grouper",
     (f"/secrets:{certificate.SECRET}", "get update"): KEEPER,
 }
 

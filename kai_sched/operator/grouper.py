@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from kai_sched.api import core, names
-from kai_sched.cluster.client import MERGE, NOT_LEADER, Api, ApiFailure
-from kai_sched.cluster.owners import METADATA_ONLY, OwnerReader
+from kai_sched.cluster.client import NOT_LEADER, Api, ApiFailure
+from kai_sched.cluster.grouping import create_group, get_group, mark_pod, replace_group
+from kai_sched.cluster.owners import OwnerReader
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
@@ -45,17 +46,6 @@ REVIEWED_PER_SECOND = 20  # but no more of them
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
-
-
-class _Version(core.Wire):
-    resource_version: str | None = None
-
-
-class _Written(core.Wire):
-    metadata: _Version
-
-
-_decode_written = msgspec.json.Decoder(_Written).decode
 
 
 class Grouper:
@@ -266,24 +256,13 @@ class Grouper:
         if found is None:
             return
         is_there, body = found
-        namespace, name = key.split("/", 1)
-        path = f"/apis/{names.POD_GROUP_VERSION}/namespaces/{namespace}/podgroups"
-        if is_there:
-            answer = await self._api.request("PUT", f"{path}/{name}", body=body)
-        else:
-            answer = await self._api.request("POST", path, body=body)
-        self._feed.changed(POD_GROUP, answer)
+        write = replace_group if is_there else create_group
+        self._feed.changed(POD_GROUP, await write(self._api, key, body))
 
     async def _write_pod(self, key: str) -> None:
         metadata = self._groups.pod_write(key)
-        if metadata is None:
-            return
-        namespace, name = key.split("/", 1)
-        body = msgspec.json.encode({"metadata": metadata})
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        # The answer is the pod: its metadata is enough, and spares both sides most of it.
-        raw = await self._api.request("PATCH", path, body=body, content_type=MERGE, accept=METADATA_ONLY)
-        self._groups.pod_written(key, metadata, int(_decode_written(raw).metadata.resource_version or 0))
+        if metadata is not None:
+            self._groups.pod_written(key, metadata, await mark_pod(self._api, key, metadata))
 
     async def _write_failed(self, kind: Kind, key: str, failure: ApiFailure) -> None:
         item = (kind, key)
@@ -304,10 +283,8 @@ class Grouper:
 
     async def _see(self, key: str) -> None:
         """Have a look at a PodGroup that somebody else has written."""
-        namespace, name = key.split("/", 1)
-        path = f"/apis/{names.POD_GROUP_VERSION}/namespaces/{namespace}/podgroups/{name}"
         try:
-            self._feed.changed(POD_GROUP, await self._api.request("GET", path))
+            self._feed.changed(POD_GROUP, await get_group(self._api, key))
         except ApiFailure as failure:
             log.info("group.unseen", group=key, problem=str(failure))
 

@@ -321,7 +321,7 @@ async def test_binds_go_first(played: Played) -> None:
         if method == "PATCH":
             under_way += 1
             most = max(most, under_way)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.01)
             under_way -= 1
 
     played.api.before = count
