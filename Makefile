@@ -43,7 +43,7 @@ help:
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
 	@echo 'make cluster-down   end it'
-	@echo 'make cluster-tools  build etcd, kube-apiserver, kwok and kubectl into the cache (with Go; 10 minutes at first)'
+	@echo 'make cluster-tools  build etcd, kube-apiserver, kwok, KubeRay and so on (with Go; 15 minutes at first)'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'

@@ -43,6 +43,7 @@ BUSY_PAUSE_S = 0.02
 FRESH_S = 1.0  # what is known of an owner counts for so long; then it is looked at again
 REVIEW_S = 30.0  # sizes may change without a pod telling: so often the owners of waiting pods are looked at,
 REVIEWED_PER_SECOND = 20  # but no more of them
+PROBLEMS_MAX = 10_000  # remembered, so that each is told once
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
@@ -229,6 +230,8 @@ class Grouper:
 
     def _tell(self, ref: Ref, text: str) -> None:
         if self._problems.get(ref.uid) != text:
+            if len(self._problems) >= PROBLEMS_MAX:
+                self._problems.clear()
             self._problems[ref.uid] = text
             log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
             self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])

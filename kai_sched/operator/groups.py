@@ -116,8 +116,9 @@ class Groups:
         self.held.pop(key, None)
         self._settle(member.source, key)
         if member.place is not None and member.place[0]:
-            self._leave(key_of_group(key, member.place), key)
-            if member.source in self._of_source:
+            name = key_of_group(key, member.place)
+            self._leave(name, key)
+            if name in self._groups:
                 self.look(member.source, SHRUNK_S)
 
     def show(self, key: str, raw: bytes | None, found: PodGroup | None) -> None:
@@ -152,13 +153,11 @@ class Groups:
         return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.Pod]:
-        """The pods to look at: those that wait for a decision, and one for each group that has none of them."""
-        found = dict(self._pending.get(source, {}))
-        for key in self._of_source.get(source, ()):
-            group = self._groups[key]
-            if group.members.isdisjoint(found):
-                found[key_of(group.like)] = group.like
-        return found
+        """The pods to look at: those that wait for a decision; where there are none, one for each group."""
+        if source in self._pending:
+            return dict(self._pending[source])
+        likes = (self._groups[key].like for key in self._of_source.get(source, ()))
+        return {key_of(pod): pod for pod in likes}
 
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
