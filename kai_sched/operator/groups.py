@@ -154,10 +154,10 @@ class Groups:
 
     def pods_of(self, source: str) -> dict[str, core.Pod]:
         """The pods to look at: those that wait for a decision; where there are none, one for each group."""
-        if source in self._pending:
-            return dict(self._pending[source])
-        likes = (self._groups[key].like for key in self._of_source.get(source, ()))
-        return {key_of(pod): pod for pod in likes}
+        pending = self._pending.get(source, {})
+        groups = (self._groups[key] for key in self._of_source.get(source, ()))
+        likes = (group.like for group in groups if not pending or not group.is_sure)
+        return {key_of(pod): pod for pod in likes} | pending
 
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
