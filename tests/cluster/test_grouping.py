@@ -17,7 +17,7 @@ from tests.cluster.control_plane import OPERATOR, ControlPlane
 from tests.cluster.faults import assert_bound_once
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
-from tests.cluster.workload_objects import groups_of, job
+from tests.cluster.workload_objects import groups_of, job, live_groups, simulated, simulated_groups, template, workload
 
 LEAST = names.BATCH_MIN_MEMBER_ANNOTATION
 
@@ -206,9 +206,49 @@ def test_an_owner_that_is_not_there_is_told(room: Cluster, operator: StartOperat
     assert pod["spec"].get("nodeName") is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "roles", "policy"),
+    [
+        ("PyTorchJob", {"pytorchReplicaSpecs": ("Master", "Worker")}, {}),
+        ("PyTorchJob", {"pytorchReplicaSpecs": ("Master", "Worker")}, {"schedulingPolicy": {"minAvailable": 2}}),
+        ("TFJob", {"tfReplicaSpecs": ("Chief", "Worker")}, {}),
+        ("XGBoostJob", {"xgbReplicaSpecs": ("Master", "Worker")}, {}),
+        ("JAXJob", {"jaxReplicaSpecs": ("Worker",)}, {}),
+        ("MPIJob", {"mpiReplicaSpecs": ("Launcher", "Worker")}, {}),
+    ],
+)
+def test_kinds_whose_operator_is_not_here_are_grouped_as_in_simulate(
+    room: Cluster, operator: StartOperator, kind: str, roles: dict[str, Sequence[str]], policy: Object
+) -> None:
+    """Their definitions take anything, and the test makes the pods that their controllers would make."""
+    plural = f"{kind.lower()}s"
+    room.apply(definition(kind, "kubeflow.org", "v1"))
+    room.wait_condition("CustomResourceDefinition", f"{plural}.kubeflow.org", "Established", status="True")
+    ((field, names_of_roles),) = roles.items()
+    parts = {role: {"replicas": 1 if role != "Worker" else 2, "template": template()} for role in names_of_roles}
+    manifest = workload("kubeflow.org/v1", kind, "train", {field: parts, "runPolicy": policy})
+    owner = room.request("POST", f"/apis/kubeflow.org/v1/namespaces/default/{plural}", manifest)
+    pods = [one for one in simulated([manifest]) if one["kind"] == "Pod"]
+    for pod in pods:
+        pod["metadata"] |= {"annotations": {}, "namespace": "default"}
+        pod["metadata"]["labels"].pop(names.SUB_GROUP_LABEL, None)
+        pod["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"]
+        pod["metadata"].pop("uid", None)
+    operator()
+    room.create_all(pods)
+    room.wait_bound([pod["metadata"]["name"] for pod in pods])
+
+    def as_simulated() -> bool:
+        found, expected = live_groups(room), simulated_groups([manifest])
+        assert found == expected, f"{found}\n{expected}"
+        return True
+
+    wait_until(as_simulated, f"the groups of {kind} being those of simulate")
+
+
 def test_kinds_that_a_config_map_tells_of_are_gangs(room: Cluster, operator: StartOperator) -> None:
     """And a change of it holds without a restart."""
-    room.apply(solvers())
+    room.apply(definition("Solver", "example.com", "v1"))
     room.wait_condition("CustomResourceDefinition", "solvers.example.com", "Established", status="True")
     args = {"defaultPrioritiesConfigMapName": "kinds", "defaultPrioritiesConfigMapNamespace": "default"}
     config = {"apiVersion": names.CONFIG_VERSION, "kind": "Config", "metadata": {"name": names.CONFIG_NAME}}
@@ -242,18 +282,19 @@ def test_kinds_that_a_config_map_tells_of_are_gangs(room: Cluster, operator: Sta
     )
 
 
-def solvers() -> Object:
-    """The definition of a kind that nobody has heard of."""
+def definition(kind: str, group: str, version: str) -> Object:
+    """The definition of a kind that takes anything."""
+    plural = f"{kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "solvers.example.com"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": "example.com",
-            "names": {"kind": "Solver", "plural": "solvers"},
+            "group": group,
+            "names": {"kind": kind, "plural": plural},
             "scope": "Namespaced",
-            "versions": [version],
+            "versions": [served],
         },
     }

@@ -101,12 +101,18 @@ def live_groups(cluster: Cluster) -> list[Object]:
 
 def simulated_groups(manifests: Sequence[Object], warnings: Sequence[str] = ()) -> list[Object]:
     """As ``live_groups``, as `simulate` has them of the manifests, of which it warns so."""
+    made = simulated(manifests, warnings)
+    kinds = {kind: [one for one in made if one["kind"] == kind] for kind in ("Pod", "PodGroup")}
+    return _compared(kinds["PodGroup"], kinds["Pod"])
+
+
+def simulated(manifests: Sequence[Object], warnings: Sequence[str] = ()) -> list[Object]:
+    """What `simulate` makes of the manifests, of which it warns so: pods and PodGroups."""
     items = [Item(Path("test"), (one["apiVersion"], one["kind"]), json.dumps(one).encode()) for one in manifests]
     problems: list[Problem] = []
     made = [json.loads(item.raw) for item in expand_workloads(items, Config(), problems).items]
     assert [problem.message for problem in problems] == list(warnings)
-    kinds = {kind: [one for one in made if one["kind"] == kind] for kind in ("Pod", "PodGroup")}
-    return _compared(kinds["PodGroup"], kinds["Pod"])
+    return made
 
 
 def _compared(groups: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
