@@ -74,6 +74,8 @@ def _missing() -> str:
         if not os.environ.get(GIVEN):
             components.program("kubernetes", "kube-apiserver")
             components.program("etcd", "etcd")
+            for name in OPERATORS:
+                components.program(name, name)
     except components.Unavailable as missing:
         return str(missing)
     return ""
