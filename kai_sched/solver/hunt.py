@@ -31,16 +31,18 @@ PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
 POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
-# Columns of Prey.job. RETURNS: whether it certainly gets its room back before the wish has its turn.
+# Columns of Prey.job.
 TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING = range(8)
-RETURNS = 8
 # Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT; MOST is what may be asked for at most in turns that count, OWED
-# what was paid back too often (4.5).
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, MOST, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16, 19
+# Columns of Prey.queue, three wide each up to PRESENT, and from MOST to AWAY. OWED is what was paid back too often
+# (4.5). The others, for ``kernels.precedence``: what is asked for at the most before the last victim; what victims
+# hold; their last one plus 1; the fewest GPUs of one; whether they cannot stay away, in what was looked at last, or ever.
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
+MOST, OWED, AWAY = 16, 19, 22
+LAST, SMALLEST, STAYS, SHIELDED = range(25, 29)
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -50,7 +52,8 @@ KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
-N_COUNTS = 21
+WEIGHED = 21
+N_COUNTS = 22
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 
@@ -70,13 +73,13 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (21,)
+    counts: Longs  # (22,)
     task: Longs  # (T, 11)
     lists: Longs  # (7, T + 1)
-    job: Longs  # (J, 9)
+    job: Longs  # (J, 8)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 22)
+    queue: Floats  # (Q, 29)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
@@ -108,10 +111,10 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(N_COUNTS, np.int64),
         np.zeros((n_tasks, 11), np.int64),
         np.zeros((7, n_tasks + 1), np.int64),
-        np.zeros((n_jobs, 9), np.int64),
+        np.zeros((n_jobs, 8), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 22)),
+        np.zeros((snapshot.queues.parent.size, 29)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),

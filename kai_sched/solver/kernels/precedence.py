@@ -1,8 +1,12 @@
-"""The proof that whoever would be evicted takes the room back before the wish comes to its turn (semantics 4.5).
+"""The proof that those who would be evicted are back, or may not stay away, when the wish has its turn (4.5, 4.7).
 
-In a simulation victims and the wish compete in the order of queues. Where the queues of all possible victims come first
-as long as any of their victims waits, all victims are placed again before the wish is. Where in addition their pods are
-all alike, and no other room is there for one of them, every node is then as full as before.
+In a simulation victims and the wish compete in the order of queues. Where those of a queue come first as long as any of
+them waits, they are placed again before the wish is; where the shares let the wish take nothing from a queue, whoever
+of it stays away makes the scenario invalid. If one or the other holds for all, nothing is left for the wish.
+
+The order of two jobs is that of the queues below their common ancestor, each weighed by what its next job asks for: the
+later one is whose queue once asks for so much on the way to it that it stands behind the worst of the other's way.
+What is shown here is for the first task of the wish and without recorded victims: without it there is no second.
 """
 
 from __future__ import annotations
@@ -15,24 +19,26 @@ from kai_sched.solver.hunt import (
     ALIKE,
     ALIVE,
     ASK,
+    AWAY,
     BASE,
     CLOCK,
-    INVOLVED,
     KIND_NOW,
-    KIND_WANTED,
     LACKING,
+    LAST,
     LIST,
     LISTED,
     MOST,
-    N_KINDS,
     N_SCENE,
     OPEN,
-    REMAINS,
-    RETURNS,
+    RUN_END,
     SCENE,
+    SHIELDED,
     SKIP,
+    SMALLEST,
     STAGE,
     STAGE_NOW,
+    STAYS,
+    WEIGHED,
     Lineup,
     Prey,
 )
@@ -61,101 +67,251 @@ def weigh_up(
     victims: Lineup,
     prey: Prey,
 ) -> bool:
-    """Whether no scenario can leave room for job ``p``, whose whole wish ``prey.kind`` counts; False: who knows.
+    """Whether no scenario can leave room for job ``p``; False: who knows.
 
-    Sets ALIKE where scenarios may be judged one by one (``may_leave``), with RETURNS of all possible victims.
+    Sets WEIGHED, ALIKE and, for each leaf, SHIELDED, by which ``may_leave`` judges single scenarios.
     """
-    prey.counts[ALIKE] = 0
-    has_room = True
-    for kind in range(prey.counts[N_KINDS]):
-        has_room = has_room and prey.kind[kind, KIND_NOW] >= prey.kind[kind, KIND_WANTED]
-    if has_room:
-        return False
-    own, parent = snapshot.jobs.queue[p], snapshot.queues.parent
-    prey.queue[:, MOST : MOST + 3] = 0.0
-    ask_before(p, settings, snapshot, waiting, prey)
-    like, nobody_stays_away = NULL, True
-    for q in range(parent.shape[0]):
-        if prey.queue[q, OPEN] == 0.0 or victims.slot[q, ALIVE] == victims.slot[q, LISTED]:
-            continue
-        if not keeps_limits(q, snapshot, state.book):
-            return False
-        like, all_first = come_first(q, own, like, ceiling, settings, snapshot, state, finder, waiting, victims, prey)
-        if like == NULL:
-            return False
-        nobody_stays_away = nobody_stays_away and all_first
-    if like == NULL or not is_full(like, snapshot, state, finder):
-        return False
-    for q in range(parent.shape[0]):
-        if q != own and snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1]:
-            raise_most(q, snapshot, waiting, prey)
-    prey.counts[ALIKE] = 1
-    return nobody_stays_away
-
-
-@inner
-def raise_most(q: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
-    """Add what waiting jobs of leaf ``q`` ask for to MOST, where that of its victims is already, and carry it up."""
-    for at in range(waiting.slot[q, ALIVE], waiting.slot[q, LISTED]):
-        j = waiting.job[waiting.slot[q, BASE] + at, LIST]
-        for r in range(3):
-            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
-    above = snapshot.queues.parent[q]
-    below = q
-    while above != NULL:
-        for r in range(3):
-            prey.queue[above, MOST + r] = max(prey.queue[above, MOST + r], prey.queue[below, MOST + r])
-        below, above = above, snapshot.queues.parent[above]
-
-
-@inner
-def may_leave(
-    p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
-) -> bool:
-    """Whether some victim of the scenario may stay away for good: not back before the wish, nor held by the shares."""
     queue, parent, tasks = prey.queue, snapshot.queues.parent, snapshot.tasks
+    clear(prey)
+    like = NULL
+    alike = prey.kind[0, KIND_NOW] == 0
+    for q in range(parent.shape[0]):
+        if queue[q, OPEN] == 0.0:
+            continue
+        base, anybody = victims.slot[q, BASE], False
+        for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
+            v = victims.job[base + at, LIST]
+            if victims.job[v, SKIP] == prey.counts[CLOCK] or snapshot.jobs.priority[v] >= ceiling:
+                continue
+            anybody = True
+            if alike:
+                like = likeness_of(v, like, snapshot, state, finder, prey)
+                alike = like != NULL
+            for t in range(snapshot.jobs.task_ptr[v], snapshot.jobs.task_ptr[v + 1]):
+                if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
+                    enlist(v, q, snapshot.classes.quota[tasks.cls[t]], settings, snapshot, prey)
+        alike = alike and (not anybody or keeps_limits(q, snapshot, state.book))
+    alike = alike and like != NULL and is_full(like, snapshot, state, finder)
+    prey.counts[ALIKE] = like + 1 if alike else 0
+    prey.counts[WEIGHED] = 1
+    nobody = all_stay(p, settings, snapshot, state, waiting, prey)
     own = snapshot.jobs.queue[p]
     for q in range(parent.shape[0]):
-        queue[q, REMAINS] = 0.0
-        queue[q, REMAINS + 1] = 0.0
-        queue[q, INVOLVED] = np.inf
+        if queue[q, LAST] > 0.0:
+            _, side = diverge(own, q, parent)
+            queue[q, SHIELDED] = queue[side, STAYS]
+    return nobody
+
+
+@inner
+def may_leave(p: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey) -> bool:
+    """Whether some victim of the scenario, in which nobody is recorded, may stay away for good."""
+    jobs, tasks = snapshot.jobs, snapshot.tasks
+    exposed = False
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
-        amount = snapshot.classes.quota[tasks.cls[t], GPU]
-        q = snapshot.jobs.queue[tasks.job[t]]
-        while q != NULL:
-            queue[q, REMAINS] += amount
-            queue[q, REMAINS + 1] += 1.0
-            queue[q, INVOLVED] = min(queue[q, INVOLVED], amount)
-            q = parent[q]
+        exposed = exposed or prey.queue[jobs.queue[tasks.job[t]], SHIELDED] == 0.0
+    if not exposed:
+        return False
+    clear(prey)
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
         j = tasks.job[t]
-        if prey.counts[ALIKE] == 1 and prey.job[j, RETURNS] == 1:
-            continue
-        a, b = diverge(own, snapshot.jobs.queue[j], parent)
-        price = snapshot.classes.quota[tasks.cls[t]]
-        if prey.counts[LACKING] == 1 and (
-            price[GPU] == 0.0 or not may_lose_one(a, b, k, settings, snapshot, state.book, prey)
-        ):
-            continue
-        if prey.counts[ALIKE] == 1 and a != own:
+        enlist(j, jobs.queue[j], snapshot.classes.quota[tasks.cls[t]], settings, snapshot, prey)
+    return not all_stay(p, settings, snapshot, state, waiting, prey)
+
+
+@inner
+def clear(prey: Prey) -> None:
+    """Nobody is away."""
+    for q in range(prey.queue.shape[0]):
+        prey.queue[q, LAST] = 0.0
+        prey.queue[q, SMALLEST] = np.inf
+        for r in range(3):
+            prey.queue[q, AWAY + r] = 0.0
+            prey.queue[q, MOST + r] = 0.0
+
+
+@inner
+def enlist(v: int, q: int, price: Floats, settings: Settings, snapshot: Snapshot, prey: Prey) -> None:
+    """Note that a task of job ``v`` of leaf ``q`` may be away: what it holds, and the last such job of the leaf."""
+    queue, priority = prey.queue, snapshot.jobs.priority
+    for r in range(3):
+        queue[q, AWAY + r] += price[r]
+    if price[GPU] > 0.0:
+        queue[q, SMALLEST] = min(queue[q, SMALLEST], price[GPU])
+    last = int(queue[q, LAST]) - 1
+    if last == NULL or (
+        priority[v] < priority[last] if settings.priority_order == 1 and priority[v] != priority[last] else v > last
+    ):
+        queue[q, LAST] = v + 1.0
+
+
+@inner
+def all_stay(p: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey) -> bool:
+    """Whether of all that are enlisted nobody can stay away for good. Sets STAYS beside the path of ``p``.
+
+    From the leaf upwards: who below ``a`` may be away makes it come earlier, who stays away makes it hold less.
+    """
+    queue, queues, parent = prey.queue, snapshot.queues, snapshot.queues.parent
+    for q in range(parent.shape[0] - 1, -1, -1):
+        if queue[q, LAST] > 0.0 and parent[q] != NULL:
+            queue[parent[q], LAST] = 1.0
+            queue[parent[q], SMALLEST] = min(queue[parent[q], SMALLEST], queue[q, SMALLEST])
             for r in range(3):
-                waiting.amount[a, ASK + r] = queue[own, MOST + r] - queue[a, REMAINS + 1] * price[r]
-                waiting.amount[b, ASK + r] = queue[b, MOST + r] - price[r]
-            if goes_first(b, a, state.book, waiting.amount, ASK):
+                queue[parent[q], AWAY + r] += queue[q, AWAY + r]
+    a = snapshot.jobs.queue[p]
+    above = parent[a]
+    while above != NULL:
+        queue[above, LAST] = 0.0
+        above = parent[above]
+    if prey.counts[ALIKE] > 0:
+        ask_most(a, settings, snapshot, state, waiting, prey)
+        ask_before(p, settings, snapshot, waiting, prey)
+    ask = (queue[a, MOST], queue[a, MOST + 1], queue[a, MOST + 2])
+    away, gone, nobody = (0.0, 0.0, 0.0), 0.0, True
+    while a != NULL:
+        row = parent[a] if parent[a] != NULL else parent.shape[0]
+        absent, lost = away, gone
+        for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
+            b = queues.child[child]
+            if b == a or queue[b, LAST] == 0.0:
                 continue
-        return True
-    return False
+            back = prey.counts[ALIKE] > 0 and come_first(b, a, ask, absent, snapshot, state, waiting, prey)
+            held = prey.counts[LACKING] == 1 and not may_lose_one(
+                a, b, lost, queue[b, SMALLEST], settings, snapshot, state.book, prey
+            )
+            queue[b, STAYS] = 1.0 if back or held else 0.0
+            if not back:
+                away = (away[0] + queue[b, AWAY], away[1] + queue[b, AWAY + 1], away[2] + queue[b, AWAY + 2])
+            if not (back or held):
+                nobody = False
+            if settings.consolidating_reclaim == 0 or not (back or held):
+                gone += queue[b, AWAY + GPU]
+        a = parent[a]
+    return nobody
+
+
+@inner
+def come_first(
+    b: int,
+    a: int,
+    ask: tuple[float, float, float],
+    absent: tuple[float, float, float],
+    snapshot: Snapshot,
+    state: State,
+    waiting: Lineup,
+    prey: Prey,
+) -> bool:
+    """Whether all victims below ``b`` come before a job below its sibling ``a`` on whose way there is this ``ask``.
+
+    Below ``a`` so much may be ``absent``.
+    """
+    book, amount = state.book, waiting.amount
+    held = (book[a, HELD], book[a, HELD + 1], book[a, HELD + 2])
+    for r in range(3):
+        amount[a, ASK + r] = ask[r]
+        book[a, HELD + r] = held[r] - absent[r]
+    overdraw(b, snapshot, waiting, prey)
+    first = goes_first(b, a, book, amount, ASK)
+    for r in range(3):
+        book[a, HELD + r] = held[r]
+    return first
+
+
+@inner
+def overdraw(b: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
+    """Let ``b`` ask for the most by which it can pass what it holds now on the way to its last victim.
+
+    While one is away, ``b`` holds less by a pod at least.
+    """
+    price = snapshot.classes.quota[prey.counts[ALIKE] - 1]
+    for r in range(3):
+        waiting.amount[b, ASK + r] = max(0.0, prey.queue[b, MOST + r] - price[r])
+
+
+@inner
+def ask_most(own: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey) -> None:
+    """Set MOST of each queue with victims: the most that one who waits asks for before the last victim below."""
+    queue, queues, parent = prey.queue, snapshot.queues, snapshot.queues.parent
+    for q in range(parent.shape[0] - 1, -1, -1):
+        if queue[q, LAST] == 0.0:
+            continue
+        if queues.child_ptr[q] == queues.child_ptr[q + 1]:
+            ask_in_leaf(q, settings, snapshot, waiting, prey)
+            continue
+        worst = NULL
+        for child in range(queues.child_ptr[q], queues.child_ptr[q + 1]):
+            c = queues.child[child]
+            if queue[c, LAST] > 0.0:
+                overdraw(c, snapshot, waiting, prey)
+                if worst == NULL or goes_first(worst, c, state.book, waiting.amount, ASK):
+                    worst = c
+                for r in range(3):
+                    queue[q, MOST + r] = max(queue[q, MOST + r], queue[c, MOST + r])
+        for leaf in range(parent.shape[0]):
+            if queues.child_ptr[leaf] != queues.child_ptr[leaf + 1] or leaf == own:
+                continue
+            c = leaf
+            while c != NULL and parent[c] != q:
+                c = parent[c]
+            if c != NULL:
+                ask_until(leaf, c, worst, q, snapshot, state, waiting, prey)
+
+
+@inner
+def ask_in_leaf(q: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
+    """Set MOST of leaf ``q`` to the most that one asks for who waits before its last victim."""
+    priority = snapshot.jobs.priority
+    base, at, v = waiting.slot[q, BASE], waiting.slot[q, ALIVE], int(prey.queue[q, LAST]) - 1
+    while at < waiting.slot[q, LISTED]:
+        j = waiting.job[base + at, LIST]
+        if settings.priority_order == 1 and priority[j] != priority[v]:
+            before = priority[j] > priority[v]
+        else:
+            before = j < v and (settings.elastic_order == 0 or waiting.job[j, STAGE] == BELOW_MINIMUM)
+        if not before:
+            break
+        for r in range(3):
+            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
+        at = waiting.job[base + at, RUN_END]
+
+
+@inner
+def ask_until(
+    leaf: int, c: int, worst: int, q: int, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
+) -> None:
+    """Raise MOST of ``q`` by what those ask for who wait in a leaf below its child ``c`` and come before ``worst``."""
+    amount = waiting.amount
+    base, at = waiting.slot[leaf, BASE], waiting.slot[leaf, ALIVE]
+    if c != worst:
+        overdraw(worst, snapshot, waiting, prey)
+    while at < waiting.slot[leaf, LISTED]:
+        j = waiting.job[base + at, LIST]
+        at = waiting.job[base + at, RUN_END]
+        if c == worst:
+            # its own way was the worst with what it asks for there: with as much of everything it comes later
+            later = True
+            for r in range(3):
+                most = prey.queue[c, MOST + r] - snapshot.classes.quota[prey.counts[ALIKE] - 1, r]
+                later = later and waiting.held[j, r] >= most
+        else:
+            for r in range(3):
+                amount[c, ASK + r] = waiting.held[j, r]
+            later = goes_first(worst, c, state.book, amount, ASK)
+        if later:
+            break
+        for r in range(3):
+            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
 
 
 @inner
 def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
     """Set MOST of the queue of job ``p`` to what it asks for at some time before the turn of ``p``, if not in it."""
     priority, own = snapshot.jobs.priority, snapshot.jobs.queue[p]
-    queue = prey.queue
+    queue, price = prey.queue, snapshot.classes.quota[snapshot.tasks.cls[prey.wish[0]]]
     for r in range(3):
-        queue[own, MOST + r] = prey.ask[p, r]
+        queue[own, MOST + r] = price[r]
     for at in range(waiting.slot[own, ALIVE], waiting.slot[own, LISTED]):
         j = waiting.job[waiting.slot[own, BASE] + at, LIST]
         if settings.priority_order == 1 and priority[j] != priority[p]:
@@ -180,73 +336,6 @@ def keeps_limits(q: int, snapshot: Snapshot, book: Floats) -> bool:
                 return False
         q = snapshot.queues.parent[q]
     return True
-
-
-@inner
-def come_first(
-    q: int,
-    own: int,
-    like: int,
-    ceiling: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    finder: Finder,
-    waiting: Lineup,
-    victims: Lineup,
-    prey: Prey,
-) -> tuple[int, bool]:
-    """The class of the victims of leaf ``q`` if all are like class ``like``, and whether all come before queue ``own``.
-
-    ``like`` NULL: any class will do. The class is NULL where one is unlike. RETURNS says it of each victim; that of a
-    leaf elsewhere in the tree depends on the scenario.
-    """
-    priority, amount = snapshot.jobs.priority, waiting.amount
-    beside = snapshot.queues.parent[q] == snapshot.queues.parent[own]
-    for r in range(3):
-        amount[own, ASK + r] = prey.queue[own, MOST + r]
-    all_first = beside
-    base = victims.slot[q, BASE]
-    behind, end = waiting.slot[q, ALIVE], waiting.slot[q, LISTED]
-    most = (0.0, 0.0, 0.0)
-    # victims are listed last one first
-    for at in range(victims.slot[q, LISTED] - 1, victims.slot[q, ALIVE] - 1, -1):
-        v = victims.job[base + at, LIST]
-        if victims.job[v, SKIP] == prey.counts[CLOCK] or priority[v] >= ceiling:
-            continue
-        like = likeness_of(v, like, snapshot, state, finder, prey)
-        if like == NULL:
-            return NULL, False
-        while behind < end:
-            j = waiting.job[waiting.slot[q, BASE] + behind, LIST]
-            if settings.priority_order == 1 and priority[j] != priority[v]:
-                before = priority[j] > priority[v]
-            else:
-                before = j < v and (settings.elastic_order == 0 or waiting.job[j, STAGE] == BELOW_MINIMUM)
-            if not before:
-                break
-            ask = waiting.held[j]
-            most = (max(most[0], ask[0]), max(most[1], ask[1]), max(most[2], ask[2]))
-            behind += 1
-        own_amount = hold(v, like, snapshot, state)
-        most = (max(most[0], own_amount[0]), max(most[1], own_amount[1]), max(most[2], own_amount[2]))
-        for r in range(3):
-            amount[q, ASK + r] = most[r] - own_amount[r]
-            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], own_amount[r])
-        first = beside and goes_first(q, own, state.book, amount, ASK)
-        prey.job[v, RETURNS] = first
-        all_first = all_first and first
-    return like, all_first
-
-
-@inner
-def hold(v: int, like: int, snapshot: Snapshot, state: State) -> tuple[float, float, float]:
-    """What the pods of job ``v``, all of class ``like``, hold together, promised ones included."""
-    pods = 0
-    for t in range(snapshot.jobs.task_ptr[v], snapshot.jobs.task_ptr[v + 1]):
-        pods += IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING
-    price = snapshot.classes.quota[like]
-    return pods * price[0], pods * price[1], pods * price[2]
 
 
 @inner

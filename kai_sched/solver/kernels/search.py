@@ -5,7 +5,6 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
-    ALIKE,
     FIRST_SCENE,
     FIRST_TASK,
     GROUP,
@@ -30,6 +29,7 @@ from kai_sched.solver.hunt import (
     REFUTED,
     SCENE,
     TIMES,
+    WEIGHED,
     WISHED,
     WORK,
     Lineup,
@@ -54,7 +54,7 @@ NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
 IS_EVICTED = int(Status.EVICTED)
 IS_PIPELINED = int(Status.PIPELINED)
-PATIENCE = 8  # chunks of victims
+PATIENCE = 2  # chunks of victims
 
 
 @inner
@@ -75,7 +75,7 @@ def search(
 ) -> int:
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
-    prey.counts[REFUTED], prey.counts[ALIKE] = OK, 0
+    prey.counts[REFUTED], prey.counts[WEIGHED] = OK, 0
     prey.counts[LACKING] = action == RECLAIM and lacks_gpus(prey.wish[0], snapshot, state)
     prey.counts[WISHED] = length
     if length > 1:
@@ -249,10 +249,16 @@ def probe(
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
+            by_itself = False
             for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
-                if local_scene(prey.spot[place], snapshot, state, finder, prey) and perform(
-                    action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
-                ):
+                if not local_scene(prey.spot[place], snapshot, state, finder, prey):
+                    continue
+                if is_by_itself(snapshot, prey):
+                    # the same scenario on each of its nodes
+                    if by_itself:
+                        continue
+                    by_itself = True
+                if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
                     return True
             continue
         total, size = rank_nodes(k, free, snapshot, state, prey)
@@ -300,6 +306,15 @@ def is_hopeless(
 
 
 @inner
+def is_by_itself(snapshot: Snapshot, prey: Prey) -> bool:
+    """Whether the scenario has no potential victims but those of the job that was added last."""
+    for entry in range(prey.counts[N_KNOWN], prey.counts[N_SCENE]):
+        if snapshot.tasks.job[prey.lists[SCENE, entry]] != prey.counts[LAST_JOB]:
+            return False
+    return True
+
+
+@inner
 def tried_before(total: int, n_nodes: int, state: State, prey: Prey) -> int:
     """How many ranked nodes are those of the last step, in the same order, when there were ``n_nodes`` with victims.
 
@@ -334,8 +349,9 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
-    if prey.counts[LACKING] + prey.counts[ALIKE] > 0 and not may_leave(p, k, settings, snapshot, state, waiting, prey):
-        return False
+    if prey.counts[WEIGHED] == 1 and prey.counts[N_KNOWN] == 0:
+        if not may_leave(p, settings, snapshot, state, waiting, prey):
+            return False
     prey.counts[WORK] += prey.counts[N_SCENE] + snapshot.queues.parent.shape[0]
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
