@@ -39,7 +39,7 @@ FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE,
 LEFT, CORE, GIVES, OVER = range(4)
 # Columns of Prey.queue, three wide each up to PRESENT, and from MOST to AWAY. OWED is what was paid back too often
 # (4.5). The others, for ``kernels.precedence``: what is asked for at the most before the last victim; what victims
-# hold; their last one plus 1; the fewest GPUs of one; whether they cannot stay away, in what was looked at last, or ever.
+# hold; their last one plus 1; the fewest GPUs of one; whether they cannot stay away, as looked at last, or ever.
 OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
 MOST, OWED, AWAY = 16, 19, 22
 LAST, SMALLEST, STAYS, SHIELDED = range(25, 29)
