@@ -19,11 +19,12 @@ from kai_sched.solver.hunt import (
     OPEN,
     REMAINS,
     SKIP,
+    WISHED,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fairness import diverge, has_quota_for
+from kai_sched.solver.kernels.fairness import diverge, has_quota_for, wished
 from kai_sched.solver.kernels.precedence import weigh_up
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
@@ -57,7 +58,7 @@ def refute(
 ) -> int:
     """Why no set of victims can make room for the whole wish; OK where that cannot be told.
 
-    ``prey.kind`` counts the whole wish, ``scratch.need`` is what it asks of its queues.
+    ``prey.kind`` counts the whole wish.
     """
     if not free_all(ceiling, snapshot, state, victims, prey):
         return NOBODY
@@ -173,6 +174,8 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     """
     book, parent = state.book, snapshot.queues.parent
     own = snapshot.jobs.queue[p]
+    for r in range(3):
+        scratch.need[r] = wished(prey.counts[WISHED], r, snapshot, prey)
     lacking = scratch.need[GPU]
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])

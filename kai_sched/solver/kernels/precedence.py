@@ -21,6 +21,7 @@ from kai_sched.solver.hunt import (
     KIND_NOW,
     KIND_WANTED,
     LACKING,
+    LEFT_NODE,
     LIST,
     LISTED,
     MOST,
@@ -33,6 +34,8 @@ from kai_sched.solver.hunt import (
     SKIP,
     STAGE,
     STAGE_NOW,
+    TIMES,
+    WISHED,
     Lineup,
     Prey,
 )
@@ -112,7 +115,10 @@ def raise_most(q: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
 def may_leave(
     p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
 ) -> bool:
-    """Whether some victim of the scenario may stay away for good: not back before the wish, nor held by the shares."""
+    """Whether some victim of the scenario may stay away for good: not back before the wish, nor held by the shares.
+
+    True where a victim was moved before: it may come back without taking any room (``evict.lay``).
+    """
     queue, parent, tasks = prey.queue, snapshot.queues.parent, snapshot.tasks
     own = snapshot.jobs.queue[p]
     for q in range(parent.shape[0]):
@@ -121,17 +127,21 @@ def may_leave(
         queue[q, INVOLVED] = np.inf
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
-        amount = snapshot.classes.quota[tasks.cls[t], GPU]
+        if prey.task[t, LEFT_NODE] != 0:
+            return True
+        amount, times = snapshot.classes.quota[tasks.cls[t], GPU], prey.task[t, TIMES]
         q = snapshot.jobs.queue[tasks.job[t]]
         while q != NULL:
-            queue[q, REMAINS] += amount
-            queue[q, REMAINS + 1] += 1.0
+            queue[q, REMAINS] += times * amount
+            queue[q, REMAINS + 1] += times
             queue[q, INVOLVED] = min(queue[q, INVOLVED], amount)
             q = parent[q]
+    # what was weighed is the whole wish
+    alike = prey.counts[ALIKE] == 1 and k == prey.counts[WISHED]
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
         j = tasks.job[t]
-        if prey.counts[ALIKE] == 1 and prey.job[j, RETURNS] == 1:
+        if alike and prey.job[j, RETURNS] == 1:
             continue
         a, b = diverge(own, snapshot.jobs.queue[j], parent)
         price = snapshot.classes.quota[tasks.cls[t]]
@@ -139,7 +149,7 @@ def may_leave(
             price[GPU] == 0.0 or not may_lose_one(a, b, k, settings, snapshot, state.book, prey)
         ):
             continue
-        if prey.counts[ALIKE] == 1 and a != own:
+        if alike and a != own:
             for r in range(3):
                 waiting.amount[a, ASK + r] = queue[own, MOST + r] - queue[a, REMAINS + 1] * price[r]
                 waiting.amount[b, ASK + r] = queue[b, MOST + r] - price[r]
@@ -265,7 +275,7 @@ def likeness_of(v: int, like: int, snapshot: Snapshot, state: State, finder: Fin
         status, n, c = state.task[t, STATUS], state.task[t, NODE], snapshot.tasks.cls[t]
         if not IS_PIPELINED <= status <= IS_RUNNING:
             continue
-        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1:
+        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1 or prey.task[t, LEFT_NODE] != 0:
             return NULL
         if like == NULL:
             like = c
@@ -274,15 +284,25 @@ def likeness_of(v: int, like: int, snapshot: Snapshot, state: State, finder: Fin
         for r in range(classes.request.shape[1]):
             if classes.request[c, r] != classes.request[like, r]:
                 return NULL
+            if classes.request[c, r] > snapshot.nodes.allocatable[n, r]:
+                return NULL
     return like
 
 
 @inner
 def is_full(like: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
-    """Whether no node has room for a pod of class ``like``, now or once others have left."""
+    """Whether no node has room for a pod of class ``like``, now or once others have left, and none is overcommitted.
+
+    On one that is, those who leave do not all find room again.
+    """
     classes = snapshot.classes
     verdicts = finder.verdicts[classes.signature[like]]
     for n in range(verdicts.shape[0]):
-        if verdicts[n] == OK and slots_now(classes.request[like], state.idle[n], state.releasing[n]) > 0:
+        if verdicts[n] != OK:
+            continue
+        if slots_now(classes.request[like], state.idle[n], state.releasing[n]) > 0:
             return False
+        for r in range(state.idle.shape[1]):
+            if state.idle[n, r] + state.releasing[n, r] < 0.0:
+                return False
     return True
