@@ -53,6 +53,7 @@ CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACK
 N_COUNTS = 21
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
+MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class Lineup(NamedTuple):
@@ -86,6 +87,7 @@ class Prey(NamedTuple):
     wish: Longs  # (longest job,) the chunk for which room is made
     kind: Longs  # (4, 5) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
+    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint
     chunk: Longs  # (longest job,) scratch
     spot: Longs  # (longest job,) scratch
 
@@ -121,6 +123,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(longest, np.int64),
         np.zeros((MOST_KINDS, 5), np.int64),
         np.full(n_jobs, NULL, np.int64),
+        np.full((MOST_TRIED, 2), NULL, np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
     )

@@ -39,6 +39,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
+from kai_sched.solver.kernels.failures import note_failure
 from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.precedence import may_leave
 from kai_sched.solver.kernels.rehearse import rehearse
@@ -334,12 +335,16 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
+    row = note_failure(k, prey)
+    if row == NULL:
+        return False
     if prey.counts[LACKING] + prey.counts[ALIKE] > 0 and not may_leave(p, k, settings, snapshot, state, waiting, prey):
         return False
     prey.counts[WORK] += prey.counts[N_SCENE] + snapshot.queues.parent.shape[0]
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):
+        prey.tried[row, 0] = NULL
         return True
     undo_all(state, log, finder)
     return False
