@@ -92,6 +92,7 @@ def weigh_up(
     for q in range(parent.shape[0]):
         if q != own and snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1]:
             raise_most(q, snapshot, waiting, prey)
+    ask_least(own, snapshot, waiting, victims, prey)
     prey.counts[ALIKE] = 1
     return nobody_stays_away
 
@@ -109,6 +110,31 @@ def raise_most(q: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
         for r in range(3):
             prey.queue[above, MOST + r] = max(prey.queue[above, MOST + r], prey.queue[below, MOST + r])
         below, above = above, snapshot.queues.parent[above]
+
+
+@inner
+def ask_least(own: int, snapshot: Snapshot, waiting: Lineup, victims: Lineup, prey: Prey) -> None:
+    """Set MOST of the queues above leaf ``own`` to what they ask for at least when ``own`` has its turn.
+
+    That is what ``own`` asks for, or less: a queue goes first for the job on top below it, and another one may come to
+    the top while it does (3.1).
+    """
+    parent = snapshot.queues.parent
+    above = parent[own]
+    while above != NULL:
+        for r in range(3):
+            prey.queue[above, MOST + r] = prey.queue[own, MOST + r]
+        above = parent[above]
+    for q in range(parent.shape[0]):
+        is_leaf = snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1]
+        waits = waiting.slot[q, ALIVE] < waiting.slot[q, LISTED] or victims.slot[q, ALIVE] < victims.slot[q, LISTED]
+        if q != own and is_leaf and waits:
+            common, _ = diverge(own, q, parent)
+            common = parent[common]
+            while common != NULL:
+                for r in range(3):
+                    prey.queue[common, MOST + r] = 0.0
+                common = parent[common]
 
 
 @inner
@@ -151,7 +177,7 @@ def may_leave(
             continue
         if alike and a != own:
             for r in range(3):
-                waiting.amount[a, ASK + r] = queue[own, MOST + r] - queue[a, REMAINS + 1] * price[r]
+                waiting.amount[a, ASK + r] = queue[a, MOST + r] - queue[a, REMAINS + 1] * price[r]
                 waiting.amount[b, ASK + r] = queue[b, MOST + r] - price[r]
             if goes_first(b, a, state.book, waiting.amount, ASK):
                 continue
