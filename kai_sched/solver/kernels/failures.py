@@ -22,7 +22,8 @@ def fingerprint(place: int, k: int, prey: Prey) -> int:
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
         mixed = (t + 1) * factor % prime
-        mixed = mixed * mixed % prime * factor % prime
+        for shift in (13, 16, 11):
+            mixed = (mixed ^ (mixed >> shift)) * factor % prime
         if prey.task[t, RECORDED] > 0:
             known = (known + mixed) % prime
         if prey.task[t, TIMES] > prey.task[t, RECORDED]:
