@@ -37,12 +37,14 @@ TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, S
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT, and from MOST to AWAY. OWED is what was paid back too often
-# (4.5). The others, for ``kernels.precedence``: what is asked for at the most before the last victim; what victims
-# hold; their last one plus 1; the fewest GPUs of one; whether they cannot stay away, as looked at last, or ever.
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS = 0, 3, 6, 9, 12, 13, 14, 15
-MOST, OWED, AWAY = 16, 19, 22
-LAST, SMALLEST, STAYS, SHIELDED = range(25, 29)
+# Columns of Prey.queue, three wide each up to PRESENT. OWED, three wide, too, is what was paid back too often (4.5).
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16
+# More, for ``kernels.precedence``: the GPUs that victims hold; their last job plus 1; the fewest GPUs of a task of
+# theirs, and pods of a job; whether they cannot stay away, in what was looked at last, or ever.
+AWAY, LAST, SMALLEST, FEWEST, STAYS, SHIELDED = range(19, 25)
+# Columns of Prey.herd: AWAY, LAST, SMALLEST and FEWEST of all possible victims of a leaf, their class plus 1 if they
+# are all alike, and whether all of this is known.
+HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_KNOWN = range(6)
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -56,6 +58,7 @@ WEIGHED = 21
 N_COUNTS = 22
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
+MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class Lineup(NamedTuple):
@@ -79,7 +82,8 @@ class Prey(NamedTuple):
     job: Longs  # (J, 8)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 29)
+    queue: Floats  # (Q, 25)
+    herd: Floats  # (Q, 6)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
@@ -89,6 +93,7 @@ class Prey(NamedTuple):
     wish: Longs  # (longest job,) the chunk for which room is made
     kind: Longs  # (4, 5) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
+    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint
     chunk: Longs  # (longest job,) scratch
     spot: Longs  # (longest job,) scratch
 
@@ -114,7 +119,8 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_jobs, 8), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 29)),
+        np.zeros((snapshot.queues.parent.size, 25)),
+        np.zeros((snapshot.queues.parent.size, 6)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
@@ -124,6 +130,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(longest, np.int64),
         np.zeros((MOST_KINDS, 5), np.int64),
         np.full(n_jobs, NULL, np.int64),
+        np.full((MOST_TRIED, 2), NULL, np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
     )

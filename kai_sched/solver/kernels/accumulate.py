@@ -188,7 +188,7 @@ def accumulate(
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
     clock = prey.counts[CLOCK]
     while True:
-        q = descend(True, queues, victims, state.book)
+        q, _ = descend(True, queues, victims, state.book)
         if q == NULL:
             return False
         j = take(q, ceiling, True, settings, queues, jobs.priority, victims, state.book, clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Settings, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Snapshot, Status, TermKind, Verdict
 from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
@@ -19,12 +19,12 @@ from kai_sched.solver.hunt import (
     OPEN,
     REMAINS,
     SKIP,
+    WISHED,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fairness import diverge, has_quota_for
-from kai_sched.solver.kernels.precedence import weigh_up
+from kai_sched.solver.kernels.fairness import diverge, has_quota_for, wished
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
 OK = int(Verdict.OK)
@@ -32,7 +32,6 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
-THEIR_TURN = int(Help.THEIR_TURN)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
@@ -46,18 +45,16 @@ def refute(
     action: int,
     p: int,
     ceiling: int,
-    settings: Settings,
     snapshot: Snapshot,
     state: State,
     finder: Finder,
     scratch: Scratch,
-    waiting: Lineup,
     victims: Lineup,
     prey: Prey,
 ) -> int:
     """Why no set of victims can make room for the whole wish; OK where that cannot be told.
 
-    ``prey.kind`` counts the whole wish, ``scratch.need`` is what it asks of its queues.
+    ``prey.kind`` counts the whole wish.
     """
     if not free_all(ceiling, snapshot, state, victims, prey):
         return NOBODY
@@ -66,8 +63,6 @@ def refute(
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
         return SHARES
-    if action == RECLAIM and weigh_up(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
-        return THEIR_TURN
     return OK
 
 
@@ -173,6 +168,8 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     """
     book, parent = state.book, snapshot.queues.parent
     own = snapshot.jobs.queue[p]
+    for r in range(3):
+        scratch.need[r] = wished(prey.counts[WISHED], r, snapshot, prey)
     lacking = scratch.need[GPU]
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])

@@ -268,23 +268,28 @@ def rewind(q: int, lineup: Lineup) -> None:
 
 
 @inner
-def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> int:
-    """The leaf whose first job is next; NULL if there is none. Touched heads are put in their place on the way."""
+def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> tuple[int, bool]:
+    """The leaf whose first job is next; NULL if there is none. Touched heads are put in their place on the way.
+
+    Also whether that brought another queue to the top below one that had gone first for the job of the old one.
+    """
     slot = lineup.slot
     row: int = queues.parent.shape[0]
     if slot[row, BELOW] == 0:
-        return NULL
-    q = NULL
+        return NULL, False
+    q, turned = NULL, False
     while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:
         if q != NULL:
             row = q
         base: int = queues.child_ptr[row]
+        head = slot[base, ENTRY]
         while slot[slot[base, ENTRY], DIRTY] == 1:
             slot[slot[base, ENTRY], DIRTY] = 0
             queue_down(base, slot[row, BELOW], flip, slot, book, lineup.amount)
             carry(slot[base, ENTRY], queues, lineup)
+        turned = turned or (q != NULL and slot[base, ENTRY] != head)
         q = slot[base, ENTRY]
-    return q
+    return q, turned
 
 
 @inner

@@ -8,6 +8,7 @@ from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
     DEAD,
+    HERD_KNOWN,
     LIST,
     LISTED,
     SKIP,
@@ -45,6 +46,7 @@ def fill_pool(
     jobs = snapshot.jobs
     n_jobs = jobs.queue.shape[0]
     n_leaves = snapshot.queues.parent.shape[0]
+    prey.herd[:, HERD_KNOWN] = 0.0
     for q in range(n_leaves):
         waiting.slot[q, LISTED], waiting.slot[q, ALIVE] = 0, 0
         victims.slot[q, LISTED], victims.slot[q, ALIVE] = 0, 0
@@ -162,6 +164,7 @@ def stand_again(
     """Put a job that a committed search changed where it now belongs in both lists."""
     priority = snapshot.jobs.priority
     q = snapshot.jobs.queue[j]
+    prey.herd[q, HERD_KNOWN] = 0.0
     move_out(q, j, victims)
     measure_victim(j, snapshot, state, victims, prey)
     if may_go(j, snapshot, state, finder):

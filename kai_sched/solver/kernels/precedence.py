@@ -1,12 +1,9 @@
 """The proof that those who would be evicted are back, or may not stay away, when the wish has its turn (4.5, 4.7).
 
-In a simulation victims and the wish compete in the order of queues. Where those of a queue come first as long as any of
-them waits, they are placed again before the wish is; where the shares let the wish take nothing from a queue, whoever
-of it stays away makes the scenario invalid. If one or the other holds for all, nothing is left for the wish.
-
-The order of two jobs is that of the queues below their common ancestor, each weighed by what its next job asks for: the
-later one is whose queue once asks for so much on the way to it that it stands behind the worst of the other's way.
-What is shown here is for the first task of the wish and without recorded victims: without it there is no second.
+In a simulation victims and the wish compete in the order of queues. Where the leaf of a victim, beside that of the
+wish, comes first as long as the victim waits, it is placed again before the wish is; where the shares let the wish take
+nothing from a queue, whoever of it stays away makes the scenario invalid. If one or the other holds for all, nothing is
+left for the wish. What is shown is for its first task and without recorded victims: without it there is no second.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Floats, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Floats, Longs, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     ALIKE,
     ALIVE,
@@ -22,15 +19,25 @@ from kai_sched.solver.hunt import (
     AWAY,
     BASE,
     CLOCK,
+    FEWEST,
+    FIRST_SCENE,
+    HERD_AWAY,
+    HERD_FEWEST,
+    HERD_KNOWN,
+    HERD_LAST,
+    HERD_LIKE,
+    HERD_SMALLEST,
+    IN_SCENE,
     KIND_NOW,
     LACKING,
     LAST,
+    LEFT_NODE,
     LIST,
     LISTED,
-    MOST,
     N_SCENE,
     OPEN,
     RUN_END,
+    RUNTIMES,
     SCENE,
     SHIELDED,
     SKIP,
@@ -58,7 +65,6 @@ IS_RUNNING = int(Status.RUNNING)
 @inner
 def weigh_up(
     p: int,
-    ceiling: int,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
@@ -71,36 +77,57 @@ def weigh_up(
 
     Sets WEIGHED, ALIKE and, for each leaf, SHIELDED, by which ``may_leave`` judges single scenarios.
     """
-    queue, parent, tasks = prey.queue, snapshot.queues.parent, snapshot.tasks
+    queue, herd, parent = prey.queue, prey.herd, snapshot.queues.parent
     clear(prey)
     like = NULL
     alike = prey.kind[0, KIND_NOW] == 0
     for q in range(parent.shape[0]):
         if queue[q, OPEN] == 0.0:
             continue
-        base, anybody = victims.slot[q, BASE], False
-        for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
-            v = victims.job[base + at, LIST]
-            if victims.job[v, SKIP] == prey.counts[CLOCK] or snapshot.jobs.priority[v] >= ceiling:
-                continue
-            anybody = True
-            if alike:
-                like = likeness_of(v, like, snapshot, state, finder, prey)
-                alike = like != NULL
-            for t in range(snapshot.jobs.task_ptr[v], snapshot.jobs.task_ptr[v + 1]):
-                if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
-                    enlist(v, q, snapshot.classes.quota[tasks.cls[t]], settings, snapshot, prey)
-        alike = alike and (not anybody or keeps_limits(q, snapshot, state.book))
+        if herd[q, HERD_KNOWN] == 0.0 or prey.counts[RUNTIMES] == 1:
+            survey(q, settings, snapshot, state, finder, victims, prey)
+        if herd[q, HERD_LAST] == 0.0:
+            continue
+        queue[q, AWAY], queue[q, LAST] = herd[q, HERD_AWAY], herd[q, HERD_LAST]
+        queue[q, SMALLEST], queue[q, FEWEST] = herd[q, HERD_SMALLEST], herd[q, HERD_FEWEST]
+        kind = int(herd[q, HERD_LIKE]) - 1
+        alike = alike and kind != NULL and keeps_limits(q, snapshot, state.book)
+        alike = alike and (like == NULL or are_alike(kind, like, snapshot))
+        like = kind
     alike = alike and like != NULL and is_full(like, snapshot, state, finder)
     prey.counts[ALIKE] = like + 1 if alike else 0
     prey.counts[WEIGHED] = 1
     nobody = all_stay(p, settings, snapshot, state, waiting, prey)
-    own = snapshot.jobs.queue[p]
     for q in range(parent.shape[0]):
-        if queue[q, LAST] > 0.0:
-            _, side = diverge(own, q, parent)
+        if queue[q, OPEN] == 1.0 and queue[q, LAST] > 0.0:
+            _, side = diverge(snapshot.jobs.queue[p], q, parent)
             queue[q, SHIELDED] = queue[side, STAYS]
     return nobody
+
+
+@inner
+def survey(
+    q: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, victims: Lineup, prey: Prey
+) -> None:
+    """Note in ``prey.herd`` what the possible victims of leaf ``q`` hold and whether they are alike."""
+    jobs, herd = snapshot.jobs, prey.herd[q]
+    base, like, anybody = victims.slot[q, BASE], NULL, False
+    for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
+        v = victims.job[base + at, LIST]
+        if victims.job[v, SKIP] == prey.counts[CLOCK]:
+            continue
+        if like != NULL or not anybody:
+            like = likeness_of(v, like, snapshot, state, finder, prey)
+        anybody = True
+        pods = 0
+        for t in range(jobs.task_ptr[v], jobs.task_ptr[v + 1]):
+            if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
+                pods += 1
+                enlist(t, q, snapshot, prey)
+        enter(v, q, pods, settings, jobs.priority, prey.queue)
+    herd[HERD_AWAY], herd[HERD_LAST] = prey.queue[q, AWAY], prey.queue[q, LAST]
+    herd[HERD_SMALLEST], herd[HERD_FEWEST] = prey.queue[q, SMALLEST], prey.queue[q, FEWEST]
+    herd[HERD_LIKE], herd[HERD_KNOWN] = like + 1.0, 1.0
 
 
 @inner
@@ -117,8 +144,20 @@ def may_leave(p: int, settings: Settings, snapshot: Snapshot, state: State, wait
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
         j = tasks.job[t]
-        enlist(j, jobs.queue[j], snapshot.classes.quota[tasks.cls[t]], settings, snapshot, prey)
+        q = jobs.queue[j]
+        enlist(t, q, snapshot, prey)
+        if prey.job[j, FIRST_SCENE] == t + 1:
+            enter(j, q, count_scene(j, prey), settings, jobs.priority, prey.queue)
     return not all_stay(p, settings, snapshot, state, waiting, prey)
+
+
+@inner
+def count_scene(j: int, prey: Prey) -> int:
+    """How many tasks of job ``j`` the scenario has."""
+    length, t = 0, prey.job[j, FIRST_SCENE]
+    while t != 0:
+        length, t = length + 1, prey.task[t - 1, IN_SCENE]
+    return length
 
 
 @inner
@@ -126,24 +165,34 @@ def clear(prey: Prey) -> None:
     """Nobody is away."""
     for q in range(prey.queue.shape[0]):
         prey.queue[q, LAST] = 0.0
+        prey.queue[q, AWAY] = 0.0
         prey.queue[q, SMALLEST] = np.inf
-        for r in range(3):
-            prey.queue[q, AWAY + r] = 0.0
-            prey.queue[q, MOST + r] = 0.0
+        prey.queue[q, FEWEST] = np.inf
 
 
 @inner
-def enlist(v: int, q: int, price: Floats, settings: Settings, snapshot: Snapshot, prey: Prey) -> None:
-    """Note that a task of job ``v`` of leaf ``q`` may be away: what it holds, and the last such job of the leaf."""
-    queue, priority = prey.queue, snapshot.jobs.priority
-    for r in range(3):
-        queue[q, AWAY + r] += price[r]
-    if price[GPU] > 0.0:
-        queue[q, SMALLEST] = min(queue[q, SMALLEST], price[GPU])
+def enlist(t: int, q: int, snapshot: Snapshot, prey: Prey) -> None:
+    """Note that task ``t`` of leaf ``q`` may be away. One that was moved before may come back without taking room."""
+    gpus = snapshot.classes.quota[snapshot.tasks.cls[t], GPU]
+    prey.queue[q, AWAY] += gpus
+    if prey.task[t, LEFT_NODE] != 0:
+        prey.queue[q, SMALLEST] = -np.inf
+    elif gpus > 0.0:
+        prey.queue[q, SMALLEST] = min(prey.queue[q, SMALLEST], gpus)
+
+
+@inner
+def enter(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue: Floats) -> None:
+    """Note that job ``v`` of leaf ``q`` may be away, with so many ``pods``, and whether it is the last of its leaf."""
+    queue[q, FEWEST] = min(queue[q, FEWEST], pods)
     last = int(queue[q, LAST]) - 1
-    if last == NULL or (
-        priority[v] < priority[last] if settings.priority_order == 1 and priority[v] != priority[last] else v > last
-    ):
+    if last == NULL:
+        later = True
+    elif settings.priority_order == 1 and priority[v] != priority[last]:
+        later = priority[v] < priority[last]
+    else:
+        later = v > last
+    if later:
         queue[q, LAST] = v + 1.0
 
 
@@ -151,120 +200,51 @@ def enlist(v: int, q: int, price: Floats, settings: Settings, snapshot: Snapshot
 def all_stay(p: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey) -> bool:
     """Whether of all that are enlisted nobody can stay away for good. Sets STAYS beside the path of ``p``.
 
-    From the leaf upwards: who below ``a`` may be away makes it come earlier, who stays away makes it hold less.
+    From the leaf upwards, as whoever stays away below a queue makes it hold less.
     """
     queue, queues, parent = prey.queue, snapshot.queues, snapshot.queues.parent
     for q in range(parent.shape[0] - 1, -1, -1):
         if queue[q, LAST] > 0.0 and parent[q] != NULL:
             queue[parent[q], LAST] = 1.0
             queue[parent[q], SMALLEST] = min(queue[parent[q], SMALLEST], queue[q, SMALLEST])
-            for r in range(3):
-                queue[parent[q], AWAY + r] += queue[q, AWAY + r]
-    a = snapshot.jobs.queue[p]
-    above = parent[a]
-    while above != NULL:
-        queue[above, LAST] = 0.0
-        above = parent[above]
+            queue[parent[q], AWAY] += queue[q, AWAY]
+    own = snapshot.jobs.queue[p]
+    a, gone, nobody = own, 0.0, True
     if prey.counts[ALIKE] > 0:
-        ask_most(a, settings, snapshot, state, waiting, prey)
         ask_before(p, settings, snapshot, waiting, prey)
-    ask = (queue[a, MOST], queue[a, MOST + 1], queue[a, MOST + 2])
-    away, gone, nobody = (0.0, 0.0, 0.0), 0.0, True
     while a != NULL:
         row = parent[a] if parent[a] != NULL else parent.shape[0]
-        absent, lost = away, gone
+        lost = gone
         for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
             b = queues.child[child]
             if b == a or queue[b, LAST] == 0.0:
                 continue
-            back = prey.counts[ALIKE] > 0 and come_first(b, a, ask, absent, snapshot, state, waiting, prey)
-            held = prey.counts[LACKING] == 1 and not may_lose_one(
-                a, b, lost, queue[b, SMALLEST], settings, snapshot, state.book, prey
-            )
-            queue[b, STAYS] = 1.0 if back or held else 0.0
-            if not back:
-                away = (away[0] + queue[b, AWAY], away[1] + queue[b, AWAY + 1], away[2] + queue[b, AWAY + 2])
-            if not (back or held):
-                nobody = False
-            if settings.consolidating_reclaim == 0 or not (back or held):
-                gone += queue[b, AWAY + GPU]
+            beside = a == own and queues.child_ptr[b] == queues.child_ptr[b + 1]
+            stays = beside and prey.counts[ALIKE] > 0 and come_first(b, a, settings, snapshot, state, waiting, prey)
+            if not stays and prey.counts[LACKING] == 1:
+                stays = not may_lose_one(a, b, lost, queue[b, SMALLEST], settings, snapshot, state.book, prey)
+            queue[b, STAYS] = 1.0 if stays else 0.0
+            nobody = nobody and stays
+            if settings.consolidating_reclaim == 0 or not stays:
+                gone += queue[b, AWAY]
         a = parent[a]
     return nobody
 
 
 @inner
 def come_first(
-    b: int,
-    a: int,
-    ask: tuple[float, float, float],
-    absent: tuple[float, float, float],
-    snapshot: Snapshot,
-    state: State,
-    waiting: Lineup,
-    prey: Prey,
+    b: int, own: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
 ) -> bool:
-    """Whether all victims below ``b`` come before a job below its sibling ``a`` on whose way there is this ``ask``.
+    """Whether all victims of leaf ``b`` come before the wish of its sibling ``own``, which ``ask_before`` was for.
 
-    Below ``a`` so much may be ``absent``.
+    What ``b`` asks for on the way to its last victim counts; it holds less as long as one of them is away.
     """
-    book, amount = state.book, waiting.amount
-    held = (book[a, HELD], book[a, HELD + 1], book[a, HELD + 2])
-    for r in range(3):
-        amount[a, ASK + r] = ask[r]
-        book[a, HELD + r] = held[r] - absent[r]
-    overdraw(b, snapshot, waiting, prey)
-    first = goes_first(b, a, book, amount, ASK)
-    for r in range(3):
-        book[a, HELD + r] = held[r]
-    return first
-
-
-@inner
-def overdraw(b: int, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
-    """Let ``b`` ask for the most by which it can pass what it holds now on the way to its last victim.
-
-    While one is away, ``b`` holds less by a pod at least.
-    """
+    priority, amount = snapshot.jobs.priority, waiting.amount
+    base, at, v = waiting.slot[b, BASE], waiting.slot[b, ALIVE], int(prey.queue[b, LAST]) - 1
     price = snapshot.classes.quota[prey.counts[ALIKE] - 1]
     for r in range(3):
-        waiting.amount[b, ASK + r] = max(0.0, prey.queue[b, MOST + r] - price[r])
-
-
-@inner
-def ask_most(own: int, settings: Settings, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey) -> None:
-    """Set MOST of each queue with victims: the most that one who waits asks for before the last victim below."""
-    queue, queues, parent = prey.queue, snapshot.queues, snapshot.queues.parent
-    for q in range(parent.shape[0] - 1, -1, -1):
-        if queue[q, LAST] == 0.0:
-            continue
-        if queues.child_ptr[q] == queues.child_ptr[q + 1]:
-            ask_in_leaf(q, settings, snapshot, waiting, prey)
-            continue
-        worst = NULL
-        for child in range(queues.child_ptr[q], queues.child_ptr[q + 1]):
-            c = queues.child[child]
-            if queue[c, LAST] > 0.0:
-                overdraw(c, snapshot, waiting, prey)
-                if worst == NULL or goes_first(worst, c, state.book, waiting.amount, ASK):
-                    worst = c
-                for r in range(3):
-                    queue[q, MOST + r] = max(queue[q, MOST + r], queue[c, MOST + r])
-        for leaf in range(parent.shape[0]):
-            if queues.child_ptr[leaf] != queues.child_ptr[leaf + 1] or leaf == own:
-                continue
-            c = leaf
-            while c != NULL and parent[c] != q:
-                c = parent[c]
-            if c != NULL:
-                ask_until(leaf, c, worst, q, snapshot, state, waiting, prey)
-
-
-@inner
-def ask_in_leaf(q: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
-    """Set MOST of leaf ``q`` to the most that one asks for who waits before its last victim."""
-    priority = snapshot.jobs.priority
-    base, at, v = waiting.slot[q, BASE], waiting.slot[q, ALIVE], int(prey.queue[q, LAST]) - 1
-    while at < waiting.slot[q, LISTED]:
+        amount[b, ASK + r] = 0.0
+    while at < waiting.slot[b, LISTED]:
         j = waiting.job[base + at, LIST]
         if settings.priority_order == 1 and priority[j] != priority[v]:
             before = priority[j] > priority[v]
@@ -273,45 +253,18 @@ def ask_in_leaf(q: int, settings: Settings, snapshot: Snapshot, waiting: Lineup,
         if not before:
             break
         for r in range(3):
-            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
+            amount[b, ASK + r] = max(amount[b, ASK + r], waiting.held[j, r] - prey.queue[b, FEWEST] * price[r])
         at = waiting.job[base + at, RUN_END]
-
-
-@inner
-def ask_until(
-    leaf: int, c: int, worst: int, q: int, snapshot: Snapshot, state: State, waiting: Lineup, prey: Prey
-) -> None:
-    """Raise MOST of ``q`` by what those ask for who wait in a leaf below its child ``c`` and come before ``worst``."""
-    amount = waiting.amount
-    base, at = waiting.slot[leaf, BASE], waiting.slot[leaf, ALIVE]
-    if c != worst:
-        overdraw(worst, snapshot, waiting, prey)
-    while at < waiting.slot[leaf, LISTED]:
-        j = waiting.job[base + at, LIST]
-        at = waiting.job[base + at, RUN_END]
-        if c == worst:
-            # its own way was the worst with what it asks for there: with as much of everything it comes later
-            later = True
-            for r in range(3):
-                most = prey.queue[c, MOST + r] - snapshot.classes.quota[prey.counts[ALIKE] - 1, r]
-                later = later and waiting.held[j, r] >= most
-        else:
-            for r in range(3):
-                amount[c, ASK + r] = waiting.held[j, r]
-            later = goes_first(worst, c, state.book, amount, ASK)
-        if later:
-            break
-        for r in range(3):
-            prey.queue[q, MOST + r] = max(prey.queue[q, MOST + r], waiting.held[j, r])
+    return goes_first(b, own, state.book, amount, ASK)
 
 
 @inner
 def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, prey: Prey) -> None:
-    """Set MOST of the queue of job ``p`` to what it asks for at some time before the turn of ``p``, if not in it."""
+    """Let the queue of job ``p`` ask for what it asks for at some time before the turn of ``p``, if not in it."""
     priority, own = snapshot.jobs.priority, snapshot.jobs.queue[p]
-    queue, price = prey.queue, snapshot.classes.quota[snapshot.tasks.cls[prey.wish[0]]]
+    amount, price = waiting.amount, snapshot.classes.quota[snapshot.tasks.cls[prey.wish[0]]]
     for r in range(3):
-        queue[own, MOST + r] = price[r]
+        amount[own, ASK + r] = price[r]
     for at in range(waiting.slot[own, ALIVE], waiting.slot[own, LISTED]):
         j = waiting.job[waiting.slot[own, BASE] + at, LIST]
         if settings.priority_order == 1 and priority[j] != priority[p]:
@@ -321,10 +274,10 @@ def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, 
         if before:
             more = True
             for r in range(3):
-                more = more and waiting.held[j, r] >= queue[own, MOST + r]
+                more = more and waiting.held[j, r] >= amount[own, ASK + r]
             if more:
                 for r in range(3):
-                    queue[own, MOST + r] = waiting.held[j, r]
+                    amount[own, ASK + r] = waiting.held[j, r]
 
 
 @inner
@@ -354,24 +307,44 @@ def likeness_of(v: int, like: int, snapshot: Snapshot, state: State, finder: Fin
         status, n, c = state.task[t, STATUS], state.task[t, NODE], snapshot.tasks.cls[t]
         if not IS_PIPELINED <= status <= IS_RUNNING:
             continue
-        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1:
+        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1 or prey.task[t, LEFT_NODE] != 0:
             return NULL
         if like == NULL:
             like = c
-        if classes.signature[c] != classes.signature[like] or finder.verdicts[classes.signature[c], n] != OK:
+        if not are_alike(c, like, snapshot) or finder.verdicts[classes.signature[c], n] != OK:
             return NULL
         for r in range(classes.request.shape[1]):
-            if classes.request[c, r] != classes.request[like, r]:
+            if classes.request[c, r] > snapshot.nodes.allocatable[n, r]:
                 return NULL
     return like
 
 
 @inner
+def are_alike(c: int, like: int, snapshot: Snapshot) -> bool:
+    """Whether pods of the two classes take the same room on the same nodes."""
+    classes = snapshot.classes
+    if classes.signature[c] != classes.signature[like]:
+        return False
+    for r in range(classes.request.shape[1]):  # noqa: SIM110 -- numba compiles no generators
+        if classes.request[c, r] != classes.request[like, r]:
+            return False
+    return True
+
+
+@inner
 def is_full(like: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
-    """Whether no node has room for a pod of class ``like``, now or once others have left."""
+    """Whether no node has room for a pod of class ``like``, now or once others have left, and none is overcommitted.
+
+    On one that is, those who leave do not all find room again.
+    """
     classes = snapshot.classes
     verdicts = finder.verdicts[classes.signature[like]]
     for n in range(verdicts.shape[0]):
-        if verdicts[n] == OK and slots_now(classes.request[like], state.idle[n], state.releasing[n]) > 0:
+        if verdicts[n] != OK:
+            continue
+        if slots_now(classes.request[like], state.idle[n], state.releasing[n]) > 0:
             return False
+        for r in range(state.idle.shape[1]):
+            if state.idle[n, r] + state.releasing[n, r] < 0.0:
+                return False
     return True

@@ -66,11 +66,11 @@ def rehearse(
     n_left = count[N_CAST]
     found = False
     while n_left > 0:
-        q = descend(False, snapshot.queues, waiting, state.book)
+        q, turned = descend(False, snapshot.queues, waiting, state.book)
         if q == NULL:
             break
         j, listed = peek(q, EVERYBODY, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
-        if listed:
+        if listed and not turned:
             # it only competes, and so do those behind it
             skip_run(q, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         take(q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK])

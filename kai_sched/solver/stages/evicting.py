@@ -202,8 +202,8 @@ def look_first(
         idle = 0.0
         for n in range(state.idle.shape[0]):
             if snapshot.nodes.condition[n] == OK:
-                idle += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-        if idle < scratch.need[GPU]:
+                idle += state.idle[n, GPU] + state.releasing[n, GPU]
+        if scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
             return NO_ROOM
     return OK
 
