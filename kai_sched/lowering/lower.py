@@ -75,7 +75,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    alike = job_likeness(classes.kind, job, sets, status <= Status.PENDING, jobs.priority, jobs.queue)
+    inactive = (status < Status.PIPELINED) | (status > Status.RUNNING)
+    alike = job_likeness(classes.kind, job, sets, inactive, jobs.priority, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
