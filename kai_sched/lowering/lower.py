@@ -27,6 +27,8 @@ from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Snapshot, Status, Tasks, freeze
 
+ACTIVE = np.arange(Status.PIPELINED, Status.RUNNING + 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
@@ -75,7 +77,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    alike = job_likeness(classes.kind, job, sets, status <= Status.PENDING, jobs.priority, jobs.queue)
+    alike = job_likeness(classes.kind, job, sets, ~np.isin(status, ACTIVE), jobs.priority, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(

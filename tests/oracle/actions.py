@@ -51,6 +51,7 @@ def _take_back(world: World) -> None:
                 if any(machine.room(resource, later=True) < 0 for resource in machine.idle):
                     task.before = task.status
                     move(world, job, task, "Releasing", task.node)
+                    task.node = task.pod.node or task.node  # where it leaves
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:

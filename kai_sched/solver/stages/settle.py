@@ -33,6 +33,8 @@ def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Pre
         evict(snapshot.tasks.job[t], t, 1, snapshot, state, log, finder, prey)
         log.size[:] = 0
         dismiss(t, NO_ACTION, NULL, n, snapshot, state, decisions)
+        if snapshot.tasks.node[t] != NULL:
+            state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves
 
 
 @inner
