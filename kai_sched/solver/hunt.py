@@ -43,8 +43,8 @@ OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, OWED = 0,
 # theirs, and pods of a job; whether they cannot stay away, in what was looked at last, or ever.
 AWAY, LAST, SMALLEST, FEWEST, STAYS, SHIELDED = range(19, 25)
 # Columns of Prey.herd: AWAY, LAST, SMALLEST and FEWEST of all possible victims of a leaf, their class plus 1 if they
-# are all alike, and whether all of this is known.
-HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_KNOWN = range(6)
+# are all alike, how many tasks were moved before in this cycle, and whether all of this is known.
+HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_MOVED, HERD_KNOWN = range(7)
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -54,8 +54,8 @@ KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
-WEIGHED = 21
-N_COUNTS = 22
+WEIGHED, LOCAL = 21, 22
+N_COUNTS = 23
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
@@ -76,14 +76,14 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (22,)
+    counts: Longs  # (23,)
     task: Longs  # (T, 11)
     lists: Longs  # (7, T + 1)
     job: Longs  # (J, 8)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
     queue: Floats  # (Q, 25)
-    herd: Floats  # (Q, 6)
+    herd: Floats  # (Q, 7)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
@@ -120,7 +120,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
         np.zeros((snapshot.queues.parent.size, 25)),
-        np.zeros((snapshot.queues.parent.size, 6)),
+        np.zeros((snapshot.queues.parent.size, 7)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),

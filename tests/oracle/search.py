@@ -25,6 +25,7 @@ class Search:
     """What stays the same while victims for one job are looked for.
 
     ``valid`` judges a scenario that gives the job its places: its victims, and the part of the job that was placed.
+    ``local``: the scenarios are node-local ones now.
     """
 
     session: Session
@@ -32,6 +33,7 @@ class Search:
     pool: list[Job]
     valid: Callable[[list[Chunk], Job], bool]
     failed: set[tuple[frozenset[str], ...]] = field(default_factory=set)
+    local: bool = False
 
 
 def search(run: Search, action: str) -> bool:
@@ -49,6 +51,7 @@ def search(run: Search, action: str) -> bool:
 
 def _with_generator(run: Search, generator: Generator, chunk: list[Task]) -> list[Chunk] | None:
     """The victims for the whole chunk, with all of it in place; None, and nothing changed, where there are none."""
+    run.local = generator is node_local_greedy
     recorded: list[Chunk] = []
     low, high, k = 0, None, 1
     while high is None and low < len(chunk):
@@ -196,11 +199,11 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
     placed = False
     while (job := tree.pop()) is not None:
         if job is pending:
-            placed = try_to_place(run.session, job, offered)
+            placed = try_to_place(run.session, job, offered, run.local)
             if not placed:
                 return False
         elif job in victims:
-            try_to_place(run.session, job, offered)
+            try_to_place(run.session, job, offered, run.local)
     return placed
 
 

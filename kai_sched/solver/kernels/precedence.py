@@ -26,6 +26,7 @@ from kai_sched.solver.hunt import (
     HERD_KNOWN,
     HERD_LAST,
     HERD_LIKE,
+    HERD_MOVED,
     HERD_SMALLEST,
     IN_SCENE,
     KIND_NOW,
@@ -34,11 +35,14 @@ from kai_sched.solver.hunt import (
     LEFT_NODE,
     LIST,
     LISTED,
+    LOCAL,
     N_SCENE,
     OPEN,
     RUN_END,
     RUNTIMES,
     SCENE,
+    SCENE_CLOCK,
+    SCENE_NODE,
     SHIELDED,
     SKIP,
     SMALLEST,
@@ -79,7 +83,7 @@ def weigh_up(
     """
     queue, herd, parent = prey.queue, prey.herd, snapshot.queues.parent
     clear(prey)
-    like = NULL
+    like, moved = NULL, False
     alike = prey.kind[0, KIND_NOW] == 0
     for q in range(parent.shape[0]):
         if queue[q, OPEN] == 0.0:
@@ -89,6 +93,7 @@ def weigh_up(
         if herd[q, HERD_LAST] == 0.0:
             continue
         queue[q, AWAY], queue[q, LAST] = herd[q, HERD_AWAY], herd[q, HERD_LAST]
+        moved = moved or herd[q, HERD_MOVED] > 0.0
         queue[q, SMALLEST], queue[q, FEWEST] = herd[q, HERD_SMALLEST], herd[q, HERD_FEWEST]
         kind = int(herd[q, HERD_LIKE]) - 1
         alike = alike and kind != NULL and keeps_limits(q, snapshot, state.book)
@@ -102,7 +107,7 @@ def weigh_up(
         if queue[q, OPEN] == 1.0 and queue[q, LAST] > 0.0:
             _, side = diverge(snapshot.jobs.queue[p], q, parent)
             queue[q, SHIELDED] = queue[side, STAYS]
-    return nobody
+    return nobody and not moved
 
 
 @inner
@@ -112,6 +117,7 @@ def survey(
     """Note in ``prey.herd`` what the possible victims of leaf ``q`` hold and whether they are alike."""
     jobs, herd = snapshot.jobs, prey.herd[q]
     base, like, anybody = victims.slot[q, BASE], NULL, False
+    herd[HERD_MOVED] = 0.0
     for at in range(victims.slot[q, ALIVE], victims.slot[q, LISTED]):
         v = victims.job[base + at, LIST]
         if victims.job[v, SKIP] == prey.counts[CLOCK]:
@@ -124,6 +130,7 @@ def survey(
             if IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
                 pods += 1
                 enlist(t, q, snapshot, prey)
+                herd[HERD_MOVED] += prey.task[t, LEFT_NODE] != 0
         enter(v, q, pods, settings, jobs.priority, prey.queue)
     herd[HERD_AWAY], herd[HERD_LAST] = prey.queue[q, AWAY], prey.queue[q, LAST]
     herd[HERD_SMALLEST], herd[HERD_FEWEST] = prey.queue[q, SMALLEST], prey.queue[q, FEWEST]
@@ -137,6 +144,8 @@ def may_leave(p: int, settings: Settings, snapshot: Snapshot, state: State, wait
     exposed = False
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
+        if prey.counts[LOCAL] == 1 and has_two_homes(t, prey):
+            return True
         exposed = exposed or prey.queue[jobs.queue[tasks.job[t]], SHIELDED] == 0.0
     if not exposed:
         return False
@@ -161,6 +170,16 @@ def count_scene(j: int, prey: Prey) -> int:
 
 
 @inner
+def has_two_homes(t: int, prey: Prey) -> bool:
+    """Whether task ``t`` may go back to the node that it left before, so that it takes no room at all (``evict.lay``).
+
+    There is room on that node only where somebody leaves it in this scenario.
+    """
+    left = prey.task[t, LEFT_NODE] - 1
+    return bool(left != NULL and prey.node[left, SCENE_NODE] == prey.counts[SCENE_CLOCK])
+
+
+@inner
 def clear(prey: Prey) -> None:
     """Nobody is away."""
     for q in range(prey.queue.shape[0]):
@@ -172,12 +191,10 @@ def clear(prey: Prey) -> None:
 
 @inner
 def enlist(t: int, q: int, snapshot: Snapshot, prey: Prey) -> None:
-    """Note that task ``t`` of leaf ``q`` may be away. One that was moved before may come back without taking room."""
+    """Note that task ``t`` of leaf ``q`` may be away."""
     gpus = snapshot.classes.quota[snapshot.tasks.cls[t], GPU]
     prey.queue[q, AWAY] += gpus
-    if prey.task[t, LEFT_NODE] != 0:
-        prey.queue[q, SMALLEST] = -np.inf
-    elif gpus > 0.0:
+    if gpus > 0.0:
         prey.queue[q, SMALLEST] = min(prey.queue[q, SMALLEST], gpus)
 
 
@@ -307,7 +324,7 @@ def likeness_of(v: int, like: int, snapshot: Snapshot, state: State, finder: Fin
         status, n, c = state.task[t, STATUS], state.task[t, NODE], snapshot.tasks.cls[t]
         if not IS_PIPELINED <= status <= IS_RUNNING:
             continue
-        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1 or prey.task[t, LEFT_NODE] != 0:
+        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1:
             return NULL
         if like == NULL:
             like = c

@@ -12,6 +12,8 @@ from kai_sched.solver.hunt import (
     KIND_WANTED,
     LACKING,
     LAST_JOB,
+    LEFT_NODE,
+    LOCAL,
     MOST_KINDS,
     N_GROUPS,
     N_KINDS,
@@ -201,6 +203,7 @@ def probe(
     prey: Prey,
 ) -> bool:
     """Whether the first ``k`` tasks of the wish can be placed with what was recorded and more; left simulated if so."""
+    prey.counts[LOCAL] = generator == NODE_LOCAL
     count_kinds(k, settings, snapshot, state, finder, prey)
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
     if prey.counts[N_KNOWN] > 0 and may_suffice(prey):
@@ -258,6 +261,8 @@ def any_exposed(groups: int, snapshot: Snapshot, prey: Prey) -> bool:
         if prey.task[t, GROUP] < prey.counts[N_GROUPS] - groups:
             break
         if prey.queue[snapshot.jobs.queue[snapshot.tasks.job[t]], SHIELDED] == 0.0:
+            return True
+        if prey.counts[LOCAL] == 1 and prey.task[t, LEFT_NODE] != 0:
             return True
     return False
 
