@@ -93,8 +93,8 @@ def leave(n: int, sign: float, request: Floats, allocatable: Floats, state: Stat
 def lay(j: int, t: int, n: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
     """Place a pending or evicted task on node ``n`` in a search: it waits there, or, at home, was never evicted.
 
-    In node-local scenarios the node that a pod left in an earlier search counts as home, too, as it still knows it: there
-    its eviction is taken back, which leaves it the place that it was promised, free or not (3.6).
+    In node-local scenarios the node that a pod left in an earlier search counts as home, too, as it still knows it:
+    there its eviction is taken back, which leaves it the place that it was promised, free or not (3.6).
     """
     known = prey.task[t, HOME] == n or (prey.counts[LOCAL] == 1 and prey.task[t, LEFT_NODE] == n + 1)
     if state.task[t, STATUS] != IS_EVICTED or not known:
