@@ -13,6 +13,7 @@ from kai_sched.solver.hunt import (
     KIND_CLASS,
     KIND_WANTED,
     LARGEST,
+    LEFT_NODE,
     LIST,
     LISTED,
     N_KINDS,
@@ -68,7 +69,10 @@ def refute(
 
 @inner
 def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> bool:
-    """Add up by node what all possible victims hold, and note the largest of each leaf. False: there is none."""
+    """Add up by node what all possible victims hold, and note the largest of each leaf. False: there is none.
+
+    One that was moved before in this cycle counts as larger than all: it may come back without room (``evict.lay``).
+    """
     jobs, tasks, request = snapshot.jobs, snapshot.tasks, snapshot.classes.request
     allocatable = snapshot.nodes.allocatable
     n_resources = request.shape[1]
@@ -87,7 +91,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
                 if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
-                    held += snapshot.classes.quota[tasks.cls[t], GPU]
+                    held += np.inf if prey.task[t, LEFT_NODE] != 0 else snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
@@ -178,6 +182,8 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     for q in range(parent.shape[0]):
         prey.queue[q, REMAINS] = 0.0
     for q in range(parent.shape[0]):
+        if prey.queue[q, LARGEST] == np.inf:
+            return True
         if prey.queue[q, OPEN] == 1.0 and prey.queue[q, LARGEST] > 0.0:
             _, victim = diverge(own, q, parent)
             prey.queue[victim, REMAINS] = max(prey.queue[victim, REMAINS], prey.queue[q, LARGEST])

@@ -12,10 +12,10 @@ FACTORS = (1103515245, 1812433253)
 
 
 @inner
-def fingerprint(place: int, k: int, prey: Prey) -> int:
+def fingerprint(place: int, k: int, recorded: bool, prey: Prey) -> int:
     """Stands for the job of this search, the first ``k`` tasks of its wish, and who is recorded and who is potential.
 
-    It does not tell in which order they come, nor how often a victim is named.
+    With ``recorded`` that is all of them. It does not tell in which order they come, nor how often a victim is named.
     """
     prime, factor = PRIMES[place], FACTORS[place]
     known, potential = 0, 0
@@ -24,9 +24,9 @@ def fingerprint(place: int, k: int, prey: Prey) -> int:
         mixed = (t + 1) * factor % prime
         for shift in (13, 16, 11):
             mixed = (mixed ^ (mixed >> shift)) * factor % prime
-        if prey.task[t, RECORDED] > 0:
+        if recorded or prey.task[t, RECORDED] > 0:
             known = (known + mixed) % prime
-        if prey.task[t, TIMES] > prey.task[t, RECORDED]:
+        if not recorded and prey.task[t, TIMES] > prey.task[t, RECORDED]:
             potential = (potential + mixed) % prime
     whole = (prey.counts[CLOCK] * factor + k) % prime
     whole = (whole * factor + known) % prime
@@ -39,9 +39,17 @@ def note_failure(k: int, prey: Prey) -> int:
 
     Of two that share a row of the table the later one is remembered.
     """
-    first, second = fingerprint(0, k, prey), fingerprint(1, k, prey)
+    first, second = fingerprint(0, k, False, prey), fingerprint(1, k, False, prey)
     row = first % prey.tried.shape[0]
     if prey.tried[row, 0] == first and prey.tried[row, 1] == second:
         return NULL
     prey.tried[row, 0], prey.tried[row, 1] = first, second
     return int(row)
+
+
+@inner
+def has_failed_recorded(k: int, prey: Prey) -> bool:
+    """Whether the scenario is known as one that fails once all of its victims are recorded ones."""
+    first, second = fingerprint(0, k, True, prey), fingerprint(1, k, True, prey)
+    row = first % prey.tried.shape[0]
+    return bool(prey.tried[row, 0] == first and prey.tried[row, 1] == second)

@@ -144,7 +144,7 @@ def may_leave(p: int, settings: Settings, snapshot: Snapshot, state: State, wait
     exposed = False
     for entry in range(prey.counts[N_SCENE]):
         t = prey.lists[SCENE, entry]
-        if prey.counts[LOCAL] == 1 and has_two_homes(t, prey):
+        if prey.counts[LOCAL] == 1 and has_two_homes(t, snapshot, state, prey):
             return True
         exposed = exposed or prey.queue[jobs.queue[tasks.job[t]], SHIELDED] == 0.0
     if not exposed:
@@ -170,13 +170,18 @@ def count_scene(j: int, prey: Prey) -> int:
 
 
 @inner
-def has_two_homes(t: int, prey: Prey) -> bool:
+def has_two_homes(t: int, snapshot: Snapshot, state: State, prey: Prey) -> bool:
     """Whether task ``t`` may go back to the node that it left before, so that it takes no room at all (``evict.lay``).
 
-    There is room on that node only where somebody leaves it in this scenario.
+    There is room on that node if there is now, or where somebody leaves it in this scenario.
     """
     left = prey.task[t, LEFT_NODE] - 1
-    return bool(left != NULL and prey.node[left, SCENE_NODE] == prey.counts[SCENE_CLOCK])
+    if left == NULL:
+        return False
+    if prey.node[left, SCENE_NODE] == prey.counts[SCENE_CLOCK]:
+        return True
+    request = snapshot.classes.request[snapshot.tasks.cls[t]]
+    return slots_now(request, state.idle[left], state.releasing[left]) > 0
 
 
 @inner

@@ -36,7 +36,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
 from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.failures import note_failure
+from kai_sched.solver.kernels.failures import has_failed_recorded, note_failure
 from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.known import all_have_gone, drop_known, record
 from kai_sched.solver.kernels.precedence import may_leave, weigh_up
@@ -153,7 +153,7 @@ def escalate(
         )
         if is_last:
             return HELPED if solved else NOT_FOUND
-        if solved and k == length and all_have_gone(snapshot, state, prey):
+        if solved and k == length and all_have_gone(snapshot, state, prey) and not has_failed_recorded(k, prey):
             return HELPED  # the last probe would begin with just this scenario
         if solved:
             record(snapshot, state, victims, prey)
