@@ -7,16 +7,11 @@ from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Sn
 from kai_sched.solver.hunt import (
     FIRST_TASK,
     GROUP,
-    KIND_CLASS,
-    KIND_NOW,
-    KIND_WANTED,
     LACKING,
     LAST_JOB,
     LEFT_NODE,
     LOCAL,
-    MOST_KINDS,
     N_GROUPS,
-    N_KINDS,
     N_KNOWN,
     N_NODES,
     N_POTENTIAL,
@@ -33,8 +28,8 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
-from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.accumulate import accumulate, begin, count_kinds, forget, may_suffice
+from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.failures import has_failed_recorded, note_failure
 from kai_sched.solver.kernels.fairness import is_valid
@@ -224,17 +219,8 @@ def probe(
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
-            by_itself = False
-            for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
-                if not local_scene(prey.spot[place], snapshot, state, finder, prey):
-                    continue
-                if is_by_itself(snapshot, prey):
-                    # the same scenario on each of its nodes
-                    if by_itself:
-                        continue
-                    by_itself = True
-                if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
-                    return True
+            if perform_locally(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+                return True
             continue
         total, size = rank_nodes(k, free, snapshot, state, prey)
         tried = tried_before(total, n_nodes, state, prey) if size == shortest else 0
@@ -250,6 +236,35 @@ def probe(
             if size == total:
                 break
             size, step = min(size + step, total), 2 * step
+    return False
+
+
+@inner
+def perform_locally(
+    action: int,
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    prey: Prey,
+) -> bool:
+    """Perform the scenario of each node that hosts the job added last, until one is good."""
+    by_itself = False
+    for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
+        if not local_scene(prey.spot[place], snapshot, state, finder, prey):
+            continue
+        if is_by_itself(snapshot, prey):
+            # the same scenario on each of its nodes
+            if by_itself:
+                continue
+            by_itself = True
+        if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+            return True
     return False
 
 
@@ -357,37 +372,3 @@ def perform(
         return True
     undo_all(state, log, finder)
     return False
-
-
-@inner
-def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
-    """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
-
-    One task needs no sum over all nodes: with a place for it there is room, without one there is none anywhere.
-    """
-    classes, kinds = snapshot.classes, prey.kind
-    n_kinds = 0
-    for entry in range(k):
-        c = snapshot.tasks.cls[prey.wish[entry]]
-        kind = 0
-        while kind < n_kinds and kinds[kind, KIND_CLASS] != c:
-            kind += 1
-        if kind == MOST_KINDS:
-            continue
-        if kind == n_kinds:
-            n_kinds += 1
-            kinds[kind, KIND_CLASS] = c
-            kinds[kind, KIND_WANTED] = 0
-        kinds[kind, KIND_WANTED] += 1
-    prey.counts[N_KINDS] = n_kinds
-    for kind in range(n_kinds):
-        c = kinds[kind, KIND_CLASS]
-        verdicts = finder.verdicts[classes.signature[c]]
-        room = 0
-        if k == 1:
-            room = 1 if best_node(prey.wish[0], settings, snapshot, state, finder) != NULL else 0
-        else:
-            for n in range(verdicts.shape[0]):
-                if verdicts[n] == OK:
-                    room += slots_now(classes.request[c], state.idle[n], state.releasing[n])
-        kinds[kind, KIND_NOW] = room
