@@ -117,8 +117,9 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
         queue[q, PLAYS] = 0.0
     for entry in range(prey.counts[N_CAST] - 1):
         queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
-    for q in range(n_queues):
-        # queues in row order; each takes all its jobs of the scenario
+    for place in range(n_queues):
+        # each leaf takes all its jobs of the scenario
+        q = snapshot.queues.by_uid[place]
         if queue[q, PLAYS] == 0.0:
             continue
         for entry in range(prey.counts[N_CAST] - 1):
