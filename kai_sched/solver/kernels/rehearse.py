@@ -23,6 +23,7 @@ from kai_sched.solver.hunt import (
     STAGE,
     STAGE_WAITING,
     TIMES,
+    WORK,
     Lineup,
     Prey,
 )
@@ -69,6 +70,7 @@ def rehearse(
         q, turned = descend(False, snapshot.queues, waiting, state.book)
         if q == NULL:
             break
+        count[WORK] += 1
         j, listed = peek(q, EVERYBODY, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         if listed and not turned:
             # it only competes, and so do those behind it
