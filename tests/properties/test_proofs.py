@@ -1,14 +1,10 @@
 """The proofs that spare the search scenarios change nothing: without them the scheduler decides the same, only later.
 
-A kernel that was compiled into others cannot be taken out of them, so all of this is about interpreted kernels; where
-they are compiled, it runs in a process of its own.
+A kernel that was compiled into others cannot be taken out of them, so all of this is about interpreted kernels.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,12 +16,12 @@ from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS
 from kai_sched.snapshot.tables import Verdict
-from kai_sched.solver.jit import interpreted
-from kai_sched.solver.kernels import search
+from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
-from tests.properties.deciders import by_scheduler
+from tests.properties.deciders import Plan, plan_of
 
+run, search = afresh("cycle.run", "solver.kernels.search")
 OK = int(Verdict.OK)
 # What each proof says when it cannot tell.
 WHO_KNOWS: dict[str, Callable[..., Any]] = {
@@ -65,33 +61,23 @@ def without(*names: str) -> Iterator[None]:
             setattr(search, name, kept[name])
 
 
-def check(objects: list[o.Object], config: Config) -> None:
-    """Decide with and without the proofs; where that differs, name those that make the difference."""
-    plan = by_scheduler(Cluster.of(objects), config, NOW_NS)
+def decide(objects: list[o.Object], config: Config) -> Plan:
+    cluster = Cluster.of(objects)
+    return plan_of(cluster, run.run_cycle(cluster, config, NOW_NS))
+
+
+@MORE
+@given(st.one_of(crowds(PLAIN), crowds(MIXED)), CONFIGS)
+def test_proofs_change_nothing(objects: list[o.Object], config: Config) -> None:
+    """Where they do, those that make the difference are named."""
+    plan = decide(objects, config)
     with without(*WHO_KNOWS):
-        plain = by_scheduler(Cluster.of(objects), config, NOW_NS)
+        plain = decide(objects, config)
     if plan == plain:
         return
     wrong = []
     for name in WHO_KNOWS:
         with without(*(other for other in WHO_KNOWS if other != name)):
-            if by_scheduler(Cluster.of(objects), config, NOW_NS) != plain:
+            if decide(objects, config) != plain:
                 wrong.append(name)
     raise AssertionError(f"these proofs are wrong: {wrong}\nwith them:    {plan}\nwithout them: {plain}")
-
-
-@MORE
-@given(st.one_of(crowds(PLAIN), crowds(MIXED)), CONFIGS)
-def interpreted_property(objects: list[o.Object], config: Config) -> None:
-    check(objects, config)
-
-
-def test_proofs_change_nothing() -> None:
-    """On small clusters with up to three levels of queues, in every order of the actions that have proofs."""
-    if interpreted():
-        interpreted_property()
-        return
-    profile = settings.get_current_profile_name()
-    command = [sys.executable, "-m", "pytest", "-q", f"--hypothesis-profile={profile}", __file__]
-    there = subprocess.run(command, env={**os.environ, "KAI_SCHED_JIT": "off"}, capture_output=True, text=True)
-    assert there.returncode == 0, there.stdout + there.stderr
