@@ -215,7 +215,7 @@ def look_first(
         least = victims.job[slot[BASE] + slot[ALIVE], LIST] if slot[ALIVE] < slot[LISTED] else NULL
         if least == NULL or jobs.priority[least] >= jobs.priority[p]:
             return NOBODY
-    if action == CONSOLIDATION and 0.0 < scratch.need[GPU] and idle < scratch.need[GPU]:
+    if action == CONSOLIDATION and scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
         return NO_ROOM
     return OK
 
