@@ -45,7 +45,7 @@ CONFIGS = st.builds(
 # The more of the crowd is plain, the more proofs there are.
 PLAIN = Crowd(deep=True, movable=True)
 MIXED = Crowd(deep=True, sub_groups=True, limits=True, times=True)
-MORE = settings(max_examples=4 * settings().max_examples)
+MORE = settings(max_examples=16 * settings().max_examples)
 
 
 @contextmanager
