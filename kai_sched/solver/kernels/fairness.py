@@ -119,7 +119,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
         queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
     for place in range(n_queues):
         # each leaf takes all its jobs of the scenario
-        q = snapshot.queues.by_uid[place]
+        q = int(snapshot.queues.by_uid[place])
         if queue[q, PLAYS] == 0.0:
             continue
         for entry in range(prey.counts[N_CAST] - 1):
