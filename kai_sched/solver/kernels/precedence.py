@@ -268,11 +268,7 @@ def come_first(
         amount[b, ASK + r] = 0.0
     while at < waiting.slot[b, LISTED]:
         j = waiting.job[base + at, LIST]
-        if settings.priority_order == 1 and priority[j] != priority[v]:
-            before = priority[j] > priority[v]
-        else:
-            before = j < v and (settings.elastic_order == 0 or waiting.job[j, STAGE] == BELOW_MINIMUM)
-        if not before:
+        if not waits_before(j, v, settings, priority, waiting):
             break
         for r in range(3):
             amount[b, ASK + r] = max(amount[b, ASK + r], waiting.held[j, r] - prey.queue[b, FEWEST] * price[r])
@@ -289,17 +285,21 @@ def ask_before(p: int, settings: Settings, snapshot: Snapshot, waiting: Lineup, 
         amount[own, ASK + r] = price[r]
     for at in range(waiting.slot[own, ALIVE], waiting.slot[own, LISTED]):
         j = waiting.job[waiting.slot[own, BASE] + at, LIST]
-        if settings.priority_order == 1 and priority[j] != priority[p]:
-            before = priority[j] > priority[p]
-        else:
-            before = j < p and (settings.elastic_order == 0 or waiting.job[j, STAGE] == BELOW_MINIMUM)
-        if before:
+        if waits_before(j, p, settings, priority, waiting):
             more = True
             for r in range(3):
                 more = more and waiting.held[j, r] >= amount[own, ASK + r]
             if more:
                 for r in range(3):
                     amount[own, ASK + r] = waiting.held[j, r]
+
+
+@inner
+def waits_before(j: int, other: int, settings: Settings, priority: Longs, waiting: Lineup) -> bool:
+    """Whether job ``j`` comes before job ``other`` where that is below its minimum (1.3), and so at any stage of it."""
+    if settings.priority_order == 1 and priority[j] != priority[other]:
+        return bool(priority[j] > priority[other])
+    return j < other and (settings.elastic_order == 0 or waiting.job[j, STAGE] == BELOW_MINIMUM)
 
 
 @inner
