@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     FIRST_TASK,
     GROUP,
@@ -47,8 +47,6 @@ HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
 THEIR_TURN = int(Help.THEIR_TURN)
-IS_EVICTED = int(Status.EVICTED)
-IS_PIPELINED = int(Status.PIPELINED)
 SECOND, PATIENCE = 2, 8  # chunks of victims
 
 
