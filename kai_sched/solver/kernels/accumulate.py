@@ -139,6 +139,15 @@ def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
 
 
 @inner
+def is_overcommitted(idle: Floats, releasing: Floats) -> bool:
+    """Whether less than nothing of some resource is left on the node once all who leave have left."""
+    for r in range(idle.shape[0]):  # noqa: SIM110 -- numba compiles no generators
+        if idle[r] + releasing[r] < 0.0:
+            return True
+    return False
+
+
+@inner
 def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
 

@@ -54,7 +54,7 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.accumulate import slots_now
+from kai_sched.solver.kernels.accumulate import is_overcommitted, slots_now
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.fairness import diverge, may_lose_one
 from kai_sched.solver.kernels.gang import AT_MINIMUM, BELOW_MINIMUM
@@ -364,9 +364,7 @@ def is_full(like: int, snapshot: Snapshot, state: State, finder: Finder) -> bool
     for n in range(verdicts.shape[0]):
         if verdicts[n] != OK:
             continue
-        if slots_now(classes.request[like], state.idle[n], state.releasing[n]) > 0:
+        idle, releasing = state.idle[n], state.releasing[n]
+        if slots_now(classes.request[like], idle, releasing) > 0 or is_overcommitted(idle, releasing):
             return False
-        for r in range(state.idle.shape[1]):
-            if state.idle[n, r] + state.releasing[n, r] < 0.0:
-                return False
     return True
