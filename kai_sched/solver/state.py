@@ -88,7 +88,6 @@ class Tree(NamedTuple):
     request: Floats  # (J, 3) what the job's next chunk asks of its queues
     stage: Ints  # (J,)
     kept: Flags  # (J,) scratch
-    leaf: Ints  # (J,) scratch
     best: Ints  # (Q,) scratch
 
 
@@ -233,7 +232,6 @@ def make_tree(snapshot: Snapshot) -> Tree:
         np.zeros((n_jobs, 3)),
         np.zeros(n_jobs, np.int32),
         np.zeros(n_jobs, np.uint8),
-        np.zeros(n_jobs, np.int32),
         np.zeros(n_queues, np.int32),
     )
 

@@ -160,7 +160,7 @@ def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, pri
 
 
 @kernel
-def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree: Tree, book: Floats) -> None:
+def plant(depth: int, settings: Settings, queues: Queues, jobs: Jobs, tree: Tree, book: Floats) -> None:
     """Make heaps of the jobs that lie in their leaves in any order, as if they were pushed one by one, the older first.
 
     A queue joins its siblings with the first job below it and stays where it is until it comes up; as it was pushed
@@ -170,16 +170,15 @@ def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree:
     tree.kept[:] = 0
     tree.best[:] = NULL
     for q in range(queues.parent.shape[0]):
-        keep_best(q, depth, settings, priority, tree)
+        keep_best(q, depth, settings, jobs.priority, tree)
         for at in range(tree.job_ptr[q], tree.job_ptr[q] + tree.job_size[q]):
             tree.kept[tree.job_heap[at]] = 1
-            tree.leaf[tree.job_heap[at]] = q
     for j in range(tree.kept.shape[0]):
         if tree.kept[j] == 0:
             continue
-        q = tree.leaf[j]
+        q = jobs.queue[j]
         newly = tree.best[q] == NULL
-        if newly or job_before(j, tree.best[q], settings, priority, tree.stage):
+        if newly or job_before(j, tree.best[q], settings, jobs.priority, tree.stage):
             tree.best[q] = j
             for r in range(3):
                 tree.extra[q, r] = tree.request[j, r]

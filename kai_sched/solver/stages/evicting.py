@@ -164,7 +164,7 @@ def enlist_seekers(
     elif action == RECLAIM:
         depth = settings.reclaim_depth
     if any_seeker:
-        plant(depth, settings, queues, jobs.priority, tree, state.book)
+        plant(depth, settings, queues, jobs, tree, state.book)
     return any_seeker
 
 
