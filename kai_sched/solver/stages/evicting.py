@@ -93,7 +93,7 @@ def make_room(
     prey.failed[:] = NULL
     prey.counts[WORK] = 0
     prey.counts[RUNTIMES] = any_runtime(settings, snapshot.queues)
-    jobs, idle = snapshot.jobs, idle_gpus(snapshot, state)
+    jobs, idle = snapshot.jobs, idle_gpus(action, snapshot, state)
     while True:
         p = pop_job(settings, snapshot.queues, jobs.priority, tree, state.book)
         if p == NULL:
@@ -111,7 +111,7 @@ def make_room(
             )
             if help_code == HELPED:
                 look_again(snapshot, state, log, tree, scratch, prey)
-                idle = idle_gpus(snapshot, state)
+                idle = idle_gpus(action, snapshot, state)
             elif help_code != TOO_LONG:
                 remember_failure(p, action == CONSOLIDATION, snapshot, state, prey)
         decisions.help[p, action] = help_code
@@ -184,7 +184,7 @@ def look_first(
 ) -> int:
     """What can be told before any search; OK where a search is due. The chunk goes to ``prey.wish``.
 
-    ``idle``: the GPUs that are free or will be, on all nodes.
+    ``idle``: the GPUs that are free or will be (``idle_gpus``).
     """
     jobs, tasks, book = snapshot.jobs, snapshot.tasks, state.book
     q = jobs.queue[p]
@@ -215,14 +215,19 @@ def look_first(
         least = victims.job[slot[BASE] + slot[ALIVE], LIST] if slot[ALIVE] < slot[LISTED] else NULL
         if least == NULL or jobs.priority[least] >= jobs.priority[p]:
             return NOBODY
-    if action == CONSOLIDATION and scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
+    if scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
         return NO_ROOM
     return OK
 
 
 @inner
-def idle_gpus(snapshot: Snapshot, state: State) -> float:
-    """How many GPUs are free on the nodes that may be used, or will be once others have left."""
+def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
+    """How many GPUs are free on the nodes that may be used, or will be once others have left.
+
+    Infinity for other actions than consolidation, whose victims leave for good: what is free does not bound the wish.
+    """
+    if action != CONSOLIDATION:
+        return np.inf
     idle = 0.0
     for n in range(state.idle.shape[0]):
         if snapshot.nodes.condition[n] == OK:
