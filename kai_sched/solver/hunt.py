@@ -93,7 +93,7 @@ class Prey(NamedTuple):
     wish: Longs  # (longest job,) the chunk for which room is made
     kind: Longs  # (4, 5) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
-    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint
+    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (longest job,) scratch
     spot: Longs  # (longest job,) scratch
 
@@ -130,7 +130,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(longest, np.int64),
         np.zeros((MOST_KINDS, 5), np.int64),
         np.full(n_jobs, NULL, np.int64),
-        np.full((MOST_TRIED, 2), NULL, np.int64),
+        np.zeros((MOST_TRIED, 2), np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
     )

@@ -16,6 +16,7 @@ def fingerprint(place: int, k: int, recorded: bool, prey: Prey) -> int:
     """Stands for the job of this search, the first ``k`` tasks of its wish, and who is recorded and who is potential.
 
     With ``recorded`` that is all of them. It does not tell in which order they come, nor how often a victim is named.
+    Never 0, which marks an empty row: of all tables one of zeros is made the fastest.
     """
     prime, factor = PRIMES[place], FACTORS[place]
     known, potential = 0, 0
@@ -30,7 +31,15 @@ def fingerprint(place: int, k: int, recorded: bool, prey: Prey) -> int:
             potential = (potential + mixed) % prime
     whole = (prey.counts[CLOCK] * factor + k) % prime
     whole = (whole * factor + known) % prime
-    return int((whole * factor + potential) % prime)
+    return int((whole * factor + potential) % prime) + 1
+
+
+@inner
+def look_up(k: int, recorded: bool, prey: Prey) -> tuple[bool, int, int, int]:
+    """Whether the scenario is known as one that fails; its row of the table, and what stands for it there."""
+    first, second = fingerprint(0, k, recorded, prey), fingerprint(1, k, recorded, prey)
+    row = int(first % prey.tried.shape[0])
+    return bool(prey.tried[row, 0] == first and prey.tried[row, 1] == second), row, first, second
 
 
 @inner
@@ -39,17 +48,15 @@ def note_failure(k: int, prey: Prey) -> int:
 
     Of two that share a row of the table the later one is remembered.
     """
-    first, second = fingerprint(0, k, False, prey), fingerprint(1, k, False, prey)
-    row = first % prey.tried.shape[0]
-    if prey.tried[row, 0] == first and prey.tried[row, 1] == second:
+    known, row, first, second = look_up(k, False, prey)
+    if known:
         return NULL
     prey.tried[row, 0], prey.tried[row, 1] = first, second
-    return int(row)
+    return row
 
 
 @inner
 def has_failed_recorded(k: int, prey: Prey) -> bool:
     """Whether the scenario is known as one that fails once all of its victims are recorded ones."""
-    first, second = fingerprint(0, k, True, prey), fingerprint(1, k, True, prey)
-    row = first % prey.tried.shape[0]
-    return bool(prey.tried[row, 0] == first and prey.tried[row, 1] == second)
+    known, _, _, _ = look_up(k, True, prey)
+    return known

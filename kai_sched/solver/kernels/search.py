@@ -366,7 +366,7 @@ def perform(
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):
-        prey.tried[row, 0] = NULL
+        prey.tried[row, 0] = 0
         return True
     undo_all(state, log, finder)
     return False
