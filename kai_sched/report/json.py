@@ -16,7 +16,7 @@ from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
-from kai_sched.plan.receipts import receipt
+from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.report.text import finite
 
@@ -105,7 +105,7 @@ def _eviction(effect: Evict) -> dict[str, Any]:
         "for": effect.cause,
         "node": effect.node,
         "movesTo": effect.moves_to,
-        "freed": {name: amount for name, amount in effect.freed if name != "pods"},
+        "freed": dict(freed(effect)),
         "message": receipt(effect),
     }
 

@@ -124,8 +124,7 @@ def _groups(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     for group, lines in zip(result.groups.values(), laid, strict=True):
         yield from lines
         if group.reason is not None:
-            for text in fold(plain(group.reason.message), max(20, width - len(INDENT))):
-                yield [(INDENT + text, "")]
+            yield from ([(INDENT + text, "")] for text in _fold_indented(group.reason.message, width))
     seen = {status for group in result.groups.values() for status in group.counts}
     for text in [LEGEND[status] for status in LEGEND if status in seen]:
         yield [(line, "dim") for line in fold(text, width)]
@@ -161,13 +160,17 @@ def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     shown = found if wide else found[:MOST_EVICTIONS]
     for effect in shown:
         first, *sides = receipt(effect).splitlines()
-        for place, text in enumerate(fold(plain(first), max(20, width - len(INDENT)))):
+        for place, text in enumerate(_fold_indented(first, width)):
             yield [(INDENT * (place > 0) + text, "")]
         for side in sides:
-            for text in fold(plain(side), max(20, width - len(INDENT))):
-                yield [(INDENT + text, "dim")]
+            yield from ([(INDENT + text, "dim")] for text in _fold_indented(side, width))
     if len(found) > len(shown):
         yield [(f"and {len(found) - len(shown)} more: -o wide shows all", "dim")]
+
+
+def _fold_indented(text: str, width: int) -> list[str]:
+    """The text in lines that leave room for an indent, of 20 columns at least."""
+    return fold(plain(text), max(20, width - len(INDENT)))
 
 
 def cycle_line(result: CycleResult) -> str:
