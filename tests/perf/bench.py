@@ -113,8 +113,9 @@ def repeat_steady(case: Case, config: Config) -> tuple[list[CycleResult], list[f
         churn(store, 0)
         result, seconds = measure(store, config, cache)
         again, _ = measure(store, config, None)
-        plans.add(plan_of(result, prefix))
-        if plan_of(again, prefix) not in plans:
+        plan = plan_of(result, prefix)
+        plans.add(plan)
+        if plan_of(again, prefix) != plan:
             raise SystemExit(f"repetition {repetition}: the warm plan differs from the one from scratch")
         if repetition > 0:
             results.append(result)
