@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Status
+from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.hunt import LEFT_NODE, OWED, Prey
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.accumulate import is_overcommitted
-from kai_sched.solver.kernels.carry_out import dismiss
+from kai_sched.solver.kernels.carry_out import leave
 from kai_sched.solver.kernels.evict import evict
 from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
 
 IS_PIPELINED = int(Status.PIPELINED)
-NO_ACTION = int(Action.RECLAIM)
 
 
 @kernel
@@ -35,6 +34,7 @@ def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Pre
             continue
         evict(snapshot.tasks.job[t], t, 1, snapshot, state, log, finder, prey)
         log.size[:] = 0
-        dismiss(t, NO_ACTION, NULL, n, snapshot, state, decisions)
+        # not dismissed: that it is evicted was written down when it moved, or never, as it did not run
+        leave(t, snapshot, state, decisions)
         if snapshot.tasks.node[t] != NULL:
             state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves
