@@ -14,14 +14,14 @@ from kai_sched.snapshot.tables import Flags, Floats, Longs, Snapshot
 from kai_sched.solver.state import longest_job
 
 # Columns of Lineup.slot: the heap entry at this place, the size of the heap below the row, whether the queue was
-# touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, and
-# the size of its heap.
-ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED = range(8)
+# touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, the
+# size of its heap, and where the first of its gangs by size is that is in the list.
+ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED, GANG = range(9)
 # Columns of Lineup.amount, three wide each.
 ASK, LEAN, PAST = 0, 3, 6
-# Columns of Lineup.job: the list, where a run of equal asks ends, and the heap lie at the places of the job's leaf;
-# the rest goes by job.
-LIST, RUN_END, HEAP, STAGE, SKIP = range(5)
+# Columns of Lineup.job: the list, where a run of equal asks ends, the heap, and all jobs by priority and number of pods
+# lie at the places of the job's leaf; the rest goes by job. PLACE: that in BY_SIZE.
+LIST, RUN_END, HEAP, BY_SIZE, STAGE, SKIP, PLACE = range(7)
 DEAD = -7  # SKIP: not in the list
 
 # Columns of Prey.task. Links hold the next task plus 1, so that 0 ends a chain. GROUP: the batch within the
@@ -67,9 +67,9 @@ class Lineup(NamedTuple):
     One lineup holds those who compete for room (the fairest first), another the victims (the least fair first).
     """
 
-    slot: Longs  # (Q + 1, 8)
+    slot: Longs  # (Q + 1, 9)
     amount: Floats  # (Q, 9)
-    job: Longs  # (J, 5)
+    job: Longs  # (J, 7)
     held: Floats  # (J, 3) what the job asks for next, or, of a victim, what it has left
 
 
@@ -100,11 +100,15 @@ class Prey(NamedTuple):
 
 def make_lineup(snapshot: Snapshot) -> Lineup:
     """Empty lists."""
-    n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
-    slot = np.zeros((n_queues + 1, 8), np.int64)
-    known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
-    np.cumsum(np.bincount(known, minlength=n_queues), out=slot[1:, BASE])
-    return Lineup(slot, np.zeros((n_queues, 9)), np.zeros((n_jobs, 5), np.int64), np.zeros((n_jobs, 3)))
+    n_queues, jobs = snapshot.queues.parent.size, snapshot.jobs
+    n_jobs = jobs.queue.size
+    slot, job = np.zeros((n_queues + 1, 9), np.int64), np.zeros((n_jobs, 7), np.int64)
+    known = np.flatnonzero(jobs.queue != NULL)
+    np.cumsum(np.bincount(jobs.queue[known], minlength=n_queues), out=slot[1:, BASE])
+    by_size = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], jobs.queue[known]))]
+    job[: by_size.size, BY_SIZE] = by_size
+    job[by_size, PLACE] = np.arange(by_size.size)
+    return Lineup(slot, np.zeros((n_queues, 9)), job, np.zeros((n_jobs, 3)))
 
 
 def make_prey(snapshot: Snapshot) -> Prey:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tests.oracle.chunk import next_chunk, satisfied
-from tests.oracle.order import SortedTree
+from tests.oracle.order import SimulatedTree
 from tests.oracle.trial import Session, commit, evict, restore, saved, try_to_place
 from tests.oracle.victims import Chunk, accumulate, part_of
 from tests.oracle.world import ACTIVE, USED, GroupSet, Job, Machine, PodSet, Task
@@ -195,7 +195,7 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
     """One attempt for each victim and for the job, in the order of 3.1; whether the job got its places."""
     world = run.session.world
     jobs = [job for job in world.jobs if job in victims or any(task.status == "Pending" for task in job.tasks)]
-    tree = SortedTree(world, [pending if job is run.job else job for job in jobs])
+    tree = SimulatedTree(world, [pending if job is run.job else job for job in jobs])
     placed = False
     while (job := tree.pop()) is not None:
         if job is pending:

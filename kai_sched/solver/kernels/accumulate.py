@@ -54,7 +54,8 @@ from kai_sched.solver.hunt import (
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
-from kai_sched.solver.kernels.lineup import descend, give_back, line_up, rewind, take
+from kai_sched.solver.kernels.leaf import rewind
+from kai_sched.solver.kernels.lineup import descend, give_back, line_up, take
 from kai_sched.solver.kernels.surplus import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.state import ACTIVE, NODE, STATUS, Finder, Scratch, State
 

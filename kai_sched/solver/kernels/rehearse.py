@@ -32,7 +32,8 @@ from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
-from kai_sched.solver.kernels.lineup import descend, line_up, peek, push_heap, rewind, skip_run, take
+from kai_sched.solver.kernels.leaf import peek, push_heap, rewind, skip_run
+from kai_sched.solver.kernels.lineup import descend, line_up, take
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback
