@@ -18,7 +18,7 @@ from kai_sched.report import json
 from kai_sched.report.console import width_of_output, write_lines
 from kai_sched.report.json import Cycle
 from kai_sched.report.layout import Line, fold
-from kai_sched.report.tables import cycle_line, summary, tables
+from kai_sched.report.tables import cycle_line, evictions, summary, tables
 from kai_sched.report.text import count, plain
 from kai_sched.telemetry.progress import Progress
 
@@ -128,13 +128,14 @@ def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: 
 
 
 def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
-    """A line for each cycle but the last, the tables of the last, and a summary."""
+    """A line and the evictions of each cycle but the last, the tables of the last, and a summary."""
     width = width_of_output()
     if one_of_many:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     for number, cycle in enumerate(_decide(case, False, progress), 1):
         if number < case.cycles:
             yield from _folded(f"Cycle {number}: {cycle_line(cycle.result)}.", width)
+            yield from evictions(cycle.result, width, wide)
             continue
         if case.cycles > 1:
             yield []

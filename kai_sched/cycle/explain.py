@@ -56,8 +56,8 @@ HELP_TEXTS = {
     Help.NOBODY: "there is nobody who may be evicted for it",
     Help.NO_ROOM: "there is no room for it even with all others gone that may be evicted for it",
     Help.SHARES: "what fair shares allow to take from other queues is not enough",
-    Help.THEIR_TURN: "those who would have to leave come before it when the room that they leave is given away",
-    Help.TOO_LONG: "the search for others to leave was ended, as all searches of this cycle together took too long",
+    Help.THEIR_TURN: "those who would have to leave get the room back before its turn, or fair shares spare them all",
+    Help.TOO_LONG: "the search for others to leave was ended, as all searches of this action together took too long",
     Help.NOT_FOUND: "no set of others makes room for it",
 }
 

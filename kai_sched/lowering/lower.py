@@ -75,7 +75,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    alike = job_likeness(classes.kind, job, sets, status <= Status.PENDING, jobs.priority, jobs.queue)
+    alike = job_likeness(classes.kind, job, sets, _not_placed(status), jobs.priority, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
@@ -121,6 +121,11 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
     known = np.where(phase == Phase.SUCCEEDED, Status.SUCCEEDED, Status.UNKNOWN)
     status = np.where(phase == Phase.RUNNING, running, known)
     return np.where(phase == Phase.PENDING, np.where(leaving, Status.RELEASING, waiting), status).astype(np.int8)
+
+
+def _not_placed(status: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Who waits for a place, or gives one up."""
+    return (status < Status.PIPELINED) | (status > Status.RUNNING)
 
 
 def _task_order(columns: Longs, sets: Ints, wanted: npt.NDArray[np.bool_]) -> Longs:

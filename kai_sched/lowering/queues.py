@@ -75,6 +75,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         np.zeros((n_queues, 3)),
         _durations([queue.preempt_min_runtime_s for queue in rows]),
         _durations([queue.reclaim_min_runtime_s for queue in rows]),
+        np.array(sorted(range(n_queues), key=lambda row: (rows[row].uid, rows[row].name)), np.int32),
     )
     left_out = {name: missing_above(name, visible) for name in visible if name not in found}
     return QueueRows(table, tuple(rows), row_of, left_out)

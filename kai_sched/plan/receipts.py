@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kai_sched.model.resources import PODS
 from kai_sched.plan.effects import Evict, Plan, Side
 from kai_sched.plan.reasons import show_amount, some_of
 
@@ -15,10 +16,15 @@ _RULES = {
 _RESOURCES = ("cpu", "memory", "gpu")
 
 
+def freed(eviction: Evict) -> tuple[tuple[str, float], ...]:
+    """What the eviction frees, as it is told: the slot of the pod goes without saying."""
+    return tuple((name, amount) for name, amount in eviction.freed if name != PODS)
+
+
 def receipt(eviction: Evict) -> str:
     """One eviction in a sentence, and a line for each queue that was weighed."""
-    freed = ", ".join(show_amount(name, amount) for name, amount in eviction.freed if name != "pods")
-    room = f"frees {freed or 'a pod slot'} on {eviction.node}"
+    amounts = ", ".join(show_amount(name, amount) for name, amount in freed(eviction))
+    room = f"frees {amounts or 'a pod slot'} on {eviction.node}"
     if eviction.action == STALE:
         return f"pod {eviction.pod} is evicted, as its gang has been incomplete for longer than its grace ({room})"
     rule = _RULES[eviction.action]
@@ -33,13 +39,12 @@ def receipt(eviction: Evict) -> str:
 
 def gains(plan: Plan) -> str:
     """What a plan's evictions give the group that they are for, told to that group."""
-    freed: dict[str, float] = {}
+    total: dict[str, float] = {}
     for eviction in plan.evictions:
-        for name, amount in eviction.freed:
-            if name != "pods":
-                freed[name] = freed.get(name, 0.0) + amount
+        for name, amount in freed(eviction):
+            total[name] = total.get(name, 0.0) + amount
     victims = some_of(sorted({eviction.group for eviction in plan.evictions}))
-    room = ", ".join(show_amount(name, amount) for name, amount in sorted(freed.items())) or "pod slots"
+    room = ", ".join(show_amount(name, amount) for name, amount in sorted(total.items())) or "pod slots"
     count = f"{len(plan.evictions)} pod{'' if len(plan.evictions) == 1 else 's'}"
     where = some_of(sorted({eviction.node for eviction in plan.evictions}))
     first = plan.evictions[0]

@@ -16,6 +16,7 @@ from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
+from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.report.text import finite
 
@@ -32,7 +33,7 @@ class Cycle:
 
 
 def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
-    """The cycle as plain data; ``plain`` adds the queues and the groups with their counts."""
+    """The cycle as plain data; ``plain`` adds queues, groups with their counts, and evictions."""
     result, pods = cycle.result, cycle.cluster.pods
     # The scheduler never sees failed pods; a reader of the output would miss them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
@@ -55,6 +56,7 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     if plain:
         document["queues"] = {queue.name: _queue(queue) for queue in result.queues}
         document["groups"] = {key: _group(group) for key, group in result.groups.items()}
+        document["evictions"] = [_eviction(effect) for effect in result.effects if isinstance(effect, Evict)]
     return document
 
 
@@ -92,6 +94,19 @@ def _group(group: GroupState) -> dict[str, Any]:
         "minMember": group.min_member,
         "counts": dict(group.counts),
         "nodes": dict(group.nodes),
+    }
+
+
+def _eviction(effect: Evict) -> dict[str, Any]:
+    return {
+        "pod": effect.pod,
+        "podGroup": effect.group,
+        "action": effect.action,
+        "for": effect.cause,
+        "node": effect.node,
+        "movesTo": effect.moves_to,
+        "freed": dict(freed(effect)),
+        "message": receipt(effect),
     }
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
+from kai_sched.plan.receipts import receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 from kai_sched.report.layout import Cell, Line, fold, lay_out
 from kai_sched.report.text import amount, count, plain
 
 MOST_NODES = 8
+MOST_EVICTIONS = 20
 INDENT = "    "
 UNITS = {"cpu": "CPU cores", "memory": "GB memory", "gpu": "GPUs"}
 
@@ -37,7 +39,7 @@ LEGEND = {
 
 
 def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
-    """The queues and the pod groups of one cycle, line by line.
+    """The queues, the pod groups and the evictions of one cycle, line by line.
 
     ``width`` is that of the terminal, in columns; rows of the wide tables are as long as they need to be.
     """
@@ -46,6 +48,10 @@ def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Ite
         yield []
     if result.groups:
         yield from _groups(result, width, wide)
+        yield []
+    lines = list(evictions(result, width, wide))
+    if lines:
+        yield from lines
         yield []
 
 
@@ -118,8 +124,7 @@ def _groups(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     for group, lines in zip(result.groups.values(), laid, strict=True):
         yield from lines
         if group.reason is not None:
-            for text in fold(plain(group.reason.message), max(20, width - len(INDENT))):
-                yield [(INDENT + text, "")]
+            yield from ([(INDENT + text, "")] for text in _fold_indented(group.reason.message, width))
     seen = {status for group in result.groups.values() for status in group.counts}
     for text in [LEGEND[status] for status in LEGEND if status in seen]:
         yield [(line, "dim") for line in fold(text, width)]
@@ -144,6 +149,28 @@ def _group_cells(group: GroupState, wide: bool) -> list[Cell]:
         Cell(", ".join(words) or "no pods", worst[-1] if worst else "dim"),
         Cell("; ".join(where)),
     ]
+
+
+def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    """Who is evicted in the cycle, for whom, by which rule, and what it frees; all of them in wide tables."""
+    found = [effect for effect in result.effects if isinstance(effect, Evict)]
+    if not found:
+        return
+    yield [("Evictions", "bold")]
+    shown = found if wide else found[:MOST_EVICTIONS]
+    for effect in shown:
+        first, *sides = receipt(effect).splitlines()
+        for place, text in enumerate(_fold_indented(first, width)):
+            yield [(INDENT * (place > 0) + text, "")]
+        for side in sides:
+            yield from ([(INDENT + text, "dim")] for text in _fold_indented(side, width))
+    if len(found) > len(shown):
+        yield [(f"and {len(found) - len(shown)} more: -o wide shows all", "dim")]
+
+
+def _fold_indented(text: str, width: int) -> list[str]:
+    """The text in lines that leave room for an indent, of 20 columns at least."""
+    return fold(plain(text), max(20, width - len(INDENT)))
 
 
 def cycle_line(result: CycleResult) -> str:

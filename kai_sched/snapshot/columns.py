@@ -39,6 +39,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "usage": Column("f8", "q 3", "usage over the time window, as a share of the cluster; 0 without usage data"),
         "preempt_runtime": Column("i8", "q", "ns that a job runs before preempt may evict it; NULL: not set here"),
         "reclaim_runtime": Column("i8", "q", "ns that a job runs before reclaim may evict it; NULL: not set here"),
+        "by_uid": Column("i4", "q", "the queues in the order of their uids", "q"),
     },
     "Nodes": {
         "allocatable": Column("f8", "n r", "by resource; nodes go by name, so that the lower row wins a tie"),

@@ -146,6 +146,7 @@ class Queues(NamedTuple):
     usage: Floats
     preempt_runtime: Longs
     reclaim_runtime: Longs
+    by_uid: Ints
 
 
 class Nodes(NamedTuple):

@@ -14,14 +14,14 @@ from kai_sched.snapshot.tables import Flags, Floats, Longs, Snapshot
 from kai_sched.solver.state import longest_job
 
 # Columns of Lineup.slot: the heap entry at this place, the size of the heap below the row, whether the queue was
-# touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, and
-# the size of its heap.
-ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED = range(8)
+# touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, the
+# size of its heap, and where the first of its gangs by size is that is in the list.
+ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED, GANG = range(9)
 # Columns of Lineup.amount, three wide each.
 ASK, LEAN, PAST = 0, 3, 6
-# Columns of Lineup.job: the list, where a run of equal asks ends, and the heap lie at the places of the job's leaf;
-# the rest goes by job.
-LIST, RUN_END, HEAP, STAGE, SKIP = range(5)
+# Columns of Lineup.job: the list, where a run of equal asks ends, the heap, and all jobs by priority and number of pods
+# lie at the places of the job's leaf; the rest goes by job. PLACE: that in BY_SIZE.
+LIST, RUN_END, HEAP, BY_SIZE, STAGE, SKIP, PLACE = range(7)
 DEAD = -7  # SKIP: not in the list
 
 # Columns of Prey.task. Links hold the next task plus 1, so that 0 ends a chain. GROUP: the batch within the
@@ -31,16 +31,20 @@ PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
 POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
-# Columns of Prey.job. RETURNS: whether it certainly gets its room back before the wish has its turn.
+# Columns of Prey.job.
 TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING = range(8)
-RETURNS = 8
 # Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT; MOST is what may be asked for at most in turns that count, OWED
-# what was paid back too often (4.5).
-OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, MOST, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16, 19
+# Columns of Prey.queue, three wide each up to PRESENT. OWED, three wide, too, is what was paid back too often (4.5).
+OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16
+# More, for ``kernels.precedence``: the GPUs that victims hold; their last job plus 1; the fewest GPUs of a task of
+# theirs, and pods of a job; whether they cannot stay away, in what was looked at last, or ever.
+AWAY, LAST, SMALLEST, FEWEST, STAYS, SHIELDED = range(19, 25)
+# Columns of Prey.herd: AWAY, LAST, SMALLEST and FEWEST of all possible victims of a leaf, their class plus 1 if they
+# are all alike, how many tasks were moved before in this cycle, and whether all of this is known.
+HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_MOVED, HERD_KNOWN = range(7)
 # Columns of Prey.room: whole GPUs of potential and of recorded victims on the node, what it could have free, and, from
 # REQUESTS on, all that potential and recorded victims hold there.
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
@@ -50,9 +54,11 @@ KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
-N_COUNTS = 21
+WEIGHED, LOCAL = 21, 22
+N_COUNTS = 23
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
+MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class Lineup(NamedTuple):
@@ -61,22 +67,23 @@ class Lineup(NamedTuple):
     One lineup holds those who compete for room (the fairest first), another the victims (the least fair first).
     """
 
-    slot: Longs  # (Q + 1, 8)
+    slot: Longs  # (Q + 1, 9)
     amount: Floats  # (Q, 9)
-    job: Longs  # (J, 5)
+    job: Longs  # (J, 7)
     held: Floats  # (J, 3) what the job asks for next, or, of a victim, what it has left
 
 
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (21,)
+    counts: Longs  # (23,)
     task: Longs  # (T, 11)
     lists: Longs  # (7, T + 1)
-    job: Longs  # (J, 9)
+    job: Longs  # (J, 8)
     node: Longs  # (N, 9)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 22)
+    queue: Floats  # (Q, 25)
+    herd: Floats  # (Q, 7)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
     domain: Longs  # (D,) scratch
@@ -86,17 +93,22 @@ class Prey(NamedTuple):
     wish: Longs  # (longest job,) the chunk for which room is made
     kind: Longs  # (4, 5) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
+    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (longest job,) scratch
     spot: Longs  # (longest job,) scratch
 
 
 def make_lineup(snapshot: Snapshot) -> Lineup:
     """Empty lists."""
-    n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
-    slot = np.zeros((n_queues + 1, 8), np.int64)
-    known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
-    np.cumsum(np.bincount(known, minlength=n_queues), out=slot[1:, BASE])
-    return Lineup(slot, np.zeros((n_queues, 9)), np.zeros((n_jobs, 5), np.int64), np.zeros((n_jobs, 3)))
+    n_queues, jobs = snapshot.queues.parent.size, snapshot.jobs
+    n_jobs = jobs.queue.size
+    slot, job = np.zeros((n_queues + 1, 9), np.int64), np.zeros((n_jobs, 7), np.int64)
+    known = np.flatnonzero(jobs.queue != NULL)
+    np.cumsum(np.bincount(jobs.queue[known], minlength=n_queues), out=slot[1:, BASE])
+    by_size = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], jobs.queue[known]))]
+    job[: by_size.size, BY_SIZE] = by_size
+    job[by_size, PLACE] = np.arange(by_size.size)
+    return Lineup(slot, np.zeros((n_queues, 9)), job, np.zeros((n_jobs, 3)))
 
 
 def make_prey(snapshot: Snapshot) -> Prey:
@@ -108,10 +120,11 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(N_COUNTS, np.int64),
         np.zeros((n_tasks, 11), np.int64),
         np.zeros((7, n_tasks + 1), np.int64),
-        np.zeros((n_jobs, 9), np.int64),
+        np.zeros((n_jobs, 8), np.int64),
         np.zeros((n_nodes, 9), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 22)),
+        np.zeros((snapshot.queues.parent.size, 25)),
+        np.zeros((snapshot.queues.parent.size, 7)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
@@ -121,6 +134,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(longest, np.int64),
         np.zeros((MOST_KINDS, 5), np.int64),
         np.full(n_jobs, NULL, np.int64),
+        np.zeros((MOST_TRIED, 2), np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
     )

@@ -87,9 +87,6 @@ class Tree(NamedTuple):
     sorted_jobs: Ints  # (J,) scratch
     request: Floats  # (J, 3) what the job's next chunk asks of its queues
     stage: Ints  # (J,)
-    kept: Flags  # (J,) scratch
-    leaf: Ints  # (J,) scratch
-    best: Ints  # (Q,) scratch
 
 
 # Columns of Scratch.survey.
@@ -232,9 +229,6 @@ def make_tree(snapshot: Snapshot) -> Tree:
         np.zeros(n_jobs, np.int32),
         np.zeros((n_jobs, 3)),
         np.zeros(n_jobs, np.int32),
-        np.zeros(n_jobs, np.uint8),
-        np.zeros(n_jobs, np.int32),
-        np.zeros(n_queues, np.int32),
     )
 
 

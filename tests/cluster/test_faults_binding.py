@@ -27,7 +27,8 @@ def test_a_gang_that_a_kill_tore_is_completed_before_others(
     slow = proxy.add("POST", "/binding", delay_s=0.5)
     first, mark = operator(proxy=proxy), own_plane.audit.mark()
     gang = [f"gang-{n}" for n in range(200)]
-    cluster.create_all(objects.gang("gang", 200))
+    # not preemptible, so that those who come before it in the queue cannot have it evicted
+    cluster.create_all(objects.gang("gang", 200, preemptibility="non-preemptible"))
     wait_until(lambda: len(cluster.bound()) >= 40, "40 pods being bound", poll_s=0.01)
     first.kill()
     assert len(cluster.bound()) < 160

@@ -78,8 +78,8 @@ def test_a_leader_that_was_stopped_past_its_lease_sends_nothing_more(
     cluster.create_all(objects.gang("gang", 40))
     slow.wait_hits(8)
     stopped.pause()
-    wait_leads(standby)
     assert len(cluster.bound()) < 40
+    wait_leads(standby)
     cluster.wait_bound(GANG)
     cluster.create_all([objects.pod("later", gpus=8), objects.pod("never", gpus=8)])
     proxy.clear()

@@ -51,6 +51,7 @@ def _take_back(world: World) -> None:
                 if any(machine.room(resource, later=True) < 0 for resource in machine.idle):
                     task.before = task.status
                     move(world, job, task, "Releasing", task.node)
+                    task.node = task.pod.node or task.node  # where it leaves
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:
@@ -72,10 +73,10 @@ def _delayed(session: Session, job: Job) -> bool:
 
 
 def _helpless(world: World, job: Job) -> bool:
-    """The victim-invariant check (12.1): some pod is larger than the largest node."""
+    """The victim-invariant check (12.1): some pod is larger than the largest node, or of a kind that nothing is for."""
     nodes = [machine.node for machine in world.machines.values()]
     return any(
-        amount > max((node.allocatable.get(resource, 0.0) for node in nodes), default=0.0)
+        task.pod.shape.unsupported or amount > max((node.allocatable.get(resource, 0.0) for node in nodes), default=0.0)
         for task in next_chunk(job)
         for resource, amount in task.pod.shape.request
     )

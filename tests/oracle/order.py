@@ -1,8 +1,9 @@
 """The order of queues (semantics 2.6) and the lazily sorted tree of heaps that hands out jobs (3.1).
 
-Jobs are pushed one by one, the older first (13), and a queue joins its siblings with its first job; nothing above is
-sorted again until it is touched. A node that is emptied is popped from its parent at once; one that gets a job again is
-pushed anew, leaf first, and flagged with all its ancestors.
+The original pushes the jobs one by one in no order, so that a queue joins its siblings for any of its jobs; here it
+joins for its largest gang. Nothing above is sorted again until it comes up, as all counts as touched. A node that is
+emptied is popped from its parent at once; one that gets a job again is pushed anew, leaf first, and flagged with all
+its ancestors.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ class Branch:
     parent: Branch | None
     items: list[Branch | Job] = field(default_factory=list)
     dirty: bool = True
+    joins_for: Job | None = None
 
     @property
     def depth(self) -> int:
         return self.parent.depth + 1 if self.parent else 0
 
     def best(self) -> Job:
+        if self.joins_for:
+            return self.joins_for
         head = self.items[0]
         return head if isinstance(head, Job) else head.best()
 
@@ -55,9 +59,20 @@ class JobTree:
             self._grow(child, branch)
 
     def _fill(self, jobs: list[Job], depth: int | None) -> None:
-        kept = [job for name in self.leaves for job in best_of([j for j in jobs if j.queue == name], depth)]
-        for job in sorted(kept, key=lambda job: job.age):
-            self.push(job)
+        for name, leaf in self.leaves.items():
+            kept = best_of([job for job in jobs if job.queue == name], depth)
+            for job in kept:
+                heap_push(leaf.items, job, self._before)
+            leaf.joins_for = self._joins_for(kept)
+        for branch in sorted(self.branches, key=lambda branch: -branch.depth):
+            if branch.items and branch.parent:
+                heap_push(branch.parent.items, branch, self._before)
+        for leaf in self.leaves.values():
+            leaf.joins_for = None
+
+    def _joins_for(self, jobs: list[Job]) -> Job | None:
+        """The largest gang."""
+        return min(jobs, key=lambda job: (-len(job.tasks), job.age), default=None)
 
     def pop(self) -> Job | None:
         """The next job, or None when there is none."""
@@ -105,15 +120,15 @@ class JobTree:
         return queue_before(left, right, self.total)
 
 
-class SortedTree(JobTree):
-    """A tree where no queue is compared before all of its jobs are there, and so the first to come is the fairest."""
+class SimulatedTree(JobTree):
+    """The tree of a simulation, where a queue joins for the largest of its gangs of the highest priority."""
 
-    def _fill(self, jobs: list[Job], depth: int | None) -> None:
-        for job in best_of(jobs, depth):
-            heap_push(self.leaves[job.queue].items, job, self._before)
-        for branch in sorted(self.branches, key=lambda branch: -branch.depth):
-            if branch.items and branch.parent:
-                heap_push(branch.parent.items, branch, self._before)
+    def __init__(self, world: World, jobs: list[Job]) -> None:
+        self.pods = {job.name: len(job.tasks) for job in world.jobs}
+        super().__init__(world, jobs)
+
+    def _joins_for(self, jobs: list[Job]) -> Job | None:
+        return min(jobs, key=lambda job: (-job.priority, -self.pods[job.name], job.age), default=None)
 
 
 def best_of(jobs: list[Job], depth: int | None) -> list[Job]:

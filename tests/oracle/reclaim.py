@@ -77,7 +77,7 @@ class Fairness:
         if self.session.config.allow_consolidating_reclaim:
             tasks = [task for task in tasks if task.status not in ACTIVE]
         queues = {task.job.queue for task in tasks if task.job}
-        for queue in sorted(queues, key=lambda name: accounts[name].age):
+        for queue in sorted(queues, key=lambda name: (accounts[name].queue.uid, name)):
             for job, chunk in _portions(tasks, queue):
                 if not self._may_take(job, left, asks):
                     return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tests.oracle.chunk import next_chunk, satisfied
-from tests.oracle.order import SortedTree
+from tests.oracle.order import SimulatedTree
 from tests.oracle.trial import Session, commit, evict, restore, saved, try_to_place
 from tests.oracle.victims import Chunk, accumulate, part_of
 from tests.oracle.world import ACTIVE, USED, GroupSet, Job, Machine, PodSet, Task
@@ -25,6 +25,7 @@ class Search:
     """What stays the same while victims for one job are looked for.
 
     ``valid`` judges a scenario that gives the job its places: its victims, and the part of the job that was placed.
+    ``local``: the scenarios are node-local ones now.
     """
 
     session: Session
@@ -32,6 +33,7 @@ class Search:
     pool: list[Job]
     valid: Callable[[list[Chunk], Job], bool]
     failed: set[tuple[frozenset[str], ...]] = field(default_factory=set)
+    local: bool = False
 
 
 def search(run: Search, action: str) -> bool:
@@ -49,6 +51,7 @@ def search(run: Search, action: str) -> bool:
 
 def _with_generator(run: Search, generator: Generator, chunk: list[Task]) -> list[Chunk] | None:
     """The victims for the whole chunk, with all of it in place; None, and nothing changed, where there are none."""
+    run.local = generator is node_local_greedy
     recorded: list[Chunk] = []
     low, high, k = 0, None, 1
     while high is None and low < len(chunk):
@@ -192,15 +195,15 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
     """One attempt for each victim and for the job, in the order of 3.1; whether the job got its places."""
     world = run.session.world
     jobs = [job for job in world.jobs if job in victims or any(task.status == "Pending" for task in job.tasks)]
-    tree = SortedTree(world, [pending if job is run.job else job for job in jobs])
+    tree = SimulatedTree(world, [pending if job is run.job else job for job in jobs])
     placed = False
     while (job := tree.pop()) is not None:
         if job is pending:
-            placed = try_to_place(run.session, job, offered)
+            placed = try_to_place(run.session, job, offered, run.local)
             if not placed:
                 return False
         elif job in victims:
-            try_to_place(run.session, job, offered)
+            try_to_place(run.session, job, offered, run.local)
     return placed
 
 

@@ -17,7 +17,7 @@ def signature(job: Job) -> Signature:
 
 
 def _of_pod_set(pod_set: PodSet) -> Signature:
-    waiting = [task for task in pod_set.tasks if task.status not in ACTIVE]
+    waiting = [task for task in pod_set.tasks if task.start not in ACTIVE]
     return tuple(sorted(repr(_of_task(task)) for task in waiting))
 
 

@@ -82,14 +82,14 @@ def evict(world: World, task: Task) -> None:
     move(world, task.job, task, "Releasing", task.node)
 
 
-def come_back(world: World, task: Task, node: str) -> None:
+def come_back(world: World, task: Task, node: str, local: bool) -> None:
     """Give an evicted task a place: where it was, the eviction is taken back; elsewhere it waits, and still leaves.
 
-    Where a pod that was moved before in this cycle still runs it is known, too: there the eviction is taken back as
-    well, which gives it the place that it had been promised, free or not (3.6).
+    Where a pod that was moved before in this cycle still runs it is known, too: there, in node-local scenarios, the
+    eviction is taken back as well, which gives it the place that it had been promised, free or not (3.6).
     """
     assert task.job is not None
-    if node in (task.node, task.shadow.node if task.shadow else ""):
+    if node in (task.node, task.shadow.node if task.shadow and local else ""):
         task.virtual = False
         move(world, task.job, task, task.before, task.node)
         return
@@ -102,7 +102,7 @@ def come_back(world: World, task: Task, node: str) -> None:
     move(world, task.job, task, "Pipelined", node)
 
 
-def try_to_place(session: Session, job: Job, offered: list[str]) -> bool:
+def try_to_place(session: Session, job: Job, offered: list[str], local: bool) -> bool:
     """One attempt at the next chunk where nobody is bound, only promised a place (3.3, 3.5)."""
     world = session.world
     chunk = next_chunk(job)
@@ -115,7 +115,7 @@ def try_to_place(session: Session, job: Job, offered: list[str]) -> bool:
             restore(before)
             return False
         if task.status == "Releasing":
-            come_back(world, task, node)
+            come_back(world, task, node, local)
         else:
             move(world, job, task, "Pipelined", node)
     return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kai_sched import Config
 from kai_sched.model.times import parse_duration
 from tests.oracle.chunk import held, job_key, member_order, satisfied, task_order
-from tests.oracle.order import Branch, SortedTree, account_before
+from tests.oracle.order import Branch, JobTree, account_before
 from tests.oracle.world import ACTIVE, ALLOCATED, RESOURCES, USED, Account, GroupSet, Job, PodSet, Task, World
 
 # Whether pods that were only promised a place in this cycle may lose it to others. The specification counts them as
@@ -83,12 +83,15 @@ def _active(member: GroupSet | PodSet) -> list[Task]:
     return [task for each in member.members for task in _active(each)]
 
 
-class VictimTree(SortedTree):
+class VictimTree(JobTree):
     """The tree of 3.1 with both comparisons turned round."""
 
     def __init__(self, world: World, jobs: list[Job]) -> None:
         self.popped: dict[str, list[list[float]]] = {}
         super().__init__(world, jobs)
+
+    def _joins_for(self, *_jobs: list[Job]) -> Job | None:
+        return None
 
     def pop(self) -> Job | None:
         job = super().pop()

@@ -28,6 +28,8 @@ class Crowd:
     limits: bool = False
     torn: bool = False
     flat: bool = False  # no departments
+    deep: bool = False  # queues above departments, too
+    movable: bool = False  # no fixed work, no priorities, and gaps on the nodes
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
@@ -59,8 +61,10 @@ def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
 
 
 def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
+    regions = [f"r{k}" for k in range(rng.choice((0, 1, 2)))] if crowd.deep else []
     departments = [f"d{k}" for k in range(rng.choice((0, 0, 1, 2, 3)) * (not crowd.flat))]
-    queues = [_queue(rng, name, "", crowd) for name in departments]
+    queues = [_queue(rng, name, "", crowd) for name in regions]
+    queues += [_queue(rng, name, rng.choice(regions) if regions else "", crowd) for name in departments]
     leaves = [_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd) for k in range(n_queues)]
     return queues + leaves
 
@@ -92,7 +96,8 @@ def _group(
     count = rng.choice((1, 1, 1, 2, 2, 3, 4)) + len(tree)
     runs = rng.random() < 0.65
     pods = [_pod(rng, f"{name}-{n}", name, tree, size, crowd) for n in range(count)]
-    placed = [_placed(rng, pod, nodes, free) for pod in pods] if runs else pods
+    gap = 0.15 if crowd.movable else 0.0
+    placed = [pod if gap and rng.random() < gap else _placed(rng, pod, nodes, free) for pod in pods] if runs else pods
     least = rng.choice((1, 1, count))
     if runs and not tree and not crowd.torn:
         running = sum(bool(pod.node) for pod in placed)
@@ -104,8 +109,8 @@ def _group(
         uid=f"u{rng.randrange(10**6)}-{name}",
         created_ns=NOW_NS - (k // 2 + 1) * MINUTE_NS,
         queue=queue,
-        priority_class=rng.choice(("", "", "p40", "p60", "p125")),
-        preemptible=rng.choice((None, None, None, True, False)),
+        priority_class="" if crowd.movable else rng.choice(("", "", "p40", "p60", "p125")),
+        preemptible=True if crowd.movable else rng.choice((None, None, None, True, False)),
         min_member=None if tree else least,
         min_sub_group=rng.choice((None, 1)) if tree else None,
         sub_groups=tree,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kai_sched import Cluster, Config, run_cycle
+from kai_sched import Cluster, Config, CycleResult, run_cycle
 from kai_sched.model.objects import Object
 from tests.oracle.actions import decide
 from tests.oracle.between import moved_on, stamped
@@ -39,7 +39,10 @@ Decider = Callable[[Cluster, Config, int], Plan]
 
 
 def by_scheduler(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-    result = run_cycle(cluster, config, now_ns)
+    return plan_of(cluster, run_cycle(cluster, config, now_ns))
+
+
+def plan_of(cluster: Cluster, result: CycleResult) -> Plan:
     lefts: list[Any] = [effect for effect in result.effects if hasattr(effect, "cause")]
     stands = {key: (state.status, state.node) for key, state in result.pods.items()}
     return Plan(_settled(cluster, stands), tuple(Left(each.pod, each.action, each.cause or "") for each in lefts))

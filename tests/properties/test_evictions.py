@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS
-from tests.oracle.reclaim import needs, plus, quota, within
+from tests.oracle.reclaim import entitled, needs, plus, quota, within
 from tests.oracle.world import Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
@@ -183,6 +183,33 @@ def test_reclaim_starts_no_chunk_within_the_share(decider: Decider, objects: lis
         assert not lost or robbed_above, f"{name} was robbed within its quota"
 
 
+@MORE
+@each_decider
+@given(crowd=crowds(Crowd(flat=True, movable=True)), place=st.integers(0, 13))
+def test_one_reclaim_starts_no_chunk_within_the_share(decider: Decider, crowd: list[o.Object], place: int) -> None:
+    """Where one group waits alone, what its queue holds tells by which share the others are judged (4.7)."""
+    waiting = {item.group for item in crowd if isinstance(item, o.Pod) and not item.node}
+    chosen = sorted(waiting)[place % len(waiting)] if waiting else ""
+    objects = [item for item in crowd if not isinstance(item, o.Pod) or item.node or item.group == chosen]
+    plan = decide_once(objects, decider, Config(("reclaim",)))
+    world, jobs = jobs_of(objects)
+    lost = [left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"]
+    asked = needs([task for task in world.tasks if task.pod.key in plan.places(f"ns/{chosen}")])
+    for name in {jobs[pod].queue for pod in lost}:
+        account = world.accounts[name]
+        portions = [
+            needs([task for task in job.tasks if task.pod.key in lost]) for job in world.jobs if job.queue == name
+        ]
+        remains = account.allocated
+        for portion in portions:
+            remains = plus(remains, portion, -1)
+        mine = world.accounts[next(job.queue for job in world.jobs if job.name == chosen)]
+        starved = within(plus(mine.allocated, asked), quota(mine))
+        bounds = [entitled(account), *([quota(account)] if starved else [])]
+        last = [plus(remains, portion) for portion in portions if any(portion)]
+        assert any(not within(before, bound) for before in last for bound in bounds)
+
+
 @each_decider
 @given(objects=crowds(), config=CONFIGS)
 def test_no_node_is_promised_twice(decider: Decider, objects: list[o.Object], config: Config) -> None:
@@ -215,7 +242,10 @@ def test_it_comes_to_rest(decider: Decider, objects: list[o.Object]) -> None:
 @each_decider
 @given(objects=crowds(TIMELESS))
 def test_while_victims_leave_their_winner_waits(decider: Decider, objects: list[o.Object]) -> None:
-    """A gang that has been given all its room takes nobody else's while its victims are still there."""
+    """A gang that has been given all its room takes nobody else's while its victims are still there.
+
+    What a group has above its minimum is promised one by one, and may go to another queue in the next cycle (3.7).
+    """
     plan, cluster = decide_once(objects, decider, ALL), Cluster.of(objects)
     gone = {left.pod for left in plan.evictions}
     leaving: list[o.Object] = []
@@ -227,7 +257,12 @@ def test_while_victims_leave_their_winner_waits(decider: Decider, objects: list[
         leaving.append(item)
     later = decider(Cluster.of(leaving), ALL, NOW_NS + 10**9)
     sizes = Counter(f"ns/{pod.group}" for pod in cluster.pods.values())
-    served = {left.cause for left in wanted(plan) if len(plan.places(left.cause)) == sizes[left.cause]}
+    least = {f"ns/{item.name}": item.min_member or 1 for item in objects if isinstance(item, o.PodGroup)}
+    served = {
+        left.cause
+        for left in wanted(plan)
+        if len(plan.places(left.cause)) == sizes[left.cause] <= least.get(left.cause, 1)
+    }
     assert not served & {left.cause for left in wanted(later)}
     assert not gone & {left.pod for left in later.evictions}
 

@@ -26,6 +26,7 @@ from kai_sched.solver.hunt import (
     LAST_TASK,
     LEFT,
     LISTED,
+    MOST_KINDS,
     N_GROUPS,
     N_KINDS,
     N_KNOWN,
@@ -52,7 +53,9 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.lineup import descend, give_back, line_up, rewind, take
+from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.leaf import rewind
+from kai_sched.solver.kernels.lineup import descend, give_back, line_up, take
 from kai_sched.solver.kernels.surplus import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.state import ACTIVE, NODE, STATUS, Finder, Scratch, State
 
@@ -137,6 +140,49 @@ def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
 
 
 @inner
+def is_overcommitted(idle: Floats, releasing: Floats) -> bool:
+    """Whether less than nothing of some resource is left on the node once all who leave have left."""
+    for r in range(idle.shape[0]):  # noqa: SIM110 -- numba compiles no generators
+        if idle[r] + releasing[r] < 0.0:
+            return True
+    return False
+
+
+@inner
+def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
+    """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
+
+    One task needs no sum over all nodes: with a place for it there is room, without one there is none anywhere.
+    """
+    classes, kinds = snapshot.classes, prey.kind
+    n_kinds = 0
+    for entry in range(k):
+        c = snapshot.tasks.cls[prey.wish[entry]]
+        kind = 0
+        while kind < n_kinds and kinds[kind, KIND_CLASS] != c:
+            kind += 1
+        if kind == MOST_KINDS:
+            continue
+        if kind == n_kinds:
+            n_kinds += 1
+            kinds[kind, KIND_CLASS] = c
+            kinds[kind, KIND_WANTED] = 0
+        kinds[kind, KIND_WANTED] += 1
+    prey.counts[N_KINDS] = n_kinds
+    for kind in range(n_kinds):
+        c = kinds[kind, KIND_CLASS]
+        verdicts = finder.verdicts[classes.signature[c]]
+        room = 0
+        if k == 1:
+            room = 1 if best_node(prey.wish[0], settings, snapshot, state, finder) != NULL else 0
+        else:
+            for n in range(verdicts.shape[0]):
+                if verdicts[n] == OK:
+                    room += slots_now(classes.request[c], state.idle[n], state.releasing[n])
+        kinds[kind, KIND_NOW] = room
+
+
+@inner
 def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
     """Count what task ``t`` would leave on its node, and for how many tasks of the wish that makes room."""
     n = state.task[t, NODE]
@@ -188,7 +234,7 @@ def accumulate(
     queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
     clock = prey.counts[CLOCK]
     while True:
-        q = descend(True, queues, victims, state.book)
+        q, _ = descend(True, queues, victims, state.book)
         if q == NULL:
             return False
         j = take(q, ceiling, True, settings, queues, jobs.priority, victims, state.book, clock)

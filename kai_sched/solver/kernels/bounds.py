@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Settings, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Snapshot, Status, TermKind, Verdict
 from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
@@ -13,18 +13,19 @@ from kai_sched.solver.hunt import (
     KIND_CLASS,
     KIND_WANTED,
     LARGEST,
+    LEFT_NODE,
     LIST,
     LISTED,
     N_KINDS,
     OPEN,
     REMAINS,
     SKIP,
+    WISHED,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fairness import diverge, has_quota_for
-from kai_sched.solver.kernels.precedence import weigh_up
+from kai_sched.solver.kernels.fairness import diverge, has_quota_for, wished
 from kai_sched.solver.state import CARRIED, HELD, MATCHED, NODE, QUOTA, SHARE, STATUS, Finder, Scratch, State
 
 OK = int(Verdict.OK)
@@ -32,7 +33,6 @@ RECLAIM = int(Action.RECLAIM)
 NOBODY = int(Help.NOBODY)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
-THEIR_TURN = int(Help.THEIR_TURN)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
@@ -46,18 +46,16 @@ def refute(
     action: int,
     p: int,
     ceiling: int,
-    settings: Settings,
     snapshot: Snapshot,
     state: State,
     finder: Finder,
     scratch: Scratch,
-    waiting: Lineup,
     victims: Lineup,
     prey: Prey,
 ) -> int:
     """Why no set of victims can make room for the whole wish; OK where that cannot be told.
 
-    ``prey.kind`` counts the whole wish, ``scratch.need`` is what it asks of its queues.
+    ``prey.kind`` counts the whole wish.
     """
     if not free_all(ceiling, snapshot, state, victims, prey):
         return NOBODY
@@ -66,14 +64,15 @@ def refute(
             return NO_ROOM
     if action == RECLAIM and not shares_suffice(p, snapshot, state, scratch, prey):
         return SHARES
-    if action == RECLAIM and weigh_up(p, ceiling, settings, snapshot, state, finder, waiting, victims, prey):
-        return THEIR_TURN
     return OK
 
 
 @inner
 def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> bool:
-    """Add up by node what all possible victims hold, and note the largest of each leaf. False: there is none."""
+    """Add up by node what all possible victims hold, and note the largest of each leaf. False: there is none.
+
+    One that was moved before in this cycle counts as larger than all: it may come back without room (``evict.lay``).
+    """
     jobs, tasks, request = snapshot.jobs, snapshot.tasks, snapshot.classes.request
     allocatable = snapshot.nodes.allocatable
     n_resources = request.shape[1]
@@ -92,7 +91,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, victims: Lineup, pr
             for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
                 n = state.task[t, NODE]
                 if n != NULL and IS_PIPELINED <= state.task[t, STATUS] <= IS_RUNNING:
-                    held += snapshot.classes.quota[tasks.cls[t], GPU]
+                    held += np.inf if prey.task[t, LEFT_NODE] != 0 else snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             prey.freed[n, r] += request[tasks.cls[t], r]
@@ -173,6 +172,8 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     """
     book, parent = state.book, snapshot.queues.parent
     own = snapshot.jobs.queue[p]
+    for r in range(3):
+        scratch.need[r] = wished(prey.counts[WISHED], r, snapshot, prey)
     lacking = scratch.need[GPU]
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
@@ -181,6 +182,8 @@ def shares_suffice(p: int, snapshot: Snapshot, state: State, scratch: Scratch, p
     for q in range(parent.shape[0]):
         prey.queue[q, REMAINS] = 0.0
     for q in range(parent.shape[0]):
+        if prey.queue[q, LARGEST] == np.inf:
+            return True
         if prey.queue[q, OPEN] == 1.0 and prey.queue[q, LARGEST] > 0.0:
             _, victim = diverge(own, q, parent)
             prey.queue[victim, REMAINS] = max(prey.queue[victim, REMAINS], prey.queue[q, LARGEST])

@@ -105,15 +105,21 @@ def weigh_sides(t: int, p: int, snapshot: Snapshot, prey: Prey, decisions: Decis
 
 
 @inner
-def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
-    """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
-    moves = state.task[t, STATUS] == IS_PIPELINED
-    if not moves:
+def leave(t: int, snapshot: Snapshot, state: State, decisions: Decisions) -> None:
+    """Let an evicted task leave, or move, without the place that this cycle gave it, if any."""
+    if state.task[t, STATUS] != IS_PIPELINED:
         state.task[t, STATUS] = IS_RELEASING
         state.sets[snapshot.tasks.set[t], PENDING] -= 1
     if decisions.row[t] != NULL:
         decisions.task[decisions.row[t]] = NULL
         decisions.row[t] = NULL
+
+
+@inner
+def dismiss(t: int, action: int, p: int, home: int, snapshot: Snapshot, state: State, decisions: Decisions) -> bool:
+    """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
+    moves = state.task[t, STATUS] == IS_PIPELINED
+    leave(t, snapshot, state, decisions)
     if snapshot.tasks.status[t] == IS_PENDING or decisions.evicted[t] == 1:
         return False
     decisions.evicted[t] = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Longs, Snapshot, Status
-from kai_sched.solver.hunt import HOME, LEFT_NODE, PRIOR, Prey
+from kai_sched.solver.hunt import HOME, LEFT_NODE, LOCAL, PRIOR, Prey
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.place import charge
@@ -93,10 +93,11 @@ def leave(n: int, sign: float, request: Floats, allocatable: Floats, state: Stat
 def lay(j: int, t: int, n: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
     """Place a pending or evicted task on node ``n`` in a search: it waits there, or, at home, was never evicted.
 
-    The node that a pod left in an earlier search still knows it and counts as home, too: there its eviction is taken
-    back, which leaves it the place that it was promised, free or not (3.6).
+    In node-local scenarios the node that a pod left in an earlier search counts as home, too, as it still knows it:
+    there its eviction is taken back, which leaves it the place that it was promised, free or not (3.6).
     """
-    if state.task[t, STATUS] != IS_EVICTED or (prey.task[t, HOME] != n and prey.task[t, LEFT_NODE] != n + 1):
+    known = prey.task[t, HOME] == n or (prey.counts[LOCAL] == 1 and prey.task[t, LEFT_NODE] == n + 1)
+    if state.task[t, STATUS] != IS_EVICTED or not known:
         put(j, t, n, True, snapshot, state, log, finder)
         return
     n = prey.task[t, HOME]

@@ -117,8 +117,9 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
         queue[q, PLAYS] = 0.0
     for entry in range(prey.counts[N_CAST] - 1):
         queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
-    for q in range(n_queues):
-        # queues in row order; each takes all its jobs of the scenario
+    for place in range(n_queues):
+        # each leaf takes all its jobs of the scenario
+        q = int(snapshot.queues.by_uid[place])
         if queue[q, PLAYS] == 0.0:
             continue
         for entry in range(prey.counts[N_CAST] - 1):
@@ -134,16 +135,15 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
 
 
 @inner
-def may_lose_one(a: int, b: int, k: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
-    """Whether the validator could let queue ``b`` lose a task with GPUs for the wish below its sibling ``a``.
+def may_lose_one(
+    a: int, b: int, lost: float, smallest: float, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey
+) -> bool:
+    """Whether the validator could let queue ``b`` lose a task with GPUs for the first of the wish, below its sibling.
 
-    At best it is the smallest one of the scenario, and ``a`` has lost all that the scenario has below it (REMAINS).
+    At best it is one with the ``smallest`` number of them, and the sibling, ``a``, has ``lost`` as many.
     """
-    mine = ratio(
-        book[a, HELD + GPU] - prey.queue[a, REMAINS] + wished(k, GPU, snapshot, prey),
-        book[a, FAIR + GPU],
-    )
-    theirs = ratio(book[b, HELD + GPU] - prey.queue[b, INVOLVED], book[b, FAIR + GPU])
+    mine = ratio(book[a, HELD + GPU] - lost + wished(1, GPU, snapshot, prey), book[a, FAIR + GPU])
+    theirs = ratio(book[b, HELD + GPU] - smallest, book[b, FAIR + GPU])
     return bool(mine <= 1.0 or book[b, FAIR + GPU] <= 0.0 or mine * settings.saturation < theirs)
 
 

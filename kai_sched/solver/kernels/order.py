@@ -160,32 +160,49 @@ def jobs_down(base: int, at: int, size: int, heap: Ints, settings: Settings, pri
 
 
 @kernel
-def plant(depth: int, settings: Settings, queues: Queues, priority: Longs, tree: Tree, book: Floats) -> None:
-    """Make heaps of the jobs that lie in their leaves in any order, as if they were pushed one by one, the older first.
+def plant(depth: int, settings: Settings, queues: Queues, jobs: Jobs, tree: Tree, book: Floats) -> None:
+    """Make heaps of the jobs that lie in their leaves in any order, and of the queues with jobs, lower levels first.
 
-    A queue joins its siblings with the first job below it and stays where it is until it comes up; as it was pushed
-    to, it counts as touched.
+    A queue joins its siblings for its largest gang, and stays where it is until it comes up: only then is it seen what
+    its first job asks for, as the whole tree counts as touched.
     """
     tree.dirty[:] = 1
-    tree.kept[:] = 0
-    tree.best[:] = NULL
-    for q in range(queues.parent.shape[0]):
-        keep_best(q, depth, settings, priority, tree)
-        for at in range(tree.job_ptr[q], tree.job_ptr[q] + tree.job_size[q]):
-            tree.kept[tree.job_heap[at]] = 1
-            tree.leaf[tree.job_heap[at]] = q
-    for j in range(tree.kept.shape[0]):
-        if tree.kept[j] == 0:
-            continue
-        q = tree.leaf[j]
-        newly = tree.best[q] == NULL
-        if newly or job_before(j, tree.best[q], settings, priority, tree.stage):
-            tree.best[q] = j
+    n_queues = queues.parent.shape[0]
+    for row in range(n_queues, -1, -1):
+        # the roots' heap comes last: its row is that of no queue
+        above = n_queues if row == 0 else row - 1
+        base = int(queues.child_ptr[above])
+        for child in range(base, queues.child_ptr[above + 1]):
+            q = queues.child[child]
+            if tree.job_size[q] > 0:
+                keep_best(q, depth, settings, jobs.priority, tree)
+                j = largest_gang(tree.job_ptr[q], tree.job_size[q], jobs.task_ptr, tree.job_heap)
+                for r in range(3):
+                    tree.extra[q, r] = tree.request[j, r]
+            elif tree.queue_size[q] == 0:
+                continue
+            slot = int(tree.queue_size[above])
+            tree.queue_heap[base + slot] = q
+            tree.queue_size[above] = slot + 1
+            queues_up(base, slot, tree.queue_heap, book, tree.extra)
+        if row > 0 and tree.queue_size[above] > 0:
             for r in range(3):
-                tree.extra[q, r] = tree.request[j, r]
-            show_head(q, queues.parent, queues.child_ptr, tree.queue_heap, tree.extra)
-        if newly:
-            join_siblings(q, queues, tree, book)
+                tree.extra[above, r] = tree.extra[tree.queue_heap[base], r]
+    for q in range(n_queues):
+        if tree.job_size[q] > 0:
+            show_job(q, queues, tree)
+
+
+@inner
+def largest_gang(base: int, size: int, task_ptr: Ints, job_heap: Ints) -> int:
+    """The job with the most pods among those of one leaf, the older of two."""
+    largest, most = NULL, 0
+    for at in range(base, base + size):
+        j = job_heap[at]
+        pods = task_ptr[j + 1] - task_ptr[j]
+        if pods > most or (pods == most and j < largest):
+            largest, most = j, pods
+    return largest
 
 
 @inner

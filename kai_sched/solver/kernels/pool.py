@@ -8,8 +8,11 @@ from kai_sched.solver.hunt import (
     ALIVE,
     BASE,
     DEAD,
+    GANG,
+    HERD_KNOWN,
     LIST,
     LISTED,
+    PLACE,
     SKIP,
     STAGE,
     STAGE_NOW,
@@ -20,7 +23,7 @@ from kai_sched.solver.hunt import (
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.lineup import leads, mark_runs, sort_list
+from kai_sched.solver.kernels.leaf import leads, mark_runs, sort_list
 from kai_sched.solver.state import NODE, STATUS, Finder, Log, Scratch, State
 
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
@@ -45,8 +48,10 @@ def fill_pool(
     jobs = snapshot.jobs
     n_jobs = jobs.queue.shape[0]
     n_leaves = snapshot.queues.parent.shape[0]
+    prey.herd[:, HERD_KNOWN] = 0.0
     for q in range(n_leaves):
         waiting.slot[q, LISTED], waiting.slot[q, ALIVE] = 0, 0
+        waiting.slot[q, GANG] = waiting.slot[q, BASE]
         victims.slot[q, LISTED], victims.slot[q, ALIVE] = 0, 0
     for place in range(n_jobs):
         j = n_jobs - 1 - place
@@ -162,6 +167,7 @@ def stand_again(
     """Put a job that a committed search changed where it now belongs in both lists."""
     priority = snapshot.jobs.priority
     q = snapshot.jobs.queue[j]
+    prey.herd[q, HERD_KNOWN] = 0.0
     move_out(q, j, victims)
     measure_victim(j, snapshot, state, victims, prey)
     if may_go(j, snapshot, state, finder):
@@ -203,6 +209,7 @@ def move_in(q: int, j: int, flip: bool, settings: Settings, priority: Longs, lin
     """Put a job into the list of its leaf, in order."""
     job, slot = lineup.job, lineup.slot
     job[j, SKIP] = 0
+    slot[q, GANG] = min(slot[q, GANG], job[j, PLACE])
     base, begin, end = slot[q, BASE], slot[q, ALIVE], slot[q, LISTED]
     if begin > 0 and (begin == end or leads(j, job[base + begin, LIST], flip, settings, priority, job)):
         slot[q, ALIVE] = begin - 1

@@ -23,6 +23,7 @@ from kai_sched.solver.hunt import (
     STAGE,
     STAGE_WAITING,
     TIMES,
+    WORK,
     Lineup,
     Prey,
 )
@@ -31,7 +32,8 @@ from kai_sched.solver.kernels.attempt import best_node, undo_all
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
-from kai_sched.solver.kernels.lineup import descend, line_up, peek, push_heap, rewind, skip_run, take
+from kai_sched.solver.kernels.leaf import peek, push_heap, rewind, skip_run
+from kai_sched.solver.kernels.lineup import descend, line_up, take
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback
@@ -66,11 +68,12 @@ def rehearse(
     n_left = count[N_CAST]
     found = False
     while n_left > 0:
-        q = descend(False, snapshot.queues, waiting, state.book)
+        q, turned = descend(False, snapshot.queues, waiting, state.book)
         if q == NULL:
             break
+        count[WORK] += 1
         j, listed = peek(q, EVERYBODY, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
-        if listed:
+        if listed and not turned:
             # it only competes, and so do those behind it
             skip_run(q, False, settings, jobs.priority, waiting, count[SCENE_CLOCK])
         take(q, EVERYBODY, False, settings, snapshot.queues, jobs.priority, waiting, state.book, count[SCENE_CLOCK])

@@ -8,6 +8,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     CAPACITY,
+    CAST,
     COUNTED,
     FIRST_POTENTIAL,
     FIRST_SCENE,
@@ -116,22 +117,39 @@ def local_scene(n: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
         return False
     open_scene(snapshot, state, prey)
     start = prey.counts[N_SCENE]
-    here = prey.node[n, FIRST_TASK]
-    while here != 0:
-        j = snapshot.tasks.job[here - 1]
+    for entry in range(jobs_on(n, snapshot, state, prey)):
+        j = prey.lists[CAST, entry]
+        name_again(j, prey)
         t = prey.job[j, FIRST_POTENTIAL] - 1
-        first_on_node = t
-        while state.task[first_on_node, NODE] != n:
-            first_on_node = prey.task[first_on_node, IN_JOB] - 1
-        if first_on_node == here - 1:  # else the job is in already
-            name_again(j, prey)
-            while t >= 0:
-                join_scene(t, -1 - j, 1, snapshot, state, prey)
-                t = prey.task[t, IN_JOB] - 1
-        here = prey.task[here - 1, ON_NODE]
+        while t >= 0:
+            join_scene(t, -1 - j, 1, snapshot, state, prey)
+            t = prey.task[t, IN_JOB] - 1
     if start > 0:
         gather_groups(snapshot, prey)
     return scene_may_suffice(start, snapshot, state, finder, prey)
+
+
+@inner
+def jobs_on(n: int, snapshot: Snapshot, state: State, prey: Prey) -> int:
+    """Write the jobs with potential victims on node ``n`` to the list CAST, as they came first; returns how many."""
+    cast, task, first = prey.lists[CAST], prey.task, prey.job[:, FIRST_POTENTIAL]
+    length = 0
+    here = prey.node[n, FIRST_TASK]
+    while here != 0:
+        j = snapshot.tasks.job[here - 1]
+        t = first[j] - 1
+        group = task[t, GROUP]
+        while state.task[t, NODE] != n:
+            t = task[t, IN_JOB] - 1
+        if t == here - 1:  # else the job is in already
+            at = length
+            while at > 0 and task[first[cast[at - 1]] - 1, GROUP] > group:
+                cast[at] = cast[at - 1]
+                at -= 1
+            cast[at] = j
+            length += 1
+        here = task[here - 1, ON_NODE]
+    return length
 
 
 @inner

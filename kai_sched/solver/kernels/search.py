@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
-    ALIKE,
-    FIRST_SCENE,
     FIRST_TASK,
     GROUP,
-    IN_SCENE,
-    KIND_CLASS,
-    KIND_NOW,
-    KIND_WANTED,
-    KNOWN,
     LACKING,
     LAST_JOB,
-    MEMBER_OF,
-    MOST_KINDS,
+    LEFT_NODE,
+    LOCAL,
     N_GROUPS,
-    N_KINDS,
     N_KNOWN,
     N_NODES,
     N_POTENTIAL,
     N_SCENE,
     POTENTIAL,
     RANK,
-    RECORDED,
     REFUTED,
     SCENE,
-    TIMES,
+    SHIELDED,
+    WEIGHED,
     WISHED,
     WORK,
     Lineup,
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.accumulate import accumulate, begin, forget, may_suffice, slots_now
-from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.accumulate import accumulate, begin, count_kinds, forget, may_suffice
+from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.bounds import refute
+from kai_sched.solver.kernels.failures import has_failed_recorded, note_failure
 from kai_sched.solver.kernels.fairness import is_valid
-from kai_sched.solver.kernels.precedence import may_leave
+from kai_sched.solver.kernels.known import all_have_gone, drop_known, record
+from kai_sched.solver.kernels.precedence import may_leave, weigh_up
 from kai_sched.solver.kernels.rehearse import rehearse
 from kai_sched.solver.kernels.scene import free_gpus, hosts, local_scene, open_scene, rank_nodes, spread_scene
-from kai_sched.solver.state import NODE, STATUS, Finder, Log, Scratch, State
+from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 NODE_LOCAL = int(Generator.NODE_LOCAL)
@@ -52,9 +46,8 @@ RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
-IS_EVICTED = int(Status.EVICTED)
-IS_PIPELINED = int(Status.PIPELINED)
-PATIENCE = 8  # chunks of victims
+THEIR_TURN = int(Help.THEIR_TURN)
+SECOND, PATIENCE = 2, 8  # chunks of victims
 
 
 @inner
@@ -75,14 +68,16 @@ def search(
 ) -> int:
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     outcome = NOT_FOUND
-    prey.counts[REFUTED], prey.counts[ALIKE] = OK, 0
+    prey.counts[REFUTED], prey.counts[WEIGHED] = OK, 0
     prey.counts[LACKING] = action == RECLAIM and lacks_gpus(prey.wish[0], snapshot, state)
     prey.counts[WISHED] = length
     if length > 1:
         count_kinds(length, settings, snapshot, state, finder, prey)
-        why = refute(action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey)
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
         if why != OK:
             return why
+        if action == RECLAIM and weigh_up(p, settings, snapshot, state, finder, waiting, victims, prey):
+            return THEIR_TURN
     for place in range(2):
         generator = settings.first_generator if place == 0 else settings.second_generator
         if generator == NONE or outcome != NOT_FOUND:
@@ -151,6 +146,8 @@ def escalate(
         )
         if is_last:
             return HELPED if solved else NOT_FOUND
+        if solved and k == length and all_have_gone(snapshot, state, prey) and not has_failed_recorded(k, prey):
+            return HELPED  # the last probe would begin with just this scenario
         if solved:
             record(snapshot, state, victims, prey)
             undo_all(state, log, finder)
@@ -182,41 +179,6 @@ def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
 
 
 @inner
-def drop_known(prey: Prey) -> None:
-    """Forget the recorded victims."""
-    for entry in range(prey.counts[N_KNOWN]):
-        prey.task[prey.lists[KNOWN, entry], RECORDED] = 0
-    prey.counts[N_KNOWN] = 0
-
-
-@inner
-def record(snapshot: Snapshot, state: State, victims: Lineup, prey: Prey) -> None:
-    """Record the victims of a solution: every group of the scenario of which some task leaves, or waits for room."""
-    forget(victims, prey)
-    drop_known(prey)
-    lists = prey.lists
-    n_known = 0
-    for entry in range(prey.counts[N_SCENE]):
-        t = lists[SCENE, entry]
-        if group_has_gone(snapshot.tasks.job[t], prey.task[t, MEMBER_OF], state, prey):
-            lists[KNOWN, n_known] = t
-            prey.task[t, RECORDED] = prey.task[t, TIMES]
-            n_known += 1
-    prey.counts[N_KNOWN] = n_known
-
-
-@inner
-def group_has_gone(j: int, group: int, state: State, prey: Prey) -> bool:
-    """Whether some task of the group, which is of job ``j``, leaves, or waits for room."""
-    t = prey.job[j, FIRST_SCENE] - 1
-    while t >= 0:
-        if prey.task[t, MEMBER_OF] == group and state.task[t, STATUS] in (IS_EVICTED, IS_PIPELINED):
-            return True
-        t = prey.task[t, IN_SCENE] - 1
-    return False
-
-
-@inner
 def probe(
     generator: int,
     action: int,
@@ -234,6 +196,7 @@ def probe(
     prey: Prey,
 ) -> bool:
     """Whether the first ``k`` tasks of the wish can be placed with what was recorded and more; left simulated if so."""
+    prey.counts[LOCAL] = generator == NODE_LOCAL
     count_kinds(k, settings, snapshot, state, finder, prey)
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
     if prey.counts[N_KNOWN] > 0 and may_suffice(prey):
@@ -241,19 +204,21 @@ def probe(
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
     free = free_gpus(state, prey) if generator != NODE_LOCAL else 0.0
-    steps, shortest, n_nodes = 0, NULL, 0
+    steps, shortest, n_nodes, exposed = 0, NULL, 0, False
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
         if is_hopeless(action, p, steps, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey):
             return False
+        if prey.counts[WEIGHED] == 1 and prey.counts[N_KNOWN] == 0:
+            exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, prey)
+            if not exposed:
+                shortest = NULL
+                continue
         if not may_suffice(prey):
             continue
         if generator == NODE_LOCAL:
-            for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
-                if local_scene(prey.spot[place], snapshot, state, finder, prey) and perform(
-                    action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey
-                ):
-                    return True
+            if perform_locally(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+                return True
             continue
         total, size = rank_nodes(k, free, snapshot, state, prey)
         tried = tried_before(total, n_nodes, state, prey) if size == shortest else 0
@@ -269,6 +234,49 @@ def probe(
             if size == total:
                 break
             size, step = min(size + step, total), 2 * step
+    return False
+
+
+@inner
+def perform_locally(
+    action: int,
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    waiting: Lineup,
+    prey: Prey,
+) -> bool:
+    """Perform the scenario of each node that hosts the job added last, until one is good."""
+    by_itself = False
+    for place in range(hosts(prey.counts[LAST_JOB], snapshot, state, prey)):
+        if not local_scene(prey.spot[place], snapshot, state, finder, prey):
+            continue
+        if is_by_itself(snapshot, prey):
+            # the same scenario on each of its nodes
+            if by_itself:
+                continue
+            by_itself = True
+        if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
+            return True
+    return False
+
+
+@inner
+def any_exposed(groups: int, snapshot: Snapshot, prey: Prey) -> bool:
+    """Whether some victim of the last ``groups`` accumulated may stay away for good."""
+    for entry in range(prey.counts[N_POTENTIAL] - 1, -1, -1):
+        t = prey.lists[POTENTIAL, entry]
+        if prey.task[t, GROUP] < prey.counts[N_GROUPS] - groups:
+            break
+        if prey.queue[snapshot.jobs.queue[snapshot.tasks.job[t]], SHIELDED] == 0.0:
+            return True
+        if prey.counts[LOCAL] == 1 and prey.task[t, LEFT_NODE] != 0:
+            return True
     return False
 
 
@@ -291,12 +299,26 @@ def is_hopeless(
     prey.counts[WORK] += 1
     if prey.counts[WORK] > settings.most_work:
         prey.counts[REFUTED] = TOO_LONG
-    elif steps == PATIENCE and prey.counts[WISHED] == 1:
+    elif prey.counts[WISHED] == 1:
         # what one task needs is looked at closely only where it is not found at once
-        prey.counts[REFUTED] = refute(
-            action, p, ceiling, settings, snapshot, state, finder, scratch, waiting, victims, prey
-        )
+        if (
+            steps == SECOND
+            and action == RECLAIM
+            and weigh_up(p, settings, snapshot, state, finder, waiting, victims, prey)
+        ):
+            prey.counts[REFUTED] = THEIR_TURN
+        elif steps == PATIENCE:
+            prey.counts[REFUTED] = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
     return bool(prey.counts[REFUTED] != OK)
+
+
+@inner
+def is_by_itself(snapshot: Snapshot, prey: Prey) -> bool:
+    """Whether the scenario has no potential victims but those of the job that was added last."""
+    for entry in range(prey.counts[N_KNOWN], prey.counts[N_SCENE]):
+        if snapshot.tasks.job[prey.lists[SCENE, entry]] != prey.counts[LAST_JOB]:
+            return False
+    return True
 
 
 @inner
@@ -334,46 +356,17 @@ def perform(
     prey: Prey,
 ) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
-    if prey.counts[LACKING] + prey.counts[ALIKE] > 0 and not may_leave(p, k, settings, snapshot, state, waiting, prey):
+    if prey.counts[WEIGHED] == 1 and prey.counts[N_KNOWN] == 0:
+        if not may_leave(p, settings, snapshot, state, waiting, prey):
+            return False
+    row = note_failure(k, prey)
+    if row == NULL:
         return False
     prey.counts[WORK] += prey.counts[N_SCENE] + snapshot.queues.parent.shape[0]
     if not rehearse(p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
         return False
     if is_valid(action, p, k, settings, snapshot, state, prey):
+        prey.tried[row, 0] = 0
         return True
     undo_all(state, log, finder)
     return False
-
-
-@inner
-def count_kinds(k: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
-    """Note the classes of the first ``k`` tasks of the wish, and for how many of each there is room as it is.
-
-    One task needs no sum over all nodes: with a place for it there is room, without one there is none anywhere.
-    """
-    classes, kinds = snapshot.classes, prey.kind
-    n_kinds = 0
-    for entry in range(k):
-        c = snapshot.tasks.cls[prey.wish[entry]]
-        kind = 0
-        while kind < n_kinds and kinds[kind, KIND_CLASS] != c:
-            kind += 1
-        if kind == MOST_KINDS:
-            continue
-        if kind == n_kinds:
-            n_kinds += 1
-            kinds[kind, KIND_CLASS] = c
-            kinds[kind, KIND_WANTED] = 0
-        kinds[kind, KIND_WANTED] += 1
-    prey.counts[N_KINDS] = n_kinds
-    for kind in range(n_kinds):
-        c = kinds[kind, KIND_CLASS]
-        verdicts = finder.verdicts[classes.signature[c]]
-        room = 0
-        if k == 1:
-            room = 1 if best_node(prey.wish[0], settings, snapshot, state, finder) != NULL else 0
-        else:
-            for n in range(verdicts.shape[0]):
-                if verdicts[n] == OK:
-                    room += slots_now(classes.request[c], state.idle[n], state.releasing[n])
-        kinds[kind, KIND_NOW] = room

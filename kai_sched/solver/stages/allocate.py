@@ -94,7 +94,7 @@ def enlist(
         q = jobs.queue[j]
         tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
         tree.job_size[q] += 1
-    plant(settings.allocate_depth, settings, queues, jobs.priority, tree, state.book)
+    plant(settings.allocate_depth, settings, queues, jobs, tree, state.book)
 
 
 @inner

@@ -7,10 +7,14 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Settings, Snapshot, Turn, Verdict
 from kai_sched.solver.hunt import (
+    ALIVE,
+    BASE,
     CAST,
     CLOCK,
     DEAD,
     FEASIBLE,
+    LIST,
+    LISTED,
     N_CAST,
     OPEN,
     RESTRICTED,
@@ -61,6 +65,7 @@ OVER_SHARE = int(Help.OVER_SHARE)
 OVER_QUOTA = int(Help.OVER_QUOTA)
 LIKE_ANOTHER = int(Help.LIKE_ANOTHER)
 NO_ROOM = int(Help.NO_ROOM)
+NOBODY = int(Help.NOBODY)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
 EVERYBODY = 2**62
@@ -88,7 +93,7 @@ def make_room(
     prey.failed[:] = NULL
     prey.counts[WORK] = 0
     prey.counts[RUNTIMES] = any_runtime(settings, snapshot.queues)
-    jobs = snapshot.jobs
+    jobs, idle = snapshot.jobs, idle_gpus(action, snapshot, state)
     while True:
         p = pop_job(settings, snapshot.queues, jobs.priority, tree, state.book)
         if p == NULL:
@@ -97,7 +102,7 @@ def make_room(
         log.size[:] = 0
         if length == 0:
             continue  # a search for another job took it along and gave it what it asked for
-        help_code = look_first(action, p, length, settings, snapshot, state, finder, scratch, prey)
+        help_code = look_first(action, p, length, idle, settings, snapshot, state, finder, scratch, victims, prey)
         if help_code == OK and prey.counts[WORK] > settings.most_work:
             help_code = TOO_LONG
         elif help_code == OK:
@@ -106,6 +111,7 @@ def make_room(
             )
             if help_code == HELPED:
                 look_again(snapshot, state, log, tree, scratch, prey)
+                idle = idle_gpus(action, snapshot, state)
             elif help_code != TOO_LONG:
                 remember_failure(p, action == CONSOLIDATION, snapshot, state, prey)
         decisions.help[p, action] = help_code
@@ -158,7 +164,7 @@ def enlist_seekers(
     elif action == RECLAIM:
         depth = settings.reclaim_depth
     if any_seeker:
-        plant(depth, settings, queues, jobs.priority, tree, state.book)
+        plant(depth, settings, queues, jobs, tree, state.book)
     return any_seeker
 
 
@@ -167,14 +173,19 @@ def look_first(
     action: int,
     p: int,
     length: int,
+    idle: float,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
     finder: Finder,
     scratch: Scratch,
+    victims: Lineup,
     prey: Prey,
 ) -> int:
-    """What can be told before any search; OK where a search is due. The chunk goes to ``prey.wish``."""
+    """What can be told before any search; OK where a search is due. The chunk goes to ``prey.wish``.
+
+    ``idle``: the GPUs that are free or will be (``idle_gpus``).
+    """
     jobs, tasks, book = snapshot.jobs, snapshot.tasks, state.book
     q = jobs.queue[p]
     fixed = jobs.preemptible[p] == 0
@@ -198,14 +209,30 @@ def look_first(
             return NO_ROOM
     if action == PREEMPT and fixed and not keeps_quota(q, scratch.need, snapshot.queues.parent, book):
         return OVER_QUOTA
-    if action == CONSOLIDATION:
-        idle = 0.0
-        for n in range(state.idle.shape[0]):
-            if snapshot.nodes.condition[n] == OK:
-                idle += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-        if idle < scratch.need[GPU]:
-            return NO_ROOM
+    if action == PREEMPT and settings.priority_order == 1:
+        slot = victims.slot[q]
+        # listed the lowest priority first
+        least = victims.job[slot[BASE] + slot[ALIVE], LIST] if slot[ALIVE] < slot[LISTED] else NULL
+        if least == NULL or jobs.priority[least] >= jobs.priority[p]:
+            return NOBODY
+    if scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
+        return NO_ROOM
     return OK
+
+
+@inner
+def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
+    """How many GPUs are free on the nodes that may be used, or will be once others have left.
+
+    Infinity for other actions than consolidation, whose victims leave for good: what is free does not bound the wish.
+    """
+    if action != CONSOLIDATION:
+        return np.inf
+    idle = 0.0
+    for n in range(state.idle.shape[0]):
+        if snapshot.nodes.condition[n] == OK:
+            idle += state.idle[n, GPU] + state.releasing[n, GPU]
+    return idle
 
 
 @inner

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Status
+from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.hunt import LEFT_NODE, OWED, Prey
-from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.carry_out import dismiss
+from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.accumulate import is_overcommitted
+from kai_sched.solver.kernels.carry_out import leave
 from kai_sched.solver.kernels.evict import evict
 from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
 
 IS_PIPELINED = int(Status.PIPELINED)
-NO_ACTION = int(Action.RECLAIM)
 
 
 @kernel
@@ -28,17 +28,13 @@ def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Pre
             above = snapshot.queues.parent[above]
     for t in range(snapshot.tasks.job.shape[0]):
         n = state.task[t, NODE]
-        if prey.task[t, LEFT_NODE] == 0 or state.task[t, STATUS] != IS_PIPELINED or not is_overcommitted(n, state):
+        if prey.task[t, LEFT_NODE] == 0 or state.task[t, STATUS] != IS_PIPELINED:
+            continue
+        if not is_overcommitted(state.idle[n], state.releasing[n]):
             continue
         evict(snapshot.tasks.job[t], t, 1, snapshot, state, log, finder, prey)
         log.size[:] = 0
-        dismiss(t, NO_ACTION, NULL, n, snapshot, state, decisions)
-
-
-@inner
-def is_overcommitted(n: int, state: State) -> bool:
-    """Whether less than nothing of some resource is left on the node once all who leave have left."""
-    for r in range(state.idle.shape[1]):  # noqa: SIM110 -- numba compiles no generators
-        if state.idle[n, r] + state.releasing[n, r] < 0.0:
-            return True
-    return False
+        # not dismissed: that it is evicted was written down when it moved, or never, as it did not run
+        leave(t, snapshot, state, decisions)
+        if snapshot.tasks.node[t] != NULL:
+            state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves

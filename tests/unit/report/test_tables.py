@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.plan.effects import Bind, Pipeline
+from kai_sched.plan.effects import Bind, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState
 from kai_sched.report.tables import cycle_line, summary, tables
 from tests.unit.report.sample import LONG_NAME, WHY, sample
@@ -128,3 +128,29 @@ def test_the_summary_names_the_actions_and_the_room_that_is_left() -> None:
         f"This cycle (allocate): {cycle_line(result)}.",
         "1 node; free: 6 of 8 GPUs.",
     ]
+
+
+def eviction(number: int) -> Evict:
+    side = Side("team-b", 100, (0.0, 0.0, 10.0), (0.0, 0.0, 8.0), (0.0, 0.0, 8.0))
+    freed = (("gpu", 1.0), ("pods", 1.0))
+    return Evict(f"ml/b-{number}", f"u{number}", "n1", "reclaim", "ml/a", f"ml/b{number}", freed, "", False, (side,))
+
+
+def test_who_is_evicted_for_whom_and_by_which_rule() -> None:
+    _, result = sample()
+    lines = drawn(replace(result, effects=(eviction(0),), groups={}, queues=()))
+    assert lines == [
+        "Evictions",
+        "pod ml/b-0 is evicted by reclaim for ml/a, which takes its queue's share",
+        "    back (frees 1 GPU on n1)",
+        "    queue team-b (priority 100): holds 10 GPUs, quota 8 GPUs, fair share 8 GPUs",
+        "",
+    ]
+
+
+def test_many_evictions_are_listed_in_full_only_when_wide() -> None:
+    _, result = sample()
+    result = replace(result, effects=tuple(eviction(number) for number in range(23)), groups={}, queues=())
+    assert drawn(result)[-2:] == ["and 3 more: -o wide shows all", ""]
+    assert sum(line.startswith("pod ") for line in drawn(result)) == 20
+    assert sum(line.startswith("pod ") for line in drawn(result, wide=True)) == 23

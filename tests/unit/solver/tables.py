@@ -78,6 +78,7 @@ def queue_table(parents: list[int], **columns: Any) -> Queues:
         "usage": np.zeros((n_queues, 3)),
         "preempt_runtime": [NULL] * n_queues,
         "reclaim_runtime": [NULL] * n_queues,
+        "by_uid": list(range(n_queues)),
     }
     tree = {
         "parent": parents,

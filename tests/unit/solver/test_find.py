@@ -20,8 +20,7 @@ from tests.unit.solver.tables import ALL_ON, Member, Opened, assemble, node_tabl
 
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(
-    Settings,
-    st.just(1.0),
+    ALL_ON._replace,
     nominated_points=st.sampled_from([0.0, 1e7]),
     affinity_points=st.sampled_from([0.0, 1e6]),
     available_points=st.sampled_from([0.0, 1000.0]),

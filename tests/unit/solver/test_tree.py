@@ -62,7 +62,7 @@ class Pool:
             q = self.snapshot.jobs.queue[j]
             self.tree.job_heap[self.tree.job_ptr[q] + self.tree.job_size[q]] = j
             self.tree.job_size[q] += 1
-        plant(depth, ALL_ON, self.snapshot.queues, self.snapshot.jobs.priority, self.tree, self.book)
+        plant(depth, ALL_ON, self.snapshot.queues, self.snapshot.jobs, self.tree, self.book)
         leaves = [[j for j in order if self.snapshot.jobs.queue[j] == q] for q in range(len(self.accounts))]
         self.inside = [j for leaf in leaves for j in sorted(leaf, key=self.key)[:depth]]
         self.oracle = JobTree(self.world, [self.twins[j] for j in self.inside])

@@ -1,0 +1,166 @@
+"""The steps of the proof by precedence, on tables made by hand and against slow twins.
+
+That the whole of it never hides a scenario that would do is a property of its own (tests/properties/test_proofs.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.solver.hunt import (
+    ALIKE,
+    ALIVE,
+    ASK,
+    BASE,
+    FEWEST,
+    LAST,
+    LEFT_NODE,
+    LIST,
+    LISTED,
+    RUN_END,
+    SCENE_CLOCK,
+    SCENE_NODE,
+    Lineup,
+    Prey,
+    make_lineup,
+    make_prey,
+)
+from kai_sched.solver.state import FAIR, HELD, LIMIT, QUOTA, SHARE
+from tests.afresh import afresh
+from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, node_table, opened, queue_table
+
+precedence, fairness = afresh("solver.kernels.precedence", "solver.kernels.fairness")
+AMOUNT = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 6.0])
+OWN, BESIDE = 0, 1
+
+
+def two_leaves(n_jobs: int, **jobs: list[int]) -> tuple[Snapshot, Prey]:
+    """Jobs of one pod that asks for a GPU; by default half of them wait in either leaf."""
+    one = [Member(1, statuses=[Status.PENDING]) for _ in range(n_jobs)]
+    jobs = {"queue": [j % 2 for j in range(n_jobs)], **jobs}
+    snapshot = assemble(one, queue_table([NULL, NULL]), jobs=jobs)
+    return snapshot, make_prey(snapshot)
+
+
+@given(st.lists(AMOUNT, min_size=2, max_size=2), st.lists(AMOUNT, min_size=2, max_size=2), AMOUNT, st.data())
+def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, data: st.DataObject) -> None:
+    """Whenever some loss of both siblings passes the second test of 4.7, the answer is that it may."""
+    smallest = data.draw(st.sampled_from([1.0, 2.0]))
+    multiplier = data.draw(st.sampled_from([1.0, 2.0]))
+    snapshot, prey = two_leaves(1)
+    prey.wish[0] = 0
+    book = opened(snapshot).state.book
+    for q in (OWN, BESIDE):
+        book[q, HELD + GPU], book[q, FAIR + GPU] = held[q], fair[q]
+    settings = ALL_ON._replace(saturation=multiplier)
+
+    def ratio(amount: float, share: float) -> float:
+        return amount / share if share else UNLIMITED if amount > 0 else 0.0
+
+    def passes(taken: float, given_up: float) -> bool:
+        mine = ratio(held[OWN] - given_up + 1.0, fair[OWN])
+        theirs = ratio(held[BESIDE] - taken, fair[BESIDE])
+        return mine <= 1 or fair[BESIDE] <= 0 or mine * multiplier < theirs
+
+    taken = [smallest, smallest + 1, smallest + 2]
+    possible = any(passes(x, y) for x in taken for y in np.arange(0.0, lost + 1.0))
+    assert fairness.may_lose_one(OWN, BESIDE, lost, smallest, settings, snapshot, book, prey) == possible
+
+
+def line_up(lineup: Lineup, snapshot: Snapshot, asks: list[list[float]]) -> None:
+    """All jobs wait, in their order, each in its leaf; runs are not drawn together."""
+    for j, ask in enumerate(asks):
+        q = snapshot.jobs.queue[j]
+        base = lineup.slot[q, BASE] + lineup.slot[q, LISTED]
+        lineup.job[base, LIST] = j
+        lineup.slot[q, LISTED] += 1
+        lineup.job[base, RUN_END] = lineup.slot[q, LISTED]
+        lineup.held[j] = ask
+        assert lineup.slot[q, ALIVE] == 0
+
+
+@pytest.mark.parametrize(
+    ("held", "asks", "last", "expected"),
+    [
+        (1.0, [2.0, 0.0], 1, True),  # own would have 2 of 4, beside has 1 with all its victims back
+        (2.0, [2.0, 0.0], 1, False),  # as much, and at last who holds less goes first
+        (2.0, [3.0, 0.0], 1, True),
+        (1.0, [2.0, 3.0], 3, False),  # job 1 comes before the last victim, and asks for 3 while one pod is away
+        (1.0, [4.0, 3.0], 3, True),  # with which beside would have 3, and own 4
+        (1.0, [2.0, 3.0], 1, True),  # after the last victim it does not matter any more
+    ],
+)
+def test_who_comes_first(held: float, asks: list[float], last: int, expected: bool) -> None:
+    """Victims of leaf 0 beside the wish of leaf 1, which holds nothing. Shares are 4, quotas 0; victims have 1 GPU."""
+    own, beside = 1, 0
+    queues = [own, beside, own, beside]
+    one = [Member(1, statuses=[Status.PENDING]) for _ in queues]
+    request = [[0.0, 0.0, 1.0, 1.0, 0.0]]
+    snapshot = assemble(one, queue_table([NULL, NULL]), request=request, jobs={"queue": queues})
+    prey, waiting, opening = make_prey(snapshot), make_lineup(snapshot), opened(snapshot)
+    book = opening.state.book
+    for q in (own, beside):
+        book[q, QUOTA : QUOTA + 3] = 0.0
+        book[q, FAIR : FAIR + 3] = book[q, SHARE : SHARE + 3] = [UNLIMITED, UNLIMITED, 4.0]
+        book[q, HELD : HELD + 3] = 0.0
+    book[beside, HELD + GPU] = held
+    line_up(waiting, snapshot, [[0.0, 0.0, asks[0]], [0.0, 0.0, asks[1]]])
+    prey.wish[0] = 2
+    prey.counts[ALIKE] = 1  # class 0
+    prey.queue[beside, LAST], prey.queue[beside, FEWEST] = last + 1.0, 1.0
+    precedence.ask_before(2, ALL_ON, snapshot, waiting, prey)
+    assert waiting.amount[own, ASK + GPU] == max(asks[0], 1.0)
+    assert precedence.come_first(beside, own, ALL_ON, snapshot, opening.state, waiting, prey) == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "leaves", "idle", "expected"),
+    [
+        (NULL, 0, 1.0, False),  # never moved
+        (0, NULL, 0.0, False),  # what it left is full, and stays so
+        (0, 0, 0.0, True),  # somebody leaves that node
+        (0, NULL, 1.0, True),  # there is room on it as it is
+        (0, 1, 0.0, False),  # somebody leaves another node
+    ],
+)
+def test_who_has_two_homes(left: int, leaves: int, idle: float, expected: bool) -> None:
+    snapshot = assemble(
+        [Member(1, statuses=[Status.RUNNING])],
+        nodes=node_table([[4.0, 8.0, 4.0, 9.0, 0.0]] * 2),
+        request=[[0.0, 0.0, 1.0, 1.0, 0.0]],
+        tasks={"node": [1]},
+    )
+    state, prey = opened(snapshot).state, make_prey(snapshot)
+    state.idle[0, GPU] = idle
+    prey.task[0, LEFT_NODE] = left + 1
+    prey.counts[SCENE_CLOCK] = 7
+    if leaves != NULL:
+        prey.node[leaves, SCENE_NODE] = 7
+    assert precedence.has_two_homes(0, snapshot, state, prey) == expected
+
+
+@pytest.mark.parametrize(
+    ("idle", "releasing", "expected"),
+    [(0.0, 0.0, True), (1.0, 0.0, False), (0.0, 1.0, False), (1.0, -1.0, True), (0.0, -1.0, False)],
+)
+def test_a_full_cluster(idle: float, releasing: float, expected: bool) -> None:
+    """No room now or later, and nothing overcommitted."""
+    snapshot = assemble([Member(1, statuses=[Status.PENDING])], request=[[0.0, 0.0, 1.0, 1.0, 0.0]])
+    opening = opened(snapshot)
+    opening.state.idle[0, GPU], opening.state.releasing[0, GPU] = idle, releasing
+    assert precedence.is_full(0, snapshot, opening.state, opening.finder) == expected
+
+
+@pytest.mark.parametrize(("held", "expected"), [([1.0, 4.0], True), ([2.0, 2.0], False), ([1.0, 5.0], False)])
+def test_limits_that_hold_with_all_back(held: list[float], expected: bool) -> None:
+    """Leaf 1 may hold 1 GPU, the queue above it 4."""
+    snapshot = assemble([Member(1, statuses=[Status.PENDING])], queue_table([NULL, 0]), jobs={"queue": [1]})
+    book = opened(snapshot).state.book
+    book[1, HELD + GPU], book[0, HELD + GPU] = held
+    book[1, LIMIT + GPU], book[0, LIMIT + GPU] = 1.0, 4.0
+    assert precedence.keeps_limits(1, snapshot, book) == expected
