@@ -5,6 +5,7 @@ A kernel that was compiled into others cannot be taken out of them, so all of th
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
-from kai_sched.model.config import ACTIONS
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.snapshot.tables import Verdict
+from kai_sched.solver.hunt import CLOCK, N_SCENE, SCENE, Prey
 from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
-from tests.properties.crowds import Crowd, crowds
+from tests.properties.crowds import Crowd, crowds, make_crowd
 from tests.properties.deciders import Plan, plan_of
 
 run, search = afresh("cycle.run", "solver.kernels.search")
@@ -46,6 +48,12 @@ CONFIGS = st.builds(
 PLAIN = Crowd(deep=True, movable=True)
 MIXED = Crowd(deep=True, sub_groups=True, limits=True, times=True)
 MORE = settings(max_examples=16 * settings().max_examples)
+# Victims of several nodes together, which those of one node at a time would mostly forestall.
+ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
+# Many nodes, so that there are many prefixes of them.
+WIDE = st.tuples(st.integers(3, 9), st.integers(1, 3), st.integers(4, 14), st.integers(0, 2**32)).map(
+    lambda drawn: make_crowd(drawn[0], drawn[1], drawn[2], random.Random(drawn[3]), PLAIN)
+)
 
 
 @contextmanager
@@ -81,3 +89,33 @@ def test_proofs_change_nothing(objects: list[o.Object], config: Config) -> None:
             if decide(objects, config) != plain:
                 wrong.append(name)
     raise AssertionError(f"these proofs are wrong: {wrong}\nwith them:    {plan}\nwithout them: {plain}")
+
+
+def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozenset[int]]]:
+    """All scenarios that searches in which none is good come to: the search, and the victims. Each where it is first."""
+    found: dict[tuple[int, frozenset[int]], None] = {}
+
+    def perform(*arguments: Any) -> bool:
+        prey: Prey = arguments[-1]
+        found[int(prey.counts[CLOCK]), frozenset(prey.lists[SCENE, : prey.counts[N_SCENE]].tolist())] = None
+        return False
+
+    kept = search.perform
+    search.perform = perform
+    try:
+        run.run_cycle(Cluster.of(objects), config, NOW_NS)
+    finally:
+        search.perform = kept
+    return list(found)
+
+
+@settings(max_examples=4 * settings().max_examples)
+@given(WIDE, st.sampled_from(["consolidation", "reclaim"]))
+def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: str) -> None:
+    """A search that passes over prefixes of nodes that it knows comes to the same scenarios in the same order."""
+    config = Config((action,), ONLY_GANGS, use_scheduling_signatures=False)
+    others = [name for name in WHO_KNOWS if name != "tried_before"]
+    with without(*others):
+        scenarios = come_to(objects, config)
+    with without(*WHO_KNOWS):
+        assert scenarios == come_to(objects, config)
