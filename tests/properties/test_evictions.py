@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.model import objects as o
-from kai_sched.model.config import ACTIONS
-from tests.oracle.reclaim import entitled, needs, plus, quota, within
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
+from tests.oracle.reclaim import entitled, needs, plus, quota, ratio, within
 from tests.oracle.world import Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
@@ -28,15 +28,19 @@ ALL = Config()
 ACTIVE_SETS = st.sampled_from(
     [ACTIONS, ACTIONS, ("reclaim",), ("preempt",), ("consolidation",), ("reclaim", "preempt")]
 )
+ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
 CONFIGS = st.builds(
     Config,
     actions=ACTIVE_SETS,
+    plugins=st.sampled_from([OPERATOR_PLUGINS, OPERATOR_PLUGINS, ONLY_GANGS]),
     max_consolidation_preemptees=st.sampled_from([-1, 1, 2, 16]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
 )
 # Without times and torn gangs the clock has no part in what is decided.
 TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)
+# Few nodes and many groups: departments hold more than their shares.
+TIGHT = crowds(Crowd(tight=True, movable=True), (1, 3), (2, 5), (6, 14))
 MORE = settings(max_examples=4 * settings().max_examples)
 each_decider = pytest.mark.parametrize("decider", DECIDERS)
 
@@ -67,7 +71,7 @@ def wanted(plan: Plan) -> list[Left]:
 
 
 @MORE
-@given(crowds(), CONFIGS)
+@given(st.one_of(crowds(), TIGHT), CONFIGS)
 def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
     """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
     ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
@@ -183,14 +187,19 @@ def test_reclaim_starts_no_chunk_within_the_share(decider: Decider, objects: lis
         assert not lost or robbed_above, f"{name} was robbed within its quota"
 
 
+def with_one_waiting(crowd: list[o.Object], place: int) -> tuple[list[o.Object], str]:
+    """The crowd without what waits but for one group, and that group; "" where none waits."""
+    waiting = {item.group for item in crowd if isinstance(item, o.Pod) and not item.node}
+    chosen = sorted(waiting)[place % len(waiting)] if waiting else ""
+    return [item for item in crowd if not isinstance(item, o.Pod) or item.node or item.group == chosen], chosen
+
+
 @MORE
 @each_decider
 @given(crowd=crowds(Crowd(flat=True, movable=True)), place=st.integers(0, 13))
 def test_one_reclaim_starts_no_chunk_within_the_share(decider: Decider, crowd: list[o.Object], place: int) -> None:
     """Where one group waits alone, what its queue holds tells by which share the others are judged (4.7)."""
-    waiting = {item.group for item in crowd if isinstance(item, o.Pod) and not item.node}
-    chosen = sorted(waiting)[place % len(waiting)] if waiting else ""
-    objects = [item for item in crowd if not isinstance(item, o.Pod) or item.node or item.group == chosen]
+    objects, chosen = with_one_waiting(crowd, place)
     plan = decide_once(objects, decider, Config(("reclaim",)))
     world, jobs = jobs_of(objects)
     lost = [left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"]
@@ -208,6 +217,31 @@ def test_one_reclaim_starts_no_chunk_within_the_share(decider: Decider, crowd: l
         bounds = [entitled(account), *([quota(account)] if starved else [])]
         last = [plus(remains, portion) for portion in portions if any(portion)]
         assert any(not within(before, bound) for before in last for bound in bounds)
+
+
+@MORE
+@each_decider
+@given(crowd=TIGHT, place=st.integers(0, 13))
+def test_nobody_overtakes_a_sibling_that_it_takes_from(decider: Decider, crowd: list[o.Object], place: int) -> None:
+    """On each level: above its share, a queue ends with less of it than each sibling that loses pods for it (4.7)."""
+    objects, chosen = with_one_waiting(crowd, place)
+    plan = decide_once(objects, decider, Config(("reclaim",)))
+    world, jobs = jobs_of(objects)
+    got = plan.places(f"ns/{chosen}") if plan.evictions else []
+    lost = [left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"]
+    ends = {name: account.allocated for name, account in world.accounts.items()}
+    robbed = set()
+    for task in world.tasks:
+        sign = (task.pod.key in got) - (task.pod.key in lost)
+        for level in world.accounts[jobs[task.pod.key].queue].lineage() if sign else []:
+            ends[level.queue.name] = plus(ends[level.queue.name], needs([task]), sign)
+            robbed |= {level.queue.name} if sign < 0 else set()
+    winners = world.accounts[jobs[got[0]].queue].lineage() if got else []
+    for u in winners:
+        for sibling in (world.accounts[name] for name in robbed - {u.queue.name}):
+            for r in range(3 if sibling.parent is u.parent else 0):
+                mine, theirs = (ratio(ends[each.queue.name][r], each.fair[r]) for each in (u, sibling))
+                assert mine <= 1 or mine < theirs or sibling.fair[r] == 0
 
 
 @each_decider

@@ -5,7 +5,6 @@ A kernel that was compiled into others cannot be taken out of them, so all of th
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,7 @@ from kai_sched.snapshot.tables import Verdict
 from kai_sched.solver.hunt import CLOCK, N_SCENE, SCENE, Prey
 from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
-from tests.properties.crowds import Crowd, crowds, make_crowd
+from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import Plan, plan_of
 
 run, search = afresh("cycle.run", "solver.kernels.search")
@@ -35,11 +34,14 @@ WHO_KNOWS: dict[str, Callable[..., Any]] = {
     "is_by_itself": lambda *_: False,
     "all_have_gone": lambda *_: False,
 }
+# Victims of several nodes together, which those of one node at a time would mostly forestall.
+ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
 CONFIGS = st.builds(
     Config,
     actions=st.sampled_from(
         [ACTIONS, ("reclaim",), ("consolidation", "reclaim"), ("preempt", "reclaim"), ("consolidation", "preempt")]
     ),
+    plugins=st.sampled_from([OPERATOR_PLUGINS, OPERATOR_PLUGINS, ONLY_GANGS]),
     max_consolidation_preemptees=st.sampled_from([-1, 2]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
@@ -48,12 +50,8 @@ CONFIGS = st.builds(
 PLAIN = Crowd(deep=True, movable=True)
 MIXED = Crowd(deep=True, sub_groups=True, limits=True, times=True)
 MORE = settings(max_examples=16 * settings().max_examples)
-# Victims of several nodes together, which those of one node at a time would mostly forestall.
-ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
 # Many nodes, so that there are many prefixes of them.
-WIDE = st.tuples(st.integers(3, 9), st.integers(1, 3), st.integers(4, 14), st.integers(0, 2**32)).map(
-    lambda drawn: make_crowd(drawn[0], drawn[1], drawn[2], random.Random(drawn[3]), PLAIN)
-)
+WIDE = crowds(PLAIN, (3, 9), (1, 3), (4, 14))
 
 
 @contextmanager
@@ -92,7 +90,7 @@ def test_proofs_change_nothing(objects: list[o.Object], config: Config) -> None:
 
 
 def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozenset[int]]]:
-    """All scenarios that searches in which none is good come to: the search, and the victims. Each where it is first."""
+    """All scenarios, as search and victims, that searches come to in which none is good; each where it comes first."""
     found: dict[tuple[int, frozenset[int]], None] = {}
 
     def perform(*arguments: Any) -> bool:
