@@ -17,11 +17,12 @@ from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from tests.oracle.reclaim import entitled, needs, plus, quota, ratio, within
-from tests.oracle.world import Job, World, world_of
+from tests.oracle.world import ACTIVE, Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Left, Plan, by_scheduler, by_twin, cycles
 from tests.properties.plans import text_of
+from tests.scenarios.table import evictions
 
 DECIDERS = [by_twin, by_scheduler]
 ALL = Config()
@@ -84,6 +85,32 @@ def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Co
     """On overcommitted nodes, with broken sub-groups and pods in every state, too."""
     ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
     assert decided(ours) == decided(theirs)
+
+
+@given(crowds(), CONFIGS)
+def test_effects_are_where_pods_end(objects: list[o.Object], config: Config) -> None:
+    """Whoever has got a place, now or later, is told so once, and nobody else is; those who move hear it twice."""
+    result = run_cycle(Cluster.of(objects), config, NOW_NS)
+    lefts = evictions(result)
+    told = [(type(each).__name__, each.pod, each.node) for each in result.effects if each not in lefts]
+    words = {"Binding": "Bind", "Pipelined": "Pipeline"}
+    ends = [(words[state.status], key, state.node) for key, state in result.pods.items() if state.status in words]
+    assert sorted(told) == sorted(ends)
+    waits = {pod: node for word, pod, node in told if word == "Pipeline"}
+    assert [each.moves_to for each in lefts] == [waits.get(each.pod, "") for each in lefts]
+
+
+@given(st.one_of(crowds(), TIGHT), CONFIGS)
+def test_queues_hold_what_their_pods_do(objects: list[o.Object], config: Config) -> None:
+    """After all that was tried and taken back, and with all that is promised."""
+    result = run_cycle(Cluster.of(objects), config, NOW_NS)
+    world, jobs = jobs_of(objects, config)
+    held = {name: [0.0] * 3 for name in world.accounts}
+    for task in world.tasks:
+        if result.pods[task.pod.key].status in ACTIVE:
+            for level in world.accounts[jobs[task.pod.key].queue].lineage():
+                held[level.queue.name] = plus(held[level.queue.name], needs([task]))
+    assert {queue.name: [*queue.allocated] for queue in result.queues} == held
 
 
 @given(crowds(FULL), st.integers(2, 5))
