@@ -127,11 +127,15 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> 
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
-    """Nothing was wrong: either all that waits is gated, or the action never came to the group."""
+    """Nothing was wrong: all that waits is gated, or lost its place again, or the action never came to the group."""
     jobs = lowered.snapshot.jobs
-    statuses = solution.state.task[jobs.task_ptr[j] : jobs.task_ptr[j + 1], STATUS].tolist()
+    tasks = slice(jobs.task_ptr[j], jobs.task_ptr[j + 1])
+    statuses = solution.state.task[tasks, STATUS].tolist()
     if Status.PENDING in statuses:
         return reasons.not_tried()
+    before = lowered.snapshot.tasks.status[tasks].tolist()
+    if lost := list(zip(before, statuses, strict=True)).count((Status.PENDING, Status.RELEASING)):
+        return reasons.gave_way(lost)
     short = _short_sets(j, lowered, solution)
     return reasons.not_ready(short) if short else reasons.gated(statuses.count(Status.GATED))
 

@@ -168,6 +168,14 @@ def with_help(reason: Reason, help_texts: Sequence[tuple[str, str]]) -> Reason:
     return replace(reason, message="; ".join([reason.message, *parts])) if parts else reason
 
 
+def gave_way(count: int) -> Reason:
+    """Allocate placed the pods, and an action that evicts gave their places to another group in the same cycle."""
+    pods = "1 pod of the group" if count == 1 else f"{count} pods of the group"
+    return Reason(
+        NO_FIT, f"{pods} got a place in this cycle and lost it again to a group that has a better claim to it"
+    )
+
+
 def not_tried() -> Reason:
     """No action came to the group."""
     return Reason(NOT_TRIED, "not looked at in this cycle")

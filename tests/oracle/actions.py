@@ -14,7 +14,7 @@ from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
 from tests.oracle.trial import Eviction, Session, is_evicted
 from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
-from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, ready, world_of
+from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, charge, ready, world_of
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
         else:
             ACTIONS[action](session)
     _take_back(session.world)
+    _count_again(session.world)
     pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
     return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
 
@@ -52,6 +53,15 @@ def _take_back(world: World) -> None:
                     task.before = task.status
                     move(world, job, task, "Releasing", task.node)
                     task.node = task.pod.node or task.node  # where it leaves
+
+
+def _count_again(world: World) -> None:
+    """Let queues hold what their pods do: what was paid back too often while it was tried is not what they end with."""
+    for account in world.accounts.values():
+        account.allocated, account.fixed = [0.0] * 3, [0.0] * 3
+    for job in [job for job in world.jobs if job.queue in world.accounts]:
+        for task in [task for task in job.tasks if task.status in ACTIVE]:
+            charge(world.accounts[job.queue], task, not job.preemptible)
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:

@@ -30,14 +30,20 @@ class Crowd:
     flat: bool = False  # no departments
     deep: bool = False  # queues above departments, too
     movable: bool = False  # no fixed work, no priorities, and gaps on the nodes
+    tight: bool = False  # departments that deserve less than their queues, and get little more
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
 
 
-def crowds(crowd: Crowd = FULL) -> st.SearchStrategy[list[o.Object]]:
+Bounds = tuple[int, int]
+
+
+def crowds(
+    crowd: Crowd = FULL, n_nodes: Bounds = (1, 5), n_queues: Bounds = (1, 6), n_groups: Bounds = (1, 14)
+) -> st.SearchStrategy[list[o.Object]]:
     """Lists of objects, each one cluster. Sizes are drawn, the rest follows from a drawn seed: it shrinks to few."""
-    sizes = st.tuples(st.integers(1, 5), st.integers(1, 6), st.integers(1, 14), st.integers(0, 2**32))
+    sizes = st.tuples(st.integers(*n_nodes), st.integers(*n_queues), st.integers(*n_groups), st.integers(0, 2**32))
     return sizes.map(lambda drawn: make_crowd(drawn[0], drawn[1], drawn[2], random.Random(drawn[3]), crowd))
 
 
@@ -62,7 +68,8 @@ def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
 
 def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
     regions = [f"r{k}" for k in range(rng.choice((0, 1, 2)))] if crowd.deep else []
-    departments = [f"d{k}" for k in range(rng.choice((0, 0, 1, 2, 3)) * (not crowd.flat))]
+    counts = (2, 2, 3) if crowd.tight else (0, 0, 1, 2, 3)
+    departments = [f"d{k}" for k in range(rng.choice(counts) * (not crowd.flat))]
     queues = [_queue(rng, name, "", crowd) for name in regions]
     queues += [_queue(rng, name, rng.choice(regions) if regions else "", crowd) for name in departments]
     leaves = [_queue(rng, f"q{k}", rng.choice(departments) if departments else "", crowd) for k in range(n_queues)]
@@ -70,7 +77,10 @@ def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:
 
 
 def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
-    quota = float(rng.choice((-1, 0, 0, 1, 2, 3, 4, 6)))
+    quotas, weights = (-1, 0, 0, 1, 2, 3, 4, 6), (0, 1, 1, 2)
+    if crowd.tight:
+        quotas, weights = ((0, 1, 1, 2, 3), (0,)) if name.startswith("d") else ((2, 4, 6, 8), (0, 1))
+    quota = float(rng.choice(quotas))
     limit = float(rng.choice((-1, -1, -1, 2, 4, 8))) if crowd.limits else -1.0
     runtimes = [float(rng.choice((0, 100, 1000))) if crowd.times and rng.random() < 0.3 else None for _ in range(2)]
     cpu = o.Share(float(rng.choice((0, 2000, 4000))), -1.0, 1.0) if crowd.picky and rng.random() < 0.2 else UNLIMITED
@@ -82,7 +92,7 @@ def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
         priority=rng.choice((100, 100, 100, 50)),
         cpu=cpu,
         memory=UNLIMITED,
-        gpu=o.Share(quota, limit, float(rng.choice((0, 1, 1, 2)))),
+        gpu=o.Share(quota, limit, float(rng.choice(weights))),
         preempt_min_runtime_s=runtimes[0],
         reclaim_min_runtime_s=runtimes[1],
     )

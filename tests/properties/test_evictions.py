@@ -15,28 +15,33 @@ from hypothesis import strategies as st
 
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.model import objects as o
-from kai_sched.model.config import ACTIONS
-from tests.oracle.reclaim import entitled, needs, plus, quota, within
-from tests.oracle.world import Job, World, world_of
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
+from tests.oracle.reclaim import entitled, needs, plus, quota, ratio, within
+from tests.oracle.world import ACTIVE, Job, World, world_of
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Left, Plan, by_scheduler, by_twin, cycles
 from tests.properties.plans import text_of
+from tests.scenarios.table import evictions
 
 DECIDERS = [by_twin, by_scheduler]
 ALL = Config()
 ACTIVE_SETS = st.sampled_from(
     [ACTIONS, ACTIONS, ("reclaim",), ("preempt",), ("consolidation",), ("reclaim", "preempt")]
 )
+ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
 CONFIGS = st.builds(
     Config,
     actions=ACTIVE_SETS,
+    plugins=st.sampled_from([OPERATOR_PLUGINS, OPERATOR_PLUGINS, ONLY_GANGS]),
     max_consolidation_preemptees=st.sampled_from([-1, 1, 2, 16]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
 )
 # Without times and torn gangs the clock has no part in what is decided.
 TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)
+# Few nodes and many groups: departments hold more than their shares.
+TIGHT = crowds(Crowd(tight=True, movable=True), (1, 3), (2, 5), (6, 14))
 MORE = settings(max_examples=4 * settings().max_examples)
 each_decider = pytest.mark.parametrize("decider", DECIDERS)
 
@@ -67,7 +72,7 @@ def wanted(plan: Plan) -> list[Left]:
 
 
 @MORE
-@given(crowds(), CONFIGS)
+@given(st.one_of(crowds(), TIGHT), CONFIGS)
 def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
     """The same pods end in the same places, and the same ones are evicted for the same groups in turn."""
     ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
@@ -80,6 +85,32 @@ def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Co
     """On overcommitted nodes, with broken sub-groups and pods in every state, too."""
     ours, theirs = (decide_once(objects, decider, config) for decider in (by_scheduler, by_twin))
     assert decided(ours) == decided(theirs)
+
+
+@given(crowds(), CONFIGS)
+def test_effects_are_where_pods_end(objects: list[o.Object], config: Config) -> None:
+    """Whoever has got a place, now or later, is told so once, and nobody else is; those who move hear it twice."""
+    result = run_cycle(Cluster.of(objects), config, NOW_NS)
+    lefts = evictions(result)
+    told = [(type(each).__name__, each.pod, each.node) for each in result.effects if each not in lefts]
+    words = {"Binding": "Bind", "Pipelined": "Pipeline"}
+    ends = [(words[state.status], key, state.node) for key, state in result.pods.items() if state.status in words]
+    assert sorted(told) == sorted(ends)
+    waits = {pod: node for word, pod, node in told if word == "Pipeline"}
+    assert [each.moves_to for each in lefts] == [waits.get(each.pod, "") for each in lefts]
+
+
+@given(st.one_of(crowds(), TIGHT), CONFIGS)
+def test_queues_hold_what_their_pods_do(objects: list[o.Object], config: Config) -> None:
+    """After all that was tried and taken back, and with all that is promised."""
+    result = run_cycle(Cluster.of(objects), config, NOW_NS)
+    world, jobs = jobs_of(objects, config)
+    held = {name: [0.0] * 3 for name in world.accounts}
+    for task in world.tasks:
+        if result.pods[task.pod.key].status in ACTIVE:
+            for level in world.accounts[jobs[task.pod.key].queue].lineage():
+                held[level.queue.name] = plus(held[level.queue.name], needs([task]))
+    assert {queue.name: [*queue.allocated] for queue in result.queues} == held
 
 
 @given(crowds(FULL), st.integers(2, 5))
@@ -183,14 +214,19 @@ def test_reclaim_starts_no_chunk_within_the_share(decider: Decider, objects: lis
         assert not lost or robbed_above, f"{name} was robbed within its quota"
 
 
+def with_one_waiting(crowd: list[o.Object], place: int) -> tuple[list[o.Object], str]:
+    """The crowd without what waits but for one group, and that group; "" where none waits."""
+    waiting = {item.group for item in crowd if isinstance(item, o.Pod) and not item.node}
+    chosen = sorted(waiting)[place % len(waiting)] if waiting else ""
+    return [item for item in crowd if not isinstance(item, o.Pod) or item.node or item.group == chosen], chosen
+
+
 @MORE
 @each_decider
 @given(crowd=crowds(Crowd(flat=True, movable=True)), place=st.integers(0, 13))
 def test_one_reclaim_starts_no_chunk_within_the_share(decider: Decider, crowd: list[o.Object], place: int) -> None:
     """Where one group waits alone, what its queue holds tells by which share the others are judged (4.7)."""
-    waiting = {item.group for item in crowd if isinstance(item, o.Pod) and not item.node}
-    chosen = sorted(waiting)[place % len(waiting)] if waiting else ""
-    objects = [item for item in crowd if not isinstance(item, o.Pod) or item.node or item.group == chosen]
+    objects, chosen = with_one_waiting(crowd, place)
     plan = decide_once(objects, decider, Config(("reclaim",)))
     world, jobs = jobs_of(objects)
     lost = [left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"]
@@ -208,6 +244,31 @@ def test_one_reclaim_starts_no_chunk_within_the_share(decider: Decider, crowd: l
         bounds = [entitled(account), *([quota(account)] if starved else [])]
         last = [plus(remains, portion) for portion in portions if any(portion)]
         assert any(not within(before, bound) for before in last for bound in bounds)
+
+
+@MORE
+@each_decider
+@given(crowd=TIGHT, place=st.integers(0, 13))
+def test_nobody_overtakes_a_sibling_that_it_takes_from(decider: Decider, crowd: list[o.Object], place: int) -> None:
+    """On each level: above its share, a queue ends with less of it than each sibling that loses pods for it (4.7)."""
+    objects, chosen = with_one_waiting(crowd, place)
+    plan = decide_once(objects, decider, Config(("reclaim",)))
+    world, jobs = jobs_of(objects)
+    got = plan.places(f"ns/{chosen}") if plan.evictions else []
+    lost = [left.pod for left in plan.evictions if plan.stands[left.pod][0] == "Releasing"]
+    ends = {name: account.allocated for name, account in world.accounts.items()}
+    robbed = set()
+    for task in world.tasks:
+        sign = (task.pod.key in got) - (task.pod.key in lost)
+        for level in world.accounts[jobs[task.pod.key].queue].lineage() if sign else []:
+            ends[level.queue.name] = plus(ends[level.queue.name], needs([task]), sign)
+            robbed |= {level.queue.name} if sign < 0 else set()
+    winners = world.accounts[jobs[got[0]].queue].lineage() if got else []
+    for u in winners:
+        for sibling in (world.accounts[name] for name in robbed - {u.queue.name}):
+            for r in range(3 if sibling.parent is u.parent else 0):
+                mine, theirs = (ratio(ends[each.queue.name][r], each.fair[r]) for each in (u, sibling))
+                assert mine <= 1 or mine < theirs or sibling.fair[r] == 0
 
 
 @each_decider

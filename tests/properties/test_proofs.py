@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
-from kai_sched.model.config import ACTIONS
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.snapshot.tables import Verdict
+from kai_sched.solver.hunt import CLOCK, N_SCENE, SCENE, Prey
 from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
@@ -33,11 +34,14 @@ WHO_KNOWS: dict[str, Callable[..., Any]] = {
     "is_by_itself": lambda *_: False,
     "all_have_gone": lambda *_: False,
 }
+# Victims of several nodes together, which those of one node at a time would mostly forestall.
+ONLY_GANGS = {name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "sg-nodelocalgreedy"}
 CONFIGS = st.builds(
     Config,
     actions=st.sampled_from(
         [ACTIONS, ("reclaim",), ("consolidation", "reclaim"), ("preempt", "reclaim"), ("consolidation", "preempt")]
     ),
+    plugins=st.sampled_from([OPERATOR_PLUGINS, OPERATOR_PLUGINS, ONLY_GANGS]),
     max_consolidation_preemptees=st.sampled_from([-1, 2]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
@@ -46,6 +50,8 @@ CONFIGS = st.builds(
 PLAIN = Crowd(deep=True, movable=True)
 MIXED = Crowd(deep=True, sub_groups=True, limits=True, times=True)
 MORE = settings(max_examples=16 * settings().max_examples)
+# Many nodes, so that there are many prefixes of them.
+WIDE = crowds(PLAIN, (3, 9), (1, 3), (4, 14))
 
 
 @contextmanager
@@ -81,3 +87,33 @@ def test_proofs_change_nothing(objects: list[o.Object], config: Config) -> None:
             if decide(objects, config) != plain:
                 wrong.append(name)
     raise AssertionError(f"these proofs are wrong: {wrong}\nwith them:    {plan}\nwithout them: {plain}")
+
+
+def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozenset[int]]]:
+    """All scenarios, as search and victims, that searches come to in which none is good; each where it comes first."""
+    found: dict[tuple[int, frozenset[int]], None] = {}
+
+    def perform(*arguments: Any) -> bool:
+        prey: Prey = arguments[-1]
+        found[int(prey.counts[CLOCK]), frozenset(prey.lists[SCENE, : prey.counts[N_SCENE]].tolist())] = None
+        return False
+
+    kept = search.perform
+    search.perform = perform
+    try:
+        run.run_cycle(Cluster.of(objects), config, NOW_NS)
+    finally:
+        search.perform = kept
+    return list(found)
+
+
+@settings(max_examples=4 * settings().max_examples)
+@given(WIDE, st.sampled_from(["consolidation", "reclaim"]))
+def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: str) -> None:
+    """A search that passes over prefixes of nodes that it knows comes to the same scenarios in the same order."""
+    config = Config((action,), ONLY_GANGS, use_scheduling_signatures=False)
+    others = [name for name in WHO_KNOWS if name != "tried_before"]
+    with without(*others):
+        scenarios = come_to(objects, config)
+    with without(*WHO_KNOWS):
+        assert scenarios == come_to(objects, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -40,3 +41,16 @@ def test_a_scenario_is_known_by_its_sets(tried: list[tuple[Scene, int, int]]) ->
         assert failures.has_failed_recorded(k, prey) == ((job, k, frozenset(scene), frozenset()) in seen)
         assert (failures.note_failure(k, prey) == NULL) == ((job, k, known, potential) in seen)
         seen.add((job, k, known, potential))
+
+
+@given(st.lists(st.dictionaries(st.integers(0, N_TASKS - 1), st.just((0, 1)), min_size=1), min_size=2, max_size=10))
+def test_who_shares_a_row_is_forgotten_but_never_mistaken(tried: list[Scene]) -> None:
+    """With a table of one row only the last scenario is known."""
+    prey = make_prey(assemble([Member(1, statuses=[Status.RUNNING] * N_TASKS)]))
+    prey = prey._replace(tried=np.full((1, 2), NULL))
+    last: Scene = {}
+    for scene in tried:
+        prey_of(scene, prey)
+        assert not failures.has_failed_recorded(1, prey)
+        assert (failures.note_failure(1, prey) == NULL) == (scene == last)
+        last = scene

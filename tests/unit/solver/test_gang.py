@@ -12,12 +12,14 @@ from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, goes_before, next_chunk, stage_of
 from kai_sched.solver.kernels.place import place
 from kai_sched.solver.state import ABLE, COUNT, STATUS
+from tests.afresh import afresh
 from tests.oracle import chunk as twin
-from tests.oracle.world import GroupSet, Job, PodSet, Task
+from tests.oracle.world import USED, GroupSet, Job, PodSet, Task
 from tests.unit.solver.tables import Member, Opened, assemble, opened, snapshots
 
+(carry_out,) = afresh("solver.kernels.carry_out")
 P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
-NAMES = {status: status.name.title() for status in Status}
+NAMES = {status: status.name.title().replace("_", "") for status in Status}
 
 
 def twin_of(books: Opened, j: int) -> Job:
@@ -69,6 +71,24 @@ def test_chunks_are_those_of_the_recursive_twin(snapshot: Snapshot) -> None:
             if not expected:
                 break
             set_off(books, expected)
+
+
+def has_enough(member: GroupSet | PodSet) -> bool:
+    """Whether what is there of the set, pods that are leaving included, is what it needs."""
+    if isinstance(member, PodSet):
+        return sum(task.status in USED for task in member.tasks) >= member.minimum
+    return sum(map(has_enough, member.members)) >= member.minimum
+
+
+@given(snapshots(tied=False, most_nodes=1))
+def test_a_job_is_whole_with_its_chunk(snapshot: Snapshot) -> None:
+    """A chunk is all that a job lacks: no search that finds places for it leaves a gang torn (4.5)."""
+    books = opened(snapshot)
+    for j in range(snapshot.jobs.queue.size):
+        assert carry_out.is_whole(j, snapshot, books.state, books.scratch) == has_enough(twin_of(books, j).root)
+        chunk = chunk_of(books, j)
+        set_off(books, chunk)
+        assert not chunk or carry_out.is_whole(j, snapshot, books.state, books.scratch)
 
 
 @given(snapshots(tied=False, most_nodes=1))

@@ -72,36 +72,49 @@ def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, 
     assert fairness.may_lose_one(OWN, BESIDE, lost, smallest, settings, snapshot, book, prey) == possible
 
 
-def line_up(lineup: Lineup, snapshot: Snapshot, asks: list[list[float]]) -> None:
-    """All jobs wait, in their order, each in its leaf; runs are not drawn together."""
-    for j, ask in enumerate(asks):
+def line_up(lineup: Lineup, snapshot: Snapshot, asks: dict[int, float]) -> None:
+    """These jobs wait, each in its leaf and in the order given, for so many GPUs; runs are not drawn together."""
+    for j, gpus in asks.items():
         q = snapshot.jobs.queue[j]
         base = lineup.slot[q, BASE] + lineup.slot[q, LISTED]
         lineup.job[base, LIST] = j
         lineup.slot[q, LISTED] += 1
         lineup.job[base, RUN_END] = lineup.slot[q, LISTED]
-        lineup.held[j] = ask
+        lineup.held[j] = [0.0, 0.0, gpus]
         assert lineup.slot[q, ALIVE] == 0
 
 
 @pytest.mark.parametrize(
-    ("held", "asks", "last", "expected"),
+    ("held", "asks", "priority", "last", "own_ask", "expected"),
     [
-        (1.0, [2.0, 0.0], 1, True),  # own would have 2 of 4, beside has 1 with all its victims back
-        (2.0, [2.0, 0.0], 1, False),  # as much, and at last who holds less goes first
-        (2.0, [3.0, 0.0], 1, True),
-        (1.0, [2.0, 3.0], 3, False),  # job 1 comes before the last victim, and asks for 3 while one pod is away
-        (1.0, [4.0, 3.0], 3, True),  # with which beside would have 3, and own 4
-        (1.0, [2.0, 3.0], 1, True),  # after the last victim it does not matter any more
+        (1.0, {0: 2.0}, {}, 1, 2.0, True),  # own would have 2 of 4, beside has 1 with all its victims back
+        (2.0, {0: 2.0}, {}, 1, 2.0, False),  # as much, and at last who holds less goes first
+        (2.0, {0: 3.0}, {}, 1, 3.0, True),
+        (1.0, {0: 2.0, 1: 3.0}, {}, 3, 2.0, False),  # job 1 comes before the last victim, and asks for 3, one pod away
+        (1.0, {0: 4.0, 1: 3.0}, {}, 3, 4.0, True),  # with which beside would have 3, and own 4
+        (1.0, {0: 2.0, 1: 3.0}, {}, 1, 2.0, True),  # after the last victim it does not matter any more
+        # what goes by age among equals goes by priority first
+        (1.0, {0: 2.0, 1: 3.0}, {1: 40}, 3, 2.0, True),  # job 1 is older than the last victim, and yet comes after it
+        (1.0, {0: 2.0, 3: 3.0}, {3: 60}, 1, 2.0, False),  # job 3 is newer, and yet comes before it
+        (1.0, {0: 2.0}, {0: 40}, 1, 1.0, False),  # job 0 is older than the wish, and yet never asks before it
+        (1.0, {4: 2.0}, {4: 60}, 1, 2.0, True),  # job 4 is newer, and yet does
+        (1.0, {4: 2.0}, {}, 1, 1.0, False),
     ],
 )
-def test_who_comes_first(held: float, asks: list[float], last: int, expected: bool) -> None:
-    """Victims of leaf 0 beside the wish of leaf 1, which holds nothing. Shares are 4, quotas 0; victims have 1 GPU."""
+def test_who_comes_first(
+    held: float, asks: dict[int, float], priority: dict[int, int], last: int, own_ask: float, expected: bool
+) -> None:
+    """Victims of leaf 0 beside the wish of leaf 1, which holds nothing. Shares are 4, quotas 0; victims have 1 GPU.
+
+    Jobs have priority 50 unless it is given; the wish is job 2.
+    """
     own, beside = 1, 0
-    queues = [own, beside, own, beside]
+    queues = [own, beside, own, beside, own]
     one = [Member(1, statuses=[Status.PENDING]) for _ in queues]
     request = [[0.0, 0.0, 1.0, 1.0, 0.0]]
-    snapshot = assemble(one, queue_table([NULL, NULL]), request=request, jobs={"queue": queues})
+    priorities = [priority.get(j, 50) for j in range(len(queues))]
+    jobs = {"queue": queues, "priority": priorities}
+    snapshot = assemble(one, queue_table([NULL, NULL]), request=request, jobs=jobs)
     prey, waiting, opening = make_prey(snapshot), make_lineup(snapshot), opened(snapshot)
     book = opening.state.book
     for q in (own, beside):
@@ -109,13 +122,25 @@ def test_who_comes_first(held: float, asks: list[float], last: int, expected: bo
         book[q, FAIR : FAIR + 3] = book[q, SHARE : SHARE + 3] = [UNLIMITED, UNLIMITED, 4.0]
         book[q, HELD : HELD + 3] = 0.0
     book[beside, HELD + GPU] = held
-    line_up(waiting, snapshot, [[0.0, 0.0, asks[0]], [0.0, 0.0, asks[1]]])
+    line_up(waiting, snapshot, asks)
     prey.wish[0] = 2
     prey.counts[ALIKE] = 1  # class 0
     prey.queue[beside, LAST], prey.queue[beside, FEWEST] = last + 1.0, 1.0
     precedence.ask_before(2, ALL_ON, snapshot, waiting, prey)
-    assert waiting.amount[own, ASK + GPU] == max(asks[0], 1.0)
+    assert waiting.amount[own, ASK + GPU] == own_ask
     assert precedence.come_first(beside, own, ALL_ON, snapshot, opening.state, waiting, prey) == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([40, 50, 60]), st.integers(1, 3)), min_size=1, max_size=5), st.data())
+def test_the_last_of_a_leaf(victims: list[tuple[int, int]], data: st.DataObject) -> None:
+    """In whatever order they are noted: it has the lowest priority, and is the newest of those."""
+    snapshot, prey = two_leaves(len(victims), queue=[0] * len(victims), priority=[priority for priority, _ in victims])
+    precedence.clear(prey)
+    for v in data.draw(st.permutations(range(len(victims)))):
+        precedence.enter(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, prey.queue)
+    last = min(range(len(victims)), key=lambda v: (victims[v][0], -v))
+    assert prey.queue[0, LAST] == last + 1
+    assert prey.queue[0, FEWEST] == min(pods for _, pods in victims)
 
 
 @pytest.mark.parametrize(
