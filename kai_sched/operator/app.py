@@ -104,7 +104,7 @@ class Operator:
             self._store,
             self._feed.overlay,
             lambda: self._settings.config,
-            self._lease.held,
+            lambda: self._lease.held() and self._grouper.is_caught_up,
             self._telling.acted,
             self._telling.failed,
             clock,
@@ -262,7 +262,6 @@ class Operator:
             log.info("lease.waits", state=self._lease.state)
             await self._lease.wait_held()
         log.info("lease.held")
-        self._loop.lead()
         if self._options.default_queues and not self._settings.config.node_pool:
             self._go(self._make_default_queues(), DEFAULTS)
         await self._lease.wait_lost()
@@ -271,10 +270,10 @@ class Operator:
             self._give_up("the lease was lost")
 
     async def _group(self) -> None:
-        """Group pods, once everything is known and the lease is ours."""
+        """Group pods, once everything is known and the lease is ours; after the first looks cycles act."""
         await self._known.wait()
         await self._lease.wait_held()
-        await self._grouper.run()
+        await self._grouper.run(self._loop.lead)
 
     async def _make_default_queues(self) -> None:
         await self._known.wait()

@@ -2,6 +2,8 @@
 
 ``Groups`` says what to look at and what to write. Both wait in queues; what fails comes again, 1 s later, doubling to
 60 s. Only the replica that leads looks and writes. Decisions count at once; what is written goes behind the binds.
+Cycles begin to act once all workloads that were there at the start have been looked at: with some of them still held
+back, the first cycle would give the room to whoever was looked at first.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from kai_sched.reconcile.owner_keeper import OwnerKeeper
 
 log = structlog.get_logger("grouping")
 
+FIRST_LOOKS_S = 5.0  # then cycles begin to act, whatever is left to look at
 LOOKERS = 8
 WRITERS = 32
 BUSY_PAUSE_S = 0.02
@@ -81,6 +84,7 @@ class Grouper:
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
         self._problems: dict[str, str] = {}  # told of, by uid
         self._kinds: tuple[str, KindDefaults, KindRules] = ("", {}, {})
+        self.is_caught_up = False  # what was there when this replica began to lead has been looked at
 
     @property
     def pending(self) -> int:
@@ -94,15 +98,25 @@ class Grouper:
         for source in self._groups.sources():
             self._looks.add(source)
 
-    async def run(self) -> None:
-        """Until cancelled, from when this replica leads on."""
+    async def run(self, caught_up: Callable[[], None]) -> None:
+        """Until cancelled, from when this replica leads on. ``caught_up`` is called once, when cycles may act."""
         self._lead()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._catch_up(caught_up))
             for _ in range(LOOKERS):
                 tasks.create_task(self._work_looks())
             for number in range(WRITERS):
                 tasks.create_task(self._work_writes(steady=number == 0))
             tasks.create_task(self._review())
+
+    async def _catch_up(self, caught_up: Callable[[], None]) -> None:
+        end_s = self._clock.monotonic() + FIRST_LOOKS_S
+        while (late := self._looks.pending) and self._clock.monotonic() < end_s:  # noqa: ASYNC110 - as with busy
+            await asyncio.sleep(BUSY_PAUSE_S)
+        if late:
+            log.warning("grouping.late", sources=late, seconds=FIRST_LOOKS_S)
+        self.is_caught_up = True
+        caught_up()
 
     async def _review(self) -> None:
         period_s = REVIEW_S

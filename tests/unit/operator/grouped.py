@@ -161,7 +161,7 @@ class Played:
 
     def start(self) -> None:
         """This replica leads."""
-        self.task = asyncio.create_task(self.grouper.run())
+        self.task = asyncio.create_task(self.grouper.run(lambda: None))
 
     async def stop(self) -> None:
         if self.task is not None:

@@ -58,6 +58,38 @@ async def test_nothing_is_looked_at_or_written_before_this_replica_leads(played:
     assert played.api.asked == []
 
 
+async def test_cycles_act_once_the_first_looks_are_over(played: Played) -> None:
+    gate = asyncio.Event()
+
+    async def hold(method: str, path: str) -> None:
+        if method == "GET" and path.endswith("/late"):
+            await gate.wait()
+
+    played.api.before = hold
+    for name in ("train", "late"):
+        played.owned(played.api.put(job(name)), f"{name}-0")
+    played.start()
+    await until(lambda: played.place("train-0") is not None)
+    assert not played.grouper.is_caught_up, "late could have the better claim"
+    gate.set()
+    await until(lambda: played.grouper.is_caught_up)
+    assert played.place("late-0") is not None
+
+
+async def test_cycles_do_not_wait_long_for_an_owner(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouper, "FIRST_LOOKS_S", 0.05)
+
+    async def hold(method: str, _: str) -> None:
+        if method == "GET":
+            await asyncio.Event().wait()
+
+    played.api.before = hold
+    played.owned(played.api.put(job()), "a")
+    played.start()
+    await until(lambda: played.grouper.is_caught_up)
+    assert played.place("a") is None
+
+
 async def test_decisions_hold_before_they_are_written(played: Played) -> None:
     gate = asyncio.Event()
 
