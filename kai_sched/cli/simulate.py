@@ -11,6 +11,7 @@ from kai_sched.cli import kernels
 from kai_sched.cycle.world import World, advance, restart_clocks
 from kai_sched.files.load import Case, load
 from kai_sched.model.faults import FieldError
+from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.problems import Problem
 from kai_sched.model.read_config import parse_actions
 from kai_sched.model.times import parse_time
@@ -101,18 +102,20 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
     step_ns = round(case.seconds_between_cycles * 1e9)
     world = World(step_ns, case.keeps_terminating, case.is_scenario, case.is_scenario)
     cluster, cache = case.store.cluster(), Cache()
-    now_ns = case.now_ns or 0
+    now_ns, turns = case.now_ns or 0, NO_TURNS
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
     work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = run_cycle(cluster, case.config, now_ns, cache)
+            result = run_cycle(cluster, case.config, now_ns, cache, turns=turns)
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)
         now_ns += step_ns
+        if step_ns > 0 or not case.is_scenario:
+            turns = Turns(promised=result.promised)
 
 
 def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:

@@ -20,6 +20,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.kernels.fairness import diverge
 from kai_sched.solver.pipeline import Solution
+from kai_sched.solver.stages.promises import FREE
 from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, QUOTA, STATUS
 
 Value = TypeVar("Value")
@@ -70,6 +71,7 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
         Lifted(partial(_groups, lowered, solution)),
         _queues(lowered, solution),
         Lifted(partial(_nodes, lowered, solution)),
+        frozenset(group.key for group in lowered.groups[solution.decisions.free == FREE]),
     )
 
 

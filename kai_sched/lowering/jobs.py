@@ -72,12 +72,14 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
 
 def _turns(cache: Cache, rows: Longs, turns: Turns) -> Flags:
     found = np.zeros(rows.size, np.uint8)
-    if turns.first or turns.later:
+    if turns.first or turns.later or turns.promised:
         for j, group in enumerate(cache.groups.objects[rows]):
             if group.key in turns.later:
                 found[j] = Turn.LATER
             elif group.key in turns.first:
                 found[j] = Turn.FIRST
+            elif group.key in turns.promised:
+                found[j] = Turn.PROMISED
     return found
 
 

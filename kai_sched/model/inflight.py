@@ -16,10 +16,15 @@ from kai_sched.model.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle."""
+    """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle.
+
+    ``promised``: those that the cycle before promised room that was free already (``CycleResult.promised``). What is
+    promised to them once more is bound.
+    """
 
     first: frozenset[str] = frozenset()
     later: frozenset[str] = frozenset()
+    promised: frozenset[str] = frozenset()
 
 
 NO_TURNS = Turns()

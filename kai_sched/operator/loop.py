@@ -73,10 +73,15 @@ class Backoff:
 
 @dataclass(slots=True)
 class Setbacks:
-    """Groups whose binds failed: ``backoff`` by group, and those ``torn``, with some pods bound and some not."""
+    """Groups that did not get what they should.
+
+    ``backoff``, by group: their binds failed. ``torn``: some of their pods are bound and some not. ``promised``: the
+    last cycle promised them room that was free already.
+    """
 
     backoff: dict[str, Backoff] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
+    promised: frozenset[str] = frozenset()
 
     def add(self, group: str, now: float) -> float:
         """One more failure; returns when the group is tried again."""
@@ -86,10 +91,9 @@ class Setbacks:
         return backoff.until
 
     def turns(self, now: float) -> Turns:
-        """Who waits, and who goes first."""
-        return Turns(
-            frozenset(self.torn), frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
-        )
+        """Who waits, who goes first, and who is to get what it was promised."""
+        waiting = frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
+        return Turns(frozenset(self.torn), waiting, self.promised)
 
     def next_end(self, now: float) -> float | None:
         """When the next group has waited long enough."""
@@ -228,7 +232,7 @@ class Loop:
         return Decided(cluster, result, self._clock.monotonic() - started)
 
     def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
-        """Forget setbacks of groups that have recovered or are gone."""
+        """Forget setbacks of groups that have recovered or are gone, and note who has a promise to be kept."""
         for key in turns.first:
             group = result.groups.get(key)
             if group is None or not _is_torn(group):
@@ -237,6 +241,9 @@ class Loop:
             group = result.groups.get(key)
             if group is None or not group.counts.keys() & {"Pending", "Binding", "Pipelined"}:
                 del self._setbacks.backoff[key]
+        self._setbacks.promised = result.promised
+        if result.promised:
+            self.wake(matters=False)
 
     def _act(self, decided: Decided) -> None:
         assert self.send is not None, "set before the loop runs"

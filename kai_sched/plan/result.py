@@ -68,6 +68,8 @@ class CycleResult:
     """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order.
 
     ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
+    ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: to be handed
+    to the next cycle (``Turns``).
     Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
     """
 
@@ -77,6 +79,7 @@ class CycleResult:
     groups: Mapping[str, GroupState]
     queues: tuple[QueueState, ...]  # depth first, siblings by age and uid
     nodes: Mapping[str, NodeState]
+    promised: frozenset[str] = frozenset()
     solver_s: float = 0.0
     open_s: float = 0.0
     actions_s: Mapping[str, float] = field(default_factory=dict)

@@ -77,11 +77,15 @@ class Verdict(enum.IntEnum):
 
 
 class Turn(enum.IntEnum):
-    """When a job is tried: among the others, before all of them (a gang that is torn), or not in this cycle."""
+    """When a job is tried: among the others, before all of them (a gang that is torn), or not in this cycle.
+
+    PROMISED: among the others, and the last cycle promised it room that was free already.
+    """
 
     ORDINARY = 0
     FIRST = 1
     LATER = 2
+    PROMISED = 3
 
 
 class Action(enum.IntEnum):

@@ -125,6 +125,7 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,)
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,)
+    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``stages.promises``)
     culprit: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
@@ -261,6 +262,7 @@ def make_decisions(snapshot: Snapshot) -> Decisions:
         np.zeros((n_tasks, 6)),
         np.zeros(n_tasks, np.uint8),
         np.zeros((n_jobs, 4), np.uint8),
+        np.zeros(n_jobs, np.uint8),
         np.zeros(n_jobs, np.uint8),
         np.full(n_jobs, NULL, np.int32),
         np.full(n_jobs, NULL, np.int32),

@@ -43,6 +43,11 @@ class Scenario:
         """How far the clock moves on between two cycles."""
         return int(float(self.options.get("step", 0)) * 1e9)
 
+    @property
+    def promised(self) -> frozenset[str]:
+        """The groups that an earlier cycle promised free room."""
+        return frozenset(f"ns/{name}" for name in self.options.get("keep", "").split(","))
+
     def config(self) -> Config:
         placement = {name: self.options.get(name, "binpack") for name in ("gpu", "cpu")}
         plugins = {**OPERATOR_PLUGINS, "nodeplacement": placement}

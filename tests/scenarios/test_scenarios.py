@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cluster, run_cycle
+from kai_sched.model.inflight import Turns
 from kai_sched.model.objects import Node, Queue
 from tests.oracle.actions import decide
 from tests.oracle.between import Stands, moved_on, stamped
@@ -26,12 +27,13 @@ def by_name(found: list[tuple[str, Scenario]]) -> pytest.MarkDecorator:
 def test_decision(scenario: Scenario) -> None:
     """What the last cycle decides, said in the words of the block, equals the block."""
     cluster, now_ns = Cluster.of(scenario.objects), NOW_NS
-    result = run_cycle(cluster, scenario.config(), now_ns)
+    turns = Turns(promised=scenario.promised)
+    result = run_cycle(cluster, scenario.config(), now_ns, turns=turns)
     for _ in range(scenario.cycles - 1):
         stands = {key: (state.status, state.node) for key, state in result.pods.items()}
         victims = {effect.pod: effect.action for effect in evictions(result)}
         cluster, now_ns = next_cluster(cluster, stands, victims, now_ns), now_ns + scenario.step_ns
-        result = run_cycle(cluster, scenario.config(), now_ns)
+        result = run_cycle(cluster, scenario.config(), now_ns, turns=turns)
     got = [outcome(expected, result) for expected in scenario.expected]
     assert got == scenario.expected, f"{scenario.name} (semantics {scenario.rule})"
 
@@ -55,7 +57,7 @@ def in_scope(scenario: Scenario) -> bool:
     beyond = any(s.affinity or s.anti_affinity or s.preferred_affinity or s.claims or s.config_maps for s in shapes)
     labels = [label for item in scenario.objects if isinstance(item, Node | Queue) for label in item.labels]
     special = any("mig" in label or "node-pool" in label for label in labels)
-    return not beyond and not special and not {"restrict", "pool", "flat"} & scenario.options.keys()
+    return not beyond and not special and not {"restrict", "pool", "flat", "keep"} & scenario.options.keys()
 
 
 @by_name([(name, scenario) for name, scenario in SCENARIOS if in_scope(scenario)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import Settings, Snapshot, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all
 from kai_sched.solver.kernels.gang import next_chunk
@@ -29,6 +29,8 @@ OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
+ORDINARY = int(Turn.ORDINARY)
+PROMISED = int(Turn.PROMISED)
 
 
 @kernel
@@ -82,7 +84,8 @@ def enlist(
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        if jobs.turn[j] != turn or count_pending(first, end, state.sets) == 0:
+        own = ORDINARY if jobs.turn[j] == PROMISED else jobs.turn[j]
+        if own != turn or count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]

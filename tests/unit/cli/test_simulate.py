@@ -137,6 +137,40 @@ def test_in_a_plain_cluster_the_pod_that_leaves_is_gone(tmp_path: Path) -> None:
     assert answer["problems"] == []
 
 
+def two_that_give_way() -> list[dict[str, Any]]:
+    """Two free nodes, one for ``a`` alone: consolidation gives ``a`` that one and ``b`` what ``a`` was to have."""
+    _, queue, *_ = objects()
+    allocatable = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "1", "pods": "110"}
+    taints = [{"key": "only", "value": "others", "effect": "NoSchedule"}]
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "spec": spec,
+            "status": {"allocatable": allocatable},
+        }
+        for name, spec in (("node-1", {}), ("node-2", {"taints": taints}))
+    ]
+    first, second = pod("a"), pod("b")
+    first[1]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    return [*nodes, queue, *first, *second]
+
+
+def test_room_that_is_promised_twice_is_given(tmp_path: Path) -> None:
+    """In a plain cluster; a scenario whose clock stands still is asked the same again, and answers the same."""
+    items = two_that_give_way()
+    spec = {"objects": items, "actions": ["allocate", "consolidation"], "cycles": 3}
+
+    def ends(*arguments: str) -> set[str]:
+        done = run("simulate", "-o", "json", "--now", NOON, *arguments)
+        return {state["status"] for state in json.loads(done.stdout)["cycles"][-1]["decided"].values()}
+
+    assert ends("--cycles", "3", plain(tmp_path, items)) == {"Running"}
+    assert ends(scenario(tmp_path, **spec)) == {"Pipelined"}
+    assert ends(scenario(tmp_path, **spec, secondsBetweenCycles=1)) == {"Running"}
+
+
 def test_several_cycles_are_a_line_each_and_the_table_of_the_last(tmp_path: Path) -> None:
     lines = run("simulate", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout.splitlines()
     assert lines[0] == "Cycle 1: 0 pods bound, 1 pipelined, 0 evicted; nothing pending."

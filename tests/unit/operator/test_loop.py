@@ -277,3 +277,14 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
         assert setbacks.turns(now).later == frozenset()
         assert setbacks.next_end(now) is None
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
+
+
+async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consolidation gives ``b`` the room that ``a`` was to have, and ``a`` other room, in every cycle."""
+    monkeypatch.setattr(loop, "LAZY_S", 0.05)
+    world.put(NODE, raw_node("n2", gpus=1, taints=[{"key": "only", "value": "others", "effect": "NoSchedule"}]))
+    world.put(NODE, raw_node("n1", version=2, gpus=1))
+    async with running(world):
+        world.put(POD, raw_pod("a", tolerations=[{"operator": "Exists"}]), raw_pod("b"))
+        await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/b"])
+    assert {bind.pod: bind.node for group in world.hands.groups for bind in group} == {"ml/a": "n2", "ml/b": "n1"}

@@ -28,7 +28,13 @@ def raw(name: str, version: int, namespace: str | None = None, **content: Any) -
 
 
 def raw_pod(
-    name: str, version: int = 1, gpus: int = 1, node: str = "", scheduler: str = "kai-scheduler", **metadata: Any
+    name: str,
+    version: int = 1,
+    gpus: int = 1,
+    node: str = "",
+    scheduler: str = "kai-scheduler",
+    tolerations: Sequence[dict[str, str]] = (),
+    **metadata: Any,
 ) -> bytes:
     limits = {"nvidia.com/gpu": str(gpus)}
     spec: dict[str, Any] = {
@@ -36,6 +42,7 @@ def raw_pod(
         "containers": [{"name": "main", "resources": {"requests": {"cpu": "1", **limits}, "limits": limits}}],
     }
     spec |= {"nodeName": node} if node else {}
+    spec |= {"tolerations": list(tolerations)} if tolerations else {}
     labels = {"kai.scheduler/queue": "team"}
     uid, status = metadata.pop("uid", name), {"phase": metadata.pop("phase", "Pending")}
     return raw(name, version, "ml", uid=uid, spec=spec, status=status, metadata={"labels": labels, **metadata})

@@ -1,0 +1,108 @@
+"""Promises on room that is free already: when the next cycle repeats one it is bound, as there is nobody to wait for.
+
+The original lets it wait again, and so two groups may take each other's promise away in every cycle, for ever.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
+from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.account import open_nodes
+from kai_sched.solver.state import NODE, STATUS, WAITING, Decisions, State
+
+NEED = int(Bond.NEED)
+PROMISED = int(Turn.PROMISED)
+IS_PENDING = int(Status.PENDING)
+IS_PIPELINED = int(Status.PIPELINED)
+IS_ALLOCATED = int(Status.ALLOCATED)
+NOT_SEEN = 0  # Decisions.free
+FREE = 1
+NOT_FREE = 2
+
+
+@kernel
+def keep_promises(snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions) -> None:
+    """Mark the jobs whose promised places are all free now, and bind those of them that were marked the last time.
+
+    First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to work in.
+    """
+    tasks, free = snapshot.tasks, decisions.free
+    for row in range(decisions.length[1]):
+        if decisions.eviction[row, 2] != NULL:
+            free[decisions.eviction[row, 2]] = NOT_FREE  # others leave for it
+    if not anybody_left(snapshot, decisions):
+        return
+    open_nodes(snapshot.nodes, tasks.node, tasks.status, tasks.cls, snapshot.classes.request, room, leaving)
+    for t in range(tasks.job.shape[0]):
+        if tasks.status[t] == IS_PENDING and state.task[t, STATUS] == IS_ALLOCATED:
+            take(t, 1.0, snapshot, state, room)
+    for row in range(decisions.length[0]):
+        t = decisions.task[row]
+        if t == NULL or decisions.waits[row] == 0 or free[tasks.job[t]] != NOT_SEEN:
+            continue
+        j = tasks.job[t]
+        free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
+        if free[j] == FREE and snapshot.jobs.turn[j] == PROMISED:
+            bind(j, snapshot, state, room, decisions)
+            free[j] = NOT_FREE
+
+
+@inner
+def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
+    """Whether some job is promised a place without anybody leaving for it."""
+    for row in range(decisions.length[0]):
+        t = decisions.task[row]
+        if t != NULL and decisions.waits[row] == 1 and decisions.free[snapshot.tasks.job[t]] == NOT_SEEN:
+            return True
+    return False
+
+
+@inner
+def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
+    """Take all that job ``j`` is promised off the room that there is, or nothing: False where there is not enough.
+
+    What still runs elsewhere, or must be beside others, who may leave yet, has to wait.
+    """
+    tasks, bonds, request = snapshot.tasks, snapshot.bonds, snapshot.classes.request
+    first, end = snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]
+    enough = True
+    for t in range(first, end):
+        if state.task[t, STATUS] != IS_PIPELINED:
+            continue
+        c, n = tasks.cls[t], state.task[t, NODE]
+        enough = enough and tasks.status[t] == IS_PENDING
+        for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
+            enough = enough and bonds.entry[entry, 0] != NEED
+        take(t, 1.0, snapshot, state, room)
+        for r in range(room.shape[1]):
+            enough = enough and (room[n, r] >= 0.0 or request[c, r] == 0.0)
+    if not enough:
+        for t in range(first, end):
+            if state.task[t, STATUS] == IS_PIPELINED:
+                take(t, -1.0, snapshot, state, room)
+    return enough
+
+
+@inner
+def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) -> None:
+    """Take what task ``t`` asks for off the room of its node; ``sign`` -1: give it back."""
+    n, c = state.task[t, NODE], snapshot.tasks.cls[t]
+    for r in range(room.shape[1]):
+        if snapshot.nodes.allocatable[n, r] > 0.0:
+            room[n, r] -= sign * snapshot.classes.request[c, r]
+
+
+@inner
+def bind(j: int, snapshot: Snapshot, state: State, room: Floats, decisions: Decisions) -> None:
+    """Bind all that job ``j`` is promised. More of what comes free on a node is free already, or less."""
+    for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
+        if state.task[t, STATUS] != IS_PIPELINED:
+            continue
+        n = state.task[t, NODE]
+        state.task[t, STATUS] = IS_ALLOCATED
+        state.sets[snapshot.tasks.set[t], WAITING] -= 1
+        decisions.waits[decisions.row[t]] = 0
+        for r in range(room.shape[1]):
+            state.releasing[n, r] += state.idle[n, r] - room[n, r]
+            state.idle[n, r] = room[n, r]
