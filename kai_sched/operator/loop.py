@@ -16,6 +16,7 @@ import structlog
 
 from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
+from kai_sched.cycle.promises import Promises
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
@@ -75,13 +76,13 @@ class Backoff:
 class Setbacks:
     """Groups that did not get what they should.
 
-    ``backoff``, by group: their binds failed. ``torn``: some of their pods are bound and some not. ``promised``: the
-    last cycle promised them room that was free already.
+    ``backoff``, by group: their binds failed. ``torn``: some of their pods are bound and some not. ``promises``: they
+    were promised room that was free already.
     """
 
     backoff: dict[str, Backoff] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
-    promised: frozenset[str] = frozenset()
+    promises: Promises = field(default_factory=Promises)
 
     def add(self, group: str, now: float) -> float:
         """One more failure; returns when the group is tried again."""
@@ -93,7 +94,7 @@ class Setbacks:
     def turns(self, now: float) -> Turns:
         """Who waits, who goes first, and who is to get what it was promised."""
         waiting = frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
-        return Turns(frozenset(self.torn), waiting, self.promised)
+        return Turns(frozenset(self.torn), waiting, self.promises.promised)
 
     def next_end(self, now: float) -> float | None:
         """When the next group has waited long enough."""
@@ -213,6 +214,9 @@ class Loop:
         decided = await self._decide(turns)
         if self._may_act():
             self._settle_setbacks(decided.result, turns)
+            self._setbacks.promises.note(decided.cluster, decided.result)
+            if self._setbacks.promises.promised:
+                self.wake(matters=False)
             self._act(decided)
             self._acted(decided)
         next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
@@ -232,7 +236,7 @@ class Loop:
         return Decided(cluster, result, self._clock.monotonic() - started)
 
     def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
-        """Forget setbacks of groups that have recovered or are gone, and note who has a promise to be kept."""
+        """Forget setbacks of groups that have recovered or are gone."""
         for key in turns.first:
             group = result.groups.get(key)
             if group is None or not _is_torn(group):
@@ -241,9 +245,6 @@ class Loop:
             group = result.groups.get(key)
             if group is None or not group.counts.keys() & {"Pending", "Binding", "Pipelined"}:
                 del self._setbacks.backoff[key]
-        self._setbacks.promised = result.promised
-        if result.promised:
-            self.wake(matters=False)
 
     def _act(self, decided: Decided) -> None:
         assert self.send is not None, "set before the loop runs"

@@ -23,31 +23,11 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.fairness import diverge, has_gone
 from kai_sched.solver.kernels.pool import stand_again
-from kai_sched.solver.state import COUNT, PENDING, STATUS, Decisions, Finder, Log, Scratch, State
+from kai_sched.solver.state import PENDING, STATUS, Decisions, Finder, Log, Scratch, State
 
 IS_PENDING = int(Status.PENDING)
-IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RELEASING = int(Status.RELEASING)
-IS_STUCK = int(Status.STUCK_IN_RELEASING)
-
-
-@inner
-def is_whole(p: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
-    """Whether the job's tree of sets is satisfied, pods on their way out included."""
-    sets = snapshot.sets
-    first, end = snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1]
-    survey = scratch.survey
-    for s in range(end - 1, first - 1, -1):
-        count = 0
-        if sets.child_ptr[s] == sets.child_end[s]:
-            for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
-                count += IS_PIPELINED <= state.task[t, STATUS] <= IS_STUCK
-        else:
-            for member in range(sets.child_ptr[s], sets.child_end[s]):
-                count += survey[member, COUNT] >= sets.minimum[member]
-        survey[s, COUNT] = count
-    return bool(survey[first, COUNT] >= sets.minimum[first])
 
 
 @inner

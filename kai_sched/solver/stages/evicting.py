@@ -25,8 +25,8 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.attempt import count_pending, foresee, undo_all
-from kai_sched.solver.kernels.carry_out import carry_out, is_whole
+from kai_sched.solver.kernels.attempt import count_pending, foresee
+from kai_sched.solver.kernels.carry_out import carry_out
 from kai_sched.solver.kernels.fairness import any_runtime, diverge, has_quota_for, is_elastic, is_protected, keep_books
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
@@ -66,7 +66,6 @@ OVER_QUOTA = int(Help.OVER_QUOTA)
 LIKE_ANOTHER = int(Help.LIKE_ANOTHER)
 NO_ROOM = int(Help.NO_ROOM)
 NOBODY = int(Help.NOBODY)
-NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
 EVERYBODY = 2**62
 
@@ -259,13 +258,9 @@ def hunt(
     help_code = search(
         action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
     )
-    if help_code != HELPED:
-        return help_code
-    if not is_whole(p, snapshot, state, scratch):
-        undo_all(state, log, finder)
-        return NOT_FOUND
-    carry_out(action, p, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions)
-    return HELPED
+    if help_code == HELPED:
+        carry_out(action, p, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions)
+    return help_code
 
 
 @inner

@@ -6,9 +6,9 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Status
 from kai_sched.solver.hunt import Prey
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.carry_out import dismiss, is_whole
+from kai_sched.solver.kernels.carry_out import dismiss
 from kai_sched.solver.kernels.evict import evict
-from kai_sched.solver.state import NODE, STATUS, Decisions, Finder, Log, Scratch, State
+from kai_sched.solver.state import COUNT, NODE, STATUS, Decisions, Finder, Log, Scratch, State
 
 STALE_GANG = int(Action.STALE_GANG)
 IS_SUCCEEDED = int(Status.SUCCEEDED)
@@ -54,3 +54,21 @@ def is_torn(j: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
             return False
         used = used or IS_PIPELINED <= status <= IS_STUCK
     return used and not is_whole(j, snapshot, state, scratch)
+
+
+@inner
+def is_whole(j: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
+    """Whether the job's tree of sets is satisfied, pods on their way out included."""
+    sets = snapshot.sets
+    first, end = snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]
+    survey = scratch.survey
+    for s in range(end - 1, first - 1, -1):
+        count = 0
+        if sets.child_ptr[s] == sets.child_end[s]:
+            for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
+                count += IS_PIPELINED <= state.task[t, STATUS] <= IS_STUCK
+        else:
+            for member in range(sets.child_ptr[s], sets.child_end[s]):
+                count += survey[member, COUNT] >= sets.minimum[member]
+        survey[s, COUNT] = count
+    return bool(survey[first, COUNT] >= sets.minimum[first])

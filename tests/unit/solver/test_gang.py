@@ -17,7 +17,7 @@ from tests.oracle import chunk as twin
 from tests.oracle.world import USED, GroupSet, Job, PodSet, Task
 from tests.unit.solver.tables import Member, Opened, assemble, opened, snapshots
 
-(carry_out,) = afresh("solver.kernels.carry_out")
+(stale,) = afresh("solver.stages.stale")
 P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
 NAMES = {status: status.name.title().replace("_", "") for status in Status}
 
@@ -85,10 +85,10 @@ def test_a_job_is_whole_with_its_chunk(snapshot: Snapshot) -> None:
     """A chunk is all that a job lacks: no search that finds places for it leaves a gang torn (4.5)."""
     books = opened(snapshot)
     for j in range(snapshot.jobs.queue.size):
-        assert carry_out.is_whole(j, snapshot, books.state, books.scratch) == has_enough(twin_of(books, j).root)
+        assert stale.is_whole(j, snapshot, books.state, books.scratch) == has_enough(twin_of(books, j).root)
         chunk = chunk_of(books, j)
         set_off(books, chunk)
-        assert not chunk or carry_out.is_whole(j, snapshot, books.state, books.scratch)
+        assert not chunk or stale.is_whole(j, snapshot, books.state, books.scratch)
 
 
 @given(snapshots(tied=False, most_nodes=1))

@@ -1,0 +1,57 @@
+"""Who is told in the next cycle that it was promised free room (``Promises``)."""
+
+from __future__ import annotations
+
+from kai_sched import Cluster, CycleResult
+from kai_sched.cycle.promises import Promises
+from kai_sched.model.objects import Pod, PodGroup, Shape
+from kai_sched.plan.effects import Evict
+
+SHAPE = Shape((("gpu", 1.0), ("pods", 1.0)))
+CLUSTER = Cluster.of(
+    [
+        *(PodGroup("ml", name, name, 1, queue="q", min_member=1) for name in "ab"),
+        *(Pod("ml", f"{name}-0", SHAPE, name, 1, group=name, scheduler="kai-scheduler") for name in "ab"),
+        Pod("ml", "bare", SHAPE, "bare", 1, scheduler="kai-scheduler"),
+    ]
+)
+WITHOUT_A = Cluster.of([group for group in CLUSTER.pod_groups.values() if group.name == "b"])
+
+
+def cycle(*promised: str, evicted: tuple[str, ...] = ()) -> CycleResult:
+    """A cycle that promised these groups free room, and evicted a pod of those."""
+    lefts = tuple(
+        Evict(f"{group}-0", "", "n", "reclaim", "ml/other", group, (), "", moved=False, sides=()) for group in evicted
+    )
+    return CycleResult(lefts, (), {}, {}, (), {}, frozenset(promised))
+
+
+def told(*cycles: CycleResult) -> list[set[str]]:
+    promises, found = Promises(), []
+    for result in cycles:
+        promises.note(CLUSTER, result)
+        found.append(set(promises.promised))
+    return found
+
+
+def test_each_cycle_is_told_what_the_last_one_promised() -> None:
+    assert told(cycle("ml/a", "ml/bare"), cycle("ml/b"), cycle()) == [{"ml/a", "ml/bare"}, {"ml/b"}, set()]
+
+
+def test_who_was_told_and_lost_pods_is_told_no_more() -> None:
+    """Also if it is promised room in the very cycle that evicts it, or long after."""
+    cycles = (cycle("ml/a", "ml/b"), cycle(), cycle("ml/a", "ml/b", evicted=("ml/a",)), cycle("ml/a", "ml/b"))
+    assert told(*cycles) == [{"ml/a", "ml/b"}, set(), {"ml/b"}, {"ml/b"}]
+
+
+def test_who_lost_pods_before_it_was_ever_told_is_told() -> None:
+    assert told(cycle("ml/a", evicted=("ml/a",)), cycle("ml/a")) == [{"ml/a"}, {"ml/a"}]
+
+
+def test_a_new_group_of_the_same_name_starts_anew() -> None:
+    promises = Promises()
+    promises.note(CLUSTER, cycle("ml/a"))
+    promises.note(CLUSTER, cycle(evicted=("ml/a",)))
+    promises.note(WITHOUT_A, cycle())
+    promises.note(CLUSTER, cycle("ml/a"))
+    assert promises.promised == {"ml/a"}
