@@ -1,8 +1,8 @@
-"""Who is told that it was promised free room, from one cycle to the next (``Turns.promised``)."""
+"""Who is told that it was promised free room in an earlier cycle (``Turns.promised``)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
@@ -11,20 +11,22 @@ from kai_sched.plan.result import CycleResult
 
 @dataclass(slots=True)
 class Promises:
-    """Groups ("namespace/name") to be told so in the next cycle: ``promised``.
+    """Groups ("namespace/name") that were promised free room: ``promised``.
 
-    A group that loses pods after it was told is told no more: quotas may contradict each other so that two take the
-    same room from each other in turn, and then pods would start only to be evicted.
+    A group that loses pods after that is told so no more: quotas may contradict each other so that two take the same
+    room from each other in turn, and then pods would start only to be evicted.
     """
 
     promised: frozenset[str] = frozenset()
-    _told: set[str] = field(default_factory=set)
-    _barred: set[str] = field(default_factory=set)
+    _barred: frozenset[str] = frozenset()
 
-    def note(self, cluster: Cluster, result: CycleResult) -> None:
-        """Take over what a cycle on ``cluster`` decided."""
-        self._told |= self.promised
-        self._barred |= self._told & {each.group for each in result.effects if isinstance(each, Evict)}
-        for groups in (self._told, self._barred):
-            groups &= {key for key in groups if key in cluster.pod_groups or key in cluster.pods}
-        self.promised = result.promised - self._barred
+    def note(self, cluster: Cluster, result: CycleResult) -> bool:
+        """Take over what a cycle on ``cluster`` decided; whether somebody is told from now on."""
+        evicted = {each.group for each in result.effects if isinstance(each, Evict)}
+        self._barred = _there(self._barred | (self.promised & evicted), cluster)
+        known, self.promised = self.promised, _there(self.promised | result.promised, cluster) - self._barred
+        return not self.promised <= known
+
+
+def _there(groups: frozenset[str], cluster: Cluster) -> frozenset[str]:
+    return frozenset(key for key in groups if key in cluster.pod_groups or key in cluster.pods)

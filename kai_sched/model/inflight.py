@@ -18,8 +18,8 @@ from kai_sched.model.store import Store
 class Turns:
     """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle.
 
-    ``promised``: those that the cycle before promised room that was free already (``CycleResult.promised``). What is
-    promised to them once more is bound.
+    ``promised``: those that were promised room that was free already (``CycleResult.promised``). Where that comes again
+    it is bound.
     """
 
     first: frozenset[str] = frozenset()

@@ -214,8 +214,7 @@ class Loop:
         decided = await self._decide(turns)
         if self._may_act():
             self._settle_setbacks(decided.result, turns)
-            self._setbacks.promises.note(decided.cluster, decided.result)
-            if self._setbacks.promises.promised:
+            if self._setbacks.promises.note(decided.cluster, decided.result):
                 self.wake(matters=False)
             self._act(decided)
             self._acted(decided)

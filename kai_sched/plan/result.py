@@ -68,8 +68,8 @@ class CycleResult:
     """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order.
 
     ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
-    ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: to be handed
-    to the next cycle (``Turns``).
+    ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: later
+    cycles are to be told (``Turns``).
     Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
     """
 

@@ -79,7 +79,7 @@ class Verdict(enum.IntEnum):
 class Turn(enum.IntEnum):
     """When a job is tried: among the others, before all of them (a gang that is torn), or not in this cycle.
 
-    PROMISED: among the others, and the last cycle promised it room that was free already.
+    PROMISED: among the others, and an earlier cycle promised it room that was free already.
     """
 
     ORDINARY = 0

@@ -35,26 +35,30 @@ def keeping() -> Decider:
     return decide
 
 
-@given(st.one_of(crowds(TIMELESS), TIGHT))
-def test_it_comes_to_rest(objects: list[o.Object]) -> None:
-    """Without news nobody is evicted again for the same group, evictions end, and then nothing changes any more."""
-    seen: set[tuple[str, str]] = set()
+def at_rest(objects: list[o.Object]) -> Plan:
+    """What is decided when nothing changes any more; nobody is evicted more than twice for the same group until then."""
+    evicted: Counter[tuple[str, str]] = Counter()
     history: list[tuple[object, Plan]] = []
     for cluster, plan in cycles(objects, keeping(), CONFIG, 60):
-        pairs = {(left.pod, left.cause) for left in plan.evictions}
-        assert not pairs & seen, "evicted again for the same group"
-        seen |= pairs
+        evicted.update((left.pod, left.cause) for left in plan.evictions)
+        assert max(evicted.values(), default=0) <= 2
         history.append((cluster.pods, plan))
         if len(history) > 3 and history[-1] == history[-2] == history[-3]:
-            return
+            return plan
     pytest.fail("no rest after 60 cycles")
+
+
+@given(TIGHT)
+def test_it_comes_to_rest(objects: list[o.Object]) -> None:
+    """Evictions end without news, although quotas contradict each other."""
+    assert at_rest(objects).evictions == ()
 
 
 @given(crowds(TIMELESS))
 def test_in_the_end_nobody_waits_for_free_room(objects: list[o.Object]) -> None:
     """Where quotas do not contradict each other nobody is left with a promise."""
-    *_, (_, plan) = cycles(objects, keeping(), CONFIG, 16)
-    assert {key: stand for key, stand in plan.stands.items() if stand[0] == "Pipelined"} == {}
+    stands = at_rest(objects).stands
+    assert {key: stand for key, stand in stands.items() if stand[0] == "Pipelined"} == {}
 
 
 def free_now(cluster: Cluster, result: CycleResult) -> Counter[tuple[str, str]]:

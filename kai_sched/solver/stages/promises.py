@@ -1,4 +1,4 @@
-"""Promises on room that is free already: when the next cycle repeats one it is bound, as there is nobody to wait for.
+"""Promises on room that is free already: one that comes again is bound, as there is nobody to wait for.
 
 The original lets it wait again, and so two groups may take each other's promise away in every cycle, for ever.
 """
@@ -23,7 +23,7 @@ NOT_FREE = 2
 
 @kernel
 def keep_promises(snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions) -> None:
-    """Mark the jobs whose promised places are all free now, and bind those of them that were marked the last time.
+    """Mark the jobs whose promised places are all free now, and bind those of them that were marked before.
 
     First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to work in.
     """

@@ -1,4 +1,4 @@
-"""Who is told in the next cycle that it was promised free room (``Promises``)."""
+"""Who is told that it was promised free room (``Promises``)."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ def cycle(*promised: str, evicted: tuple[str, ...] = ()) -> CycleResult:
     return CycleResult(lefts, (), {}, {}, (), {}, frozenset(promised))
 
 
-def told(*cycles: CycleResult) -> list[set[str]]:
-    promises, found = Promises(), []
-    for result in cycles:
-        promises.note(CLUSTER, result)
-        found.append(set(promises.promised))
-    return found
+def told(*cycles: CycleResult) -> list[tuple[bool, set[str]]]:
+    """After each cycle: whether there is somebody new, and all who are told."""
+    promises = Promises()
+    return [(promises.note(CLUSTER, result), set(promises.promised)) for result in cycles]
 
 
-def test_each_cycle_is_told_what_the_last_one_promised() -> None:
-    assert told(cycle("ml/a", "ml/bare"), cycle("ml/b"), cycle()) == [{"ml/a", "ml/bare"}, {"ml/b"}, set()]
+def test_who_was_promised_free_room_is_told_from_then_on() -> None:
+    both = {"ml/a", "ml/bare"}
+    assert told(cycle("ml/a"), cycle("ml/bare"), cycle()) == [(True, {"ml/a"}), (True, both), (False, both)]
 
 
 def test_who_was_told_and_lost_pods_is_told_no_more() -> None:
     """Also if it is promised room in the very cycle that evicts it, or long after."""
-    cycles = (cycle("ml/a", "ml/b"), cycle(), cycle("ml/a", "ml/b", evicted=("ml/a",)), cycle("ml/a", "ml/b"))
-    assert told(*cycles) == [{"ml/a", "ml/b"}, set(), {"ml/b"}, {"ml/b"}]
+    cycles = (cycle("ml/a", "ml/b"), cycle(), cycle("ml/a", evicted=("ml/a",)), cycle("ml/a"))
+    assert told(*cycles) == [(True, {"ml/a", "ml/b"}), (False, {"ml/a", "ml/b"}), (False, {"ml/b"}), (False, {"ml/b"})]
 
 
 def test_who_lost_pods_before_it_was_ever_told_is_told() -> None:
-    assert told(cycle("ml/a", evicted=("ml/a",)), cycle("ml/a")) == [{"ml/a"}, {"ml/a"}]
+    assert told(cycle(evicted=("ml/a",)), cycle("ml/a", evicted=("ml/a",))) == [(False, set()), (True, {"ml/a"})]
 
 
 def test_a_new_group_of_the_same_name_starts_anew() -> None:
@@ -53,5 +52,5 @@ def test_a_new_group_of_the_same_name_starts_anew() -> None:
     promises.note(CLUSTER, cycle("ml/a"))
     promises.note(CLUSTER, cycle(evicted=("ml/a",)))
     promises.note(WITHOUT_A, cycle())
-    promises.note(CLUSTER, cycle("ml/a"))
+    assert promises.note(CLUSTER, cycle("ml/a"))
     assert promises.promised == {"ml/a"}
