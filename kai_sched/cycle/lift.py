@@ -19,8 +19,8 @@ from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.kernels.fairness import diverge
+from kai_sched.solver.kernels.promises import FREE
 from kai_sched.solver.pipeline import Solution
-from kai_sched.solver.stages.promises import FREE
 from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, QUOTA, STATUS
 
 Value = TypeVar("Value")

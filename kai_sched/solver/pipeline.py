@@ -13,7 +13,6 @@ from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import Facts, explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
-from kai_sched.solver.stages.promises import keep_promises
 from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import (
@@ -69,9 +68,8 @@ def solve(
                 allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
         times.append(timer())
     if any(action in EVICTING for action in actions):
-        settle(snapshot, state, log, finder, prey, decisions)
         room, leaving = np.zeros_like(state.idle), np.zeros_like(state.idle)
-        keep_promises(snapshot, state, room, leaving, decisions)
+        settle(snapshot, state, log, finder, prey, room, leaving, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)
     return Solution(decisions, state, facts, tuple(times))

@@ -125,7 +125,7 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,)
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,)
-    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``stages.promises``)
+    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``kernels.promises``)
     culprit: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) of a gate
     asked: Ints  # (J,) tasks in the chunk that failed

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.snapshot.tables import Floats, Snapshot, Status
 from kai_sched.solver.hunt import LEFT_NODE, OWED, Prey
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.accumulate import is_overcommitted
 from kai_sched.solver.kernels.carry_out import leave
 from kai_sched.solver.kernels.evict import evict
+from kai_sched.solver.kernels.promises import keep_promises
 from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
 
 IS_PIPELINED = int(Status.PIPELINED)
 
 
 @kernel
-def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey, decisions: Decisions) -> None:
-    """Put the books right, and take back what moved pods were promised on nodes that cannot keep it.
+def settle(
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    prey: Prey,
+    room: Floats,
+    leaving: Floats,
+    decisions: Decisions,
+) -> None:
+    """Put the books right, take back what moved pods were promised on nodes that cannot keep it, and keep what can be.
 
-    Searches leave both as the original does (semantics 3.6, 4.5); nothing is decided on them any more.
+    Searches leave both as the original does (semantics 3.6, 4.5); nothing is decided on them any more. ``room`` and
+    ``leaving`` are (N, R) zeros to work in.
     """
     for q in range(snapshot.queues.parent.shape[0]):
         above = q
@@ -38,3 +49,4 @@ def settle(snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Pre
         leave(t, snapshot, state, decisions)
         if snapshot.tasks.node[t] != NULL:
             state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves
+    keep_promises(snapshot, state, room, leaving, decisions)

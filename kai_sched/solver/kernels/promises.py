@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
-from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.state import NODE, STATUS, WAITING, Decisions, State
 
@@ -21,7 +21,7 @@ FREE = 1
 NOT_FREE = 2
 
 
-@kernel
+@inner
 def keep_promises(snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions) -> None:
     """Mark the jobs whose promised places are all free now, and bind those of them that were marked before.
 
