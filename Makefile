@@ -48,7 +48,8 @@ help:
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'
 
-demo: $(WARM)
+# Small clusters are decided without compiled kernels: a newcomer need not wait for the compiler.
+demo: $(RUNTIME)
 	@$(BIN)/kai-sched simulate examples/teams
 
 install: $(WARM)
