@@ -165,14 +165,17 @@ class Api:
         limit: int = 500,
         accept: str = "application/json",
         timeout_s: float = 60.0,
+        needs_right: bool = True,
     ) -> AsyncGenerator[tuple[list[msgspec.Raw], str], None]:
-        """Each page's items, still encoded, and the list's resourceVersion.
+        """Each page's items, still encoded, and the list's resourceVersion. ``needs_right`` as for ``request``.
 
         Raises ApiFailure; with status 410 the list has changed too much since its first page and begins anew.
         """
         query = {"limit": str(limit), **params}
         while True:
-            body = await self.request("GET", path, params=query, accept=accept, timeout_s=timeout_s)
+            body = await self.request(
+                "GET", path, params=query, accept=accept, timeout_s=timeout_s, needs_right=needs_right
+            )
             try:
                 page = _decode_page(body)
             except (msgspec.DecodeError, UnicodeDecodeError) as wrong:

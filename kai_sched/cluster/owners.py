@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 import msgspec
 
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.reflector import JSON, METADATA
+from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
 
 METADATA_ONLY = METADATA.format("PartialObjectMetadata")
+METADATA_LIST = METADATA.format("PartialObjectMetadataList")
 # A kind that is not known may have been installed just now.
 DISCOVER_AGAIN_S = 5.0
 
@@ -44,8 +47,7 @@ class OwnerReader:
         resource = await self._resource(reference.api_version, reference.kind)
         if resource is None:
             return None
-        scope = f"/namespaces/{reference.namespace}" if resource.namespaced else ""
-        path = f"{_root(reference.api_version)}{scope}/{resource.name}/{reference.name}"
+        path = f"{_path(resource, reference.api_version, reference.namespace)}/{reference.name}"
         accept = JSON if reference.whole else METADATA_ONLY
         try:
             raw = await self._api.request("GET", path, accept=accept, needs_right=False)
@@ -56,6 +58,20 @@ class OwnerReader:
                 return None
             raise
         return read_owner(raw, reference)
+
+    async def pages(self, api_version: str, kind: str, namespace: str) -> AsyncGenerator[list[Owner], None]:
+        """The metadata of all such objects, in pages. Raises ApiFailure. Close it when leaving early.
+
+        Malformed ones are left out, and where the kind is unknown or knows no namespaces there are none.
+        """
+        resource = await self._resource(api_version, kind)
+        if resource is None or not resource.namespaced:
+            return
+        path = _path(resource, api_version, namespace)
+        like = Reference(api_version, kind, namespace, "")
+        async with aclosing(self._api.list_pages(path, {}, accept=METADATA_LIST, needs_right=False)) as pages:
+            async for items, _ in pages:
+                yield [owner for raw in items if (owner := _read(raw, like))]
 
     async def _resource(self, api_version: str, kind: str) -> _Resource | None:
         asked_at, known = self._kinds.get(api_version, (-DISCOVER_AGAIN_S, {}))
@@ -73,6 +89,18 @@ class OwnerReader:
             raise
         # Parts of objects, as "pods/binding", have kinds, too.
         return {each.kind: each for each in found.resources or () if "/" not in each.name}
+
+
+def _read(raw: bytes, like: Reference) -> Owner | None:
+    try:
+        return read_owner(raw, like)
+    except GroupingError:
+        return None
+
+
+def _path(resource: _Resource, api_version: str, namespace: str) -> str:
+    scope = f"/namespaces/{namespace}" if resource.namespaced else ""
+    return f"{_root(api_version)}{scope}/{resource.name}"
 
 
 def _root(api_version: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -24,6 +25,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
+from kai_sched.operator.ahead import look_ahead
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.look import Known, Look, Missing
 from kai_sched.operator.loop import Clock
@@ -39,6 +41,7 @@ from kai_sched.reconcile.owner_keeper import OwnerKeeper
 
 log = structlog.get_logger("grouping")
 
+AHEAD_S = 2.5  # for looking up many owners at a time, before each is looked up alone
 FIRST_LOOKS_S = 5.0  # then cycles begin to act, whatever is left to look at
 LOOKERS = 8
 WRITERS = 32
@@ -80,6 +83,7 @@ class Grouper:
         self._owners = OwnerReader(api, clock.monotonic)
         self._looks: WorkQueue[str] = WorkQueue(chance, patient=False)
         self._writes: WorkQueue[tuple[Kind, str]] = WorkQueue(chance, patient=True)
+        self._asked_s: dict[str, float] = {}  # when a look at this source was asked for
         self._known: dict[Reference, Known] = {}
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
         self._problems: dict[str, str] = {}  # told of, by uid
@@ -93,21 +97,31 @@ class Grouper:
 
     def _lead(self) -> None:
         """From now on look and write: at all that is there, as nobody may have done so for a while."""
-        self._groups.look, self._groups.left = self._looks.add, self._keeper.forget
+        self._groups.look, self._groups.left = self._ask, self._keeper.forget
         self._groups.write = lambda kind, key: self._writes.add((kind, key))
         for source in self._groups.sources():
-            self._looks.add(source)
+            self._ask(source)
+
+    def _ask(self, source: str, delay_s: float = 0.0) -> None:
+        self._asked_s[source] = self._clock.monotonic() + delay_s
+        self._looks.add(source, delay_s)
 
     async def run(self, caught_up: Callable[[], None]) -> None:
         """Until cancelled, from when this replica leads on. ``caught_up`` is called once, when cycles may act."""
         self._lead()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._catch_up(caught_up))
-            for _ in range(LOOKERS):
-                tasks.create_task(self._work_looks())
             for number in range(WRITERS):
                 tasks.create_task(self._work_writes(steady=number == 0))
+            await self._look_ahead()
+            for _ in range(LOOKERS):
+                tasks.create_task(self._work_looks())
             tasks.create_task(self._review())
+
+    async def _look_ahead(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AHEAD_S):
+                await look_ahead(self._owners, self._groups.owners(), self._known, self._clock.monotonic)
 
     async def _catch_up(self, caught_up: Callable[[], None]) -> None:
         end_s = self._clock.monotonic() + FIRST_LOOKS_S
@@ -125,7 +139,7 @@ class Grouper:
             sources = self._groups.waiting()
             period_s = max(REVIEW_S, len(sources) / REVIEWED_PER_SECOND)
             for source in sources:
-                self._looks.add(source, self._chance.uniform(0.001, period_s))
+                self._ask(source, self._chance.uniform(0.001, period_s))
 
     # Looking
 
@@ -146,10 +160,11 @@ class Grouper:
         """Decide the pods of the source; whether all could be. Raises ApiFailure."""
         settings = await self._settings()
         self._forget_old()
+        asked_s = self._asked_s.pop(source, self._clock.monotonic())
         known = {} if source in self._groups.doubtful else self._known
         self._groups.doubtful.discard(source)
         pods = self._groups.pods_of(source)
-        look = Look(self._store, self._groups.held, known)
+        look = Look(self._store, self._groups.held, known, asked_s)
         failed: dict[str, GroupingError] = {}
         for number, (key, pod) in enumerate(pods.items()):
             if number % BATCH == BATCH - 1:
@@ -163,7 +178,7 @@ class Grouper:
             self._tell_notes(pod, found)
         if look.is_old:
             # What has changed since does not count yet.
-            self._looks.add(source, 0.0 if failed else FRESH_S)
+            self._ask(source, 0.0 if failed else FRESH_S)
             if failed:
                 self._groups.doubtful.add(source)
             return True
@@ -198,7 +213,9 @@ class Grouper:
         look.found[wanted] = self._known[wanted] = known
 
     def _forget_old(self) -> None:
-        """Those that were got first stand first."""
+        """Those that were got first stand first. None before the first looks are over, which may take a while."""
+        if not self.is_caught_up:
+            return
         end_s = self._clock.monotonic() - FRESH_S
         for reference in list(self._known):
             if self._known[reference].at_s > end_s:

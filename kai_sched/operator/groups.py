@@ -8,7 +8,7 @@ No input or output: ``operator.grouper`` looks at the owners, and writes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.members import ALONE, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
+from kai_sched.reconcile.grouping.owners import Reference, owner_of_pod
 
 log = structlog.get_logger("grouping")
 
@@ -142,6 +143,11 @@ class Groups:
     def sources(self) -> set[str]:
         """Those that have something to look at."""
         return set(self._pending) | set(self._of_source)
+
+    def owners(self) -> Iterator[Reference]:
+        """What directly owns the pods that wait for a decision."""
+        for pods in self._pending.values():
+            yield from owner_of_pod(next(iter(pods.values()))).references[:1]
 
     def waiting(self) -> list[str]:
         """Sources of pods that have no node."""

@@ -28,13 +28,14 @@ class Known:
 
 
 class Look:
-    """A view for the rules, the same from the beginning of a look to its end. ``is_old``: it has known things from
-    before."""
+    """A view for the rules, the same from the beginning of a look to its end. ``asked_s`` is when the look was asked
+    for, ``is_old`` that it has things that were known before."""
 
-    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, Known]) -> None:
+    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, Known], asked_s: float) -> None:
         self._store = store
         self._held = held
         self._known = known
+        self._asked_s = asked_s
         self.found: dict[Reference, Known] = {}
         self.is_old = False
 
@@ -47,7 +48,7 @@ class Look:
             if known is None:
                 raise Missing(name)
             self.found[name] = known
-            self.is_old = True
+            self.is_old = self.is_old or known.at_s < self._asked_s
         if not known.may_be_read:
             raise PermissionError(reference.subject)
         return known.owner

@@ -36,7 +36,7 @@ from tests.cluster.workload_objects import job
 
 JOBS, MANY_JOBS, PODS_A_JOB = 200, 2_000, 10
 SYSTEM_NAMESPACE = "kai-scheduler"
-LOOKED_AT = frozenset({("get", "jobs"), ("create", "podgroups"), ("patch", "pods")})
+LOOKED_AT = frozenset({("list", "jobs"), ("get", "jobs"), ("create", "podgroups"), ("patch", "pods")})
 
 
 def grouping(bench: Bench) -> list[Figure]:

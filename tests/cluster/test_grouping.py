@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from kai_sched.api import names
+from kai_sched.operator.ahead import WORTH
 from tests.cluster import objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
-from tests.cluster.conftest import StartOperator
+from tests.cluster.conftest import ACCOUNT, SERVICE_ACCOUNT, StartOperator
 from tests.cluster.control_plane import OPERATOR, ControlPlane
 from tests.cluster.faults import assert_bound_once
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
 from tests.cluster.workload_objects import groups_of, job, live_groups, simulated, simulated_groups, template, workload
+from tests.tree import ROOT
 
 LEAST = names.BATCH_MIN_MEMBER_ANNOTATION
 
@@ -86,6 +88,21 @@ def test_decisions_do_not_wait_until_they_are_written(
     assert group["spec"] == {"minMember": 3, "queue": "team", "priorityClassName": "train"}
     assert_bound_once(room, own_plane.audit, mark, pods)
     assert writes(own_plane, mark, "delete", "podgroups") == []
+
+
+def test_a_replica_that_begins_to_lead_lists_many_owners(
+    room: Cluster, own_plane: ControlPlane, operator: StartOperator, system_namespace: str
+) -> None:
+    """With the rights of the manifests, one request for all of them."""
+    made = [create_job(room, 1, 1, f"job-{n}") for n in range(WORTH)]
+    room.kubectl("apply", "--server-side", "-f", str(ROOT / "manifests" / "rbac.yaml"))
+    token = own_plane.service_account_token(system_namespace, SERVICE_ACCOUNT)
+    mark = own_plane.audit.mark()
+    operator(kubeconfig=own_plane.kubeconfig(SERVICE_ACCOUNT, token=token))
+    for owner, pods in made:
+        wait_group(room, owner, pods)
+    asked = own_plane.audit.since(mark, ACCOUNT, "jobs")
+    assert [(one.verb, one.status) for one in asked] == [("list", 200)]
 
 
 def test_all_or_none_though_owners_are_slow(room: Cluster, proxy: Proxy, operator: StartOperator) -> None:

@@ -106,3 +106,39 @@ async def test_other_failures_are_the_callers(server: ApiServer, api: Api, path:
     server.answer = answer
     with pytest.raises(ApiFailure, match="500 InternalError"):
         await OwnerReader(api, Clock()).fetch(JOB)
+
+
+async def test_all_of_a_kind(api: Api, server: ApiServer) -> None:
+    """Their metadata, in pages; what is malformed, and kinds that are unknown or know no namespaces, bring nothing."""
+    found: list[tuple[str, str]] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        found.append((request.path, request.headers["Accept"]))
+        if request.path == "/apis/batch/v1":
+            return web.json_response({"resources": RESOURCES})
+        if "continue" in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": 1}}]})
+        head = {"resourceVersion": "7", "continue": "more"}
+        return web.json_response({"metadata": head, "items": [{"metadata": META}]})
+
+    server.answer = answer
+    owners = OwnerReader(api, Clock())
+    pages = [page async for page in owners.pages("batch/v1", "Job", "ml")]
+    assert [[owner.reference() for owner in page] for page in pages] == [[JOB], []]
+    partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    assert found[1:] == [("/apis/batch/v1/namespaces/ml/jobs", partial)] * 2
+    for kind in ("Rack", "Solver"):
+        assert [page async for page in owners.pages("batch/v1", kind, "ml")] == []
+    assert len(found) == 3
+
+
+async def test_a_list_that_is_refused_is_no_right_that_is_missing(api: Api, server: ApiServer) -> None:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/apis/batch/v1":
+            return web.json_response({"resources": RESOURCES})
+        return status(403, "Forbidden", "not allowed")
+
+    server.answer = answer
+    with pytest.raises(ApiFailure, match="not allowed"):
+        _ = [page async for page in OwnerReader(api, Clock()).pages("batch/v1", "Job", "ml")]
+    assert api.refusals() == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from kai_sched.cluster.client import ApiFailure
@@ -77,6 +77,18 @@ class MemoryApi:
         else:
             content = self._patched(path, content["metadata"])
         return json.dumps(self.put(content, path)).encode()
+
+    async def list_pages(
+        self, path: str, _: object, limit: int = 500, accept: str = "", **__: Any
+    ) -> AsyncGenerator[tuple[list[bytes], str], None]:
+        """The objects right below the path."""
+        found = [self.objects[each] for each in sorted(self.objects) if each.rpartition("/")[0] == path]
+        for start in range(0, len(found), limit):
+            self.asked.append(("LIST", path, "as=" not in accept))
+            await asyncio.sleep(0)
+            if self.before is not None:
+                await self.before("LIST", path)
+            yield [json.dumps(each).encode() for each in found[start : start + limit]], str(self.version)
 
     def put(self, content: Object, path: str = "") -> Object:
         """Add or replace an object."""

@@ -1,0 +1,74 @@
+"""Looks up many owners in few requests, for a replica that begins to lead: each alone takes long in a large cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+
+import structlog
+
+from kai_sched.cluster.client import ApiFailure
+from kai_sched.cluster.owners import OwnerReader
+from kai_sched.operator.look import Known
+from kai_sched.reconcile.grouping.owners import Reference
+
+log = structlog.get_logger("grouping")
+
+WORTH = 20  # fewer of a kind in a namespace are looked up one by one
+OTHERS = 20  # so many are read for each that is wanted; beyond, one by one costs less
+
+Place = tuple[str, str, str]  # apiVersion, kind, namespace
+
+
+async def look_ahead(
+    reader: OwnerReader, wanted: Iterable[Reference], known: dict[Reference, Known], monotonic: Callable[[], float]
+) -> None:
+    """Add to ``known`` the metadata of the wanted objects, and of those above them, where that is worth it.
+
+    What cannot be had so is left out: whoever looks it up alone is told why. When cancelled, what was had so far stays.
+    """
+    places = _worthy(wanted, known)
+    while places:
+        above: list[Reference] = []
+        async with asyncio.TaskGroup() as tasks:
+            for place, names in places.items():
+                tasks.create_task(_list(reader, place, names, known, above, monotonic))
+        places = _worthy(above, known)
+
+
+def _worthy(wanted: Iterable[Reference], known: dict[Reference, Known]) -> dict[Place, set[str]]:
+    """The names to list for, by place."""
+    places: dict[Place, set[str]] = {}
+    for each in wanted:
+        if _named(each) not in known:
+            places.setdefault((each.api_version, each.kind, each.namespace), set()).add(each.name)
+    return {place: names for place, names in places.items() if len(names) >= WORTH}
+
+
+async def _list(
+    reader: OwnerReader,
+    place: Place,
+    names: set[str],
+    known: dict[Reference, Known],
+    above: list[Reference],
+    monotonic: Callable[[], float],
+) -> None:
+    asked_s = monotonic()  # all that is read is at least as new
+    read = 0
+    try:
+        async with aclosing(reader.pages(*place)) as pages:
+            async for page in pages:
+                for owner in page:
+                    if owner.name in names:
+                        known[_named(owner.reference())] = Known(owner, True, asked_s)
+                        above += owner.references
+                read += len(page)
+                if read >= OTHERS * len(names):
+                    break
+    except ApiFailure as failure:
+        log.info("owners.not_listed", kind=place[1], namespace=place[2], problem=str(failure))
+
+
+def _named(reference: Reference) -> Reference:
+    return Reference(reference.api_version, reference.kind, reference.namespace, reference.name)
