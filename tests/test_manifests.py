@@ -220,7 +220,7 @@ def test_every_kind_that_has_a_rule_can_be_read() -> None:
         "kubevirt.io/virtualmachines",
     }
     given = rights(the("ClusterRole", "kai-scheduler-workloads"))
-    assert sorted(given) == sorted((resource, "get") for resource in wanted | between)
+    assert sorted(given) == sorted((resource, "get list") for resource in wanted | between)
 
 
 def test_the_lease_is_the_one_that_may_be_held() -> None:
