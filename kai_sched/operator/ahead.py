@@ -30,19 +30,18 @@ async def look_ahead(
     """
     places = _worthy(wanted, known)
     while places:
-        above: list[Reference] = []
-        async with asyncio.TaskGroup() as tasks:
-            for place, names in places.items():
-                tasks.create_task(_list(reader, place, names, known, above, monotonic))
-        places = _worthy(above, known)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_list(reader, *each, known, monotonic)) for each in places.items()]
+        places = _worthy((above for task in tasks for above in task.result()), known)
 
 
 def _worthy(wanted: Iterable[Reference], known: dict[Reference, Known]) -> dict[Place, set[str]]:
     """The names to list for, by place."""
     places: dict[Place, set[str]] = {}
     for each in wanted:
-        if _named(each) not in known:
-            places.setdefault((each.api_version, each.kind, each.namespace), set()).add(each.name)
+        place = each.api_version, each.kind, each.namespace
+        if Reference(*place, each.name) not in known:
+            places.setdefault(place, set()).add(each.name)
     return {place: names for place, names in places.items() if len(names) >= WORTH}
 
 
@@ -51,24 +50,23 @@ async def _list(
     place: Place,
     names: set[str],
     known: dict[Reference, Known],
-    above: list[Reference],
     monotonic: Callable[[], float],
-) -> None:
+) -> list[Reference]:
+    """Add what is found of these names, which are used up, and return what is above it."""
     asked_s = monotonic()  # all that is read is at least as new
-    read = 0
+    above: list[Reference] = []
+    read, most = 0, OTHERS * len(names)
     try:
         async with aclosing(reader.pages(*place)) as pages:
             async for page in pages:
                 for owner in page:
                     if owner.name in names:
-                        known[_named(owner.reference())] = Known(owner, True, asked_s)
+                        names.remove(owner.name)
+                        known[Reference(*place, owner.name)] = Known(owner, True, asked_s)
                         above += owner.references
                 read += len(page)
-                if read >= OTHERS * len(names):
+                if not names or read >= most:
                     break
     except ApiFailure as failure:
         log.info("owners.not_listed", kind=place[1], namespace=place[2], problem=str(failure))
-
-
-def _named(reference: Reference) -> Reference:
-    return Reference(reference.api_version, reference.kind, reference.namespace, reference.name)
+    return above

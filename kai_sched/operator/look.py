@@ -48,7 +48,8 @@ class Look:
             if known is None:
                 raise Missing(name)
             self.found[name] = known
-            self.is_old = self.is_old or known.at_s < self._asked_s
+            if known.at_s < self._asked_s:
+                self.is_old = True
         if not known.may_be_read:
             raise PermissionError(reference.subject)
         return known.owner

@@ -20,6 +20,7 @@ from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 
 NODES, GPUS_A_NODE, PODS = 100, 32, 2_000
+SYSTEM_NAMESPACE = "kai-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ class Bench:
 
     def start(self) -> Operator:
         """One more replica, started but perhaps not ready."""
-        self.cluster.add_namespace("kai-scheduler")
+        self.cluster.add_namespace(SYSTEM_NAMESPACE)
         self.replicas += 1
         log = self.folder / f"operator-{self.replicas}.log"
-        flags = ("--namespace", "kai-scheduler", "--connections", str(self.connections))
+        flags = ("--namespace", SYSTEM_NAMESPACE, "--connections", str(self.connections))
         return Operator(self.plane.kubeconfig(OPERATOR), log, *flags)
 
     def wait_bindings(self, mark: int, user: str, count: int, timeout_s: float = 300.0) -> list[float]:

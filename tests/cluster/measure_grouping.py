@@ -19,6 +19,7 @@ from tests.cluster.bench import (
     GPUS_A_NODE,
     NODES,
     PODS,
+    SYSTEM_NAMESPACE,
     Bench,
     Figure,
     create_pods,
@@ -35,7 +36,6 @@ from tests.cluster.processes import wait_until
 from tests.cluster.workload_objects import job
 
 JOBS, MANY_JOBS, PODS_A_JOB = 200, 2_000, 10
-SYSTEM_NAMESPACE = "kai-scheduler"
 LOOKED_AT = frozenset({("list", "jobs"), ("get", "jobs"), ("create", "podgroups"), ("patch", "pods")})
 
 

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.operator import ahead, grouper
 from tests.unit.operator.grouped import Played, job, ray_cluster, settle, until
 
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouper, "FRESH_S", 0.05)
-
-
-@pytest_asyncio.fixture
-async def played() -> AsyncIterator[Played]:
-    played = Played()
-    yield played
-    await played.stop()
+pytestmark = pytest.mark.usefixtures("hundredths")
 
 
 def many_jobs(played: Played, count: int) -> None:
@@ -91,6 +79,16 @@ async def test_not_everything_is_read_for_a_few(played: Played, monkeypatch: pyt
     assert played.api.asked_for("LIST") == 1, "a page holds 500"
     assert played.api.asked_for("GET", "/jobs/") == ahead.WORTH
     assert played.place("job-0-0") == ("pg-job-0-uid-job-0", "")
+
+
+async def test_a_list_ends_with_the_last_that_is_wanted(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "OTHERS", 1_000)
+    many_jobs(played, ahead.WORTH)
+    for n in range(1_000):
+        played.api.put(job(f"later-{n:04}"))
+    played.start()
+    await settle(played)
+    assert (played.api.asked_for("LIST"), played.api.asked_for("GET", "/jobs/")) == (1, 0)
 
 
 async def test_what_is_above_many_owners_is_looked_up_with_them(played: Played) -> None:

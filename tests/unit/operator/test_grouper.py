@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from kai_sched.cluster.client import NOT_LEADER, ApiFailure
 from kai_sched.model.config import Config
-from kai_sched.operator import grouper, groups, workqueue
+from kai_sched.operator import grouper
 from kai_sched.operator.look import Look
 from tests.unit.operator.grouped import GROUPS, Played, job, ray_cluster, settle, until
 
 NAME = "pg-train-uid-train"
 
 
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds become hundredths."""
-    monkeypatch.setattr(grouper, "FRESH_S", 0.05)
-    monkeypatch.setattr(groups, "SHRUNK_S", 0.05)
-    monkeypatch.setattr(workqueue, "FIRST_BACKOFF_S", 0.02)
-
-
-@pytest_asyncio.fixture
-async def played() -> AsyncIterator[Played]:
-    played = Played()
-    yield played
-    await played.stop()
+pytestmark = pytest.mark.usefixtures("hundredths")
 
 
 async def test_pods_get_their_group_and_say_so(played: Played) -> None:

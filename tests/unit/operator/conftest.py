@@ -1,0 +1,27 @@
+"""What tests of the operator share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kai_sched.operator import grouper, groups, workqueue
+from tests.unit.operator.grouped import Played
+
+
+@pytest.fixture
+def hundredths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds of the grouper become hundredths."""
+    monkeypatch.setattr(grouper, "FRESH_S", 0.05)
+    monkeypatch.setattr(groups, "SHRUNK_S", 0.05)
+    monkeypatch.setattr(workqueue, "FIRST_BACKOFF_S", 0.02)
+
+
+@pytest_asyncio.fixture
+async def played() -> AsyncIterator[Played]:
+    """A grouper that does not lead yet."""
+    played = Played()
+    yield played
+    await played.stop()
