@@ -102,7 +102,7 @@ def run(
     webhook_address: flags.WebhookAddress = "",
     lease_name: flags.LeaseName = "",
     metrics_namespace: flags.MetricsNamespace = "kai",
-    connections: flags.Connections = 32,
+    connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     log_json: flags.LogJson = None,

@@ -22,6 +22,11 @@ RENEW_TIMEOUT_S = 60.0  # for an exec plugin
 CONNECT_S = 10.0
 ANSWER_S = 20.0  # a watch is accepted at once, or after some seconds where the server lags behind
 READ_BUFFER_BYTES = 2**18
+# Of a watch, no more than this is read ahead; the rest waits in the kernel. So that what comes in small pieces, one
+# write of the server an event, is read together: each read wakes the process, which costs as much as its events.
+WATCH_BUFFER_BYTES = 1024
+FEW_BYTES = 2**15
+GATHER_S = 0.01
 MESSAGE_MAX = 300
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -82,6 +87,7 @@ class _Call:
     guarded: bool
     needs_right: bool = True  # where it is refused, a right is missing that we should have
     answer_s: float | None = None  # until the answer begins, where ``timeout`` has no total
+    read_bufsize: int = READ_BUFFER_BYTES
 
 
 class Api:
@@ -103,7 +109,6 @@ class Api:
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "kai-sched", "Accept-Encoding": "identity"},
-            read_bufsize=READ_BUFFER_BYTES,
         )
         self._renewing = asyncio.Lock()
         self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
@@ -111,7 +116,7 @@ class Api:
 
     @classmethod
     async def connect(
-        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 32, server: str | None = None
+        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 64, server: str | None = None
     ) -> Self:
         """Find the login (see Login); nothing is sent yet. At most ``connections`` requests are under way at a time.
 
@@ -197,7 +202,8 @@ class Api:
     ) -> AsyncGenerator[bytes, None]:
         """The lines of a watch with bookmarks, which the server ends after ``timeout_s``; raises ApiFailure.
 
-        The first one is empty and says that the server has accepted the watch.
+        The first one is empty and says that the server has accepted the watch. An event comes at once after a pause,
+        and up to GATHER_S late right after another.
         ``stalled_s`` without a byte is reason "Timeout". Close it (contextlib.aclosing) when leaving early.
         """
         query = {
@@ -208,7 +214,10 @@ class Api:
             "timeoutSeconds": str(max(1, round(timeout_s))),
         }
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stalled_s)
-        call = _Call("GET", path, query, None, {"Accept": accept}, timeout, guarded=False, answer_s=ANSWER_S)
+        headers = {"Accept": accept}
+        call = _Call(
+            "GET", path, query, None, headers, timeout, False, answer_s=ANSWER_S, read_bufsize=WATCH_BUFFER_BYTES
+        )
         try:
             response = await self._respond(call)
             try:
@@ -222,6 +231,8 @@ class Api:
                         for line in lines:
                             if line:
                                 yield line
+                    if len(chunk) < FEW_BYTES:
+                        await asyncio.sleep(GATHER_S)
             finally:
                 response.release()
         except (TimeoutError, aiohttp.ClientError, OSError) as wrong:
@@ -301,6 +312,7 @@ class Api:
             ssl=self._tls,
             server_hostname=self._credentials.tls_server_name,
             proxy=self._credentials.proxy_url,
+            read_bufsize=call.read_bufsize,
         )
         if call.answer_s is None:
             return await request

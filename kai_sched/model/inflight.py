@@ -66,7 +66,7 @@ class Overlay:
         if before is None or before.observed.uid != pod.uid:
             self._show(pod.key, Assumed("", 0, pod))
         else:
-            self._show(pod.key, replace(before, observed=pod))
+            self._show(pod.key, Assumed(before.node, before.deleted_ns, pod))
 
     def gone(self, key: str) -> None:
         """The API server no longer has the pod."""
@@ -118,9 +118,11 @@ class Overlay:
     def _show(self, key: str, assumed: Assumed) -> None:
         """Keep what the API server does not show yet, and put the pod into the store."""
         pod = assumed.observed
-        left = Assumed("" if pod.node else assumed.node, 0 if pod.deleted_ns else assumed.deleted_ns, pod)
-        if left.node or left.deleted_ns:
-            self._assumed[key] = left
+        node = "" if pod.node else assumed.node
+        deleted_ns = 0 if pod.deleted_ns else assumed.deleted_ns
+        if node or deleted_ns:
+            left = self._assumed[key] = Assumed(node, deleted_ns, pod)
+            self._store.put(left.shown)
         else:
             self._assumed.pop(key, None)
-        self._store.put(left.shown)
+            self._store.put(pod)

@@ -192,8 +192,8 @@ def _only_runs(before: Object | None, after: Object | None) -> bool:
         isinstance(before, Pod)
         and isinstance(after, Pod)
         and before.node == after.node != ""
-        and replace(before, phase=after.phase) == after
         and (before.phase, after.phase) == (Phase.PENDING, Phase.RUNNING)
+        and replace(before, phase=after.phase) == after
     )
 
 

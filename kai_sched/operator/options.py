@@ -27,7 +27,7 @@ class Options:
     listen_address: str = ":8080"
     webhook_address: str = ""
     metrics_namespace: str = "kai"
-    connections: int = 32
+    connections: int = 64
     default_queues: bool = True
     mark_evicted: bool = False
 

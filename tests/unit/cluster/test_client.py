@@ -274,6 +274,32 @@ async def test_watch_without_a_byte_is_stalled(server: ApiServer, api: Api) -> N
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
+async def test_events_right_after_another_are_read_together(
+    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = 0
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal written
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for n in range(6):
+            await response.write(b"%d\n" % n)
+            written += 1
+            await asyncio.sleep(0.01)
+        await server.ended.wait()
+        return response
+
+    server.answer = answer
+    monkeypatch.setattr(client, "GATHER_S", 0.5)
+    async with aclosing(api.watch("/pods", {}, "7", timeout_s=300, stalled_s=10)) as lines:
+        assert [await anext(lines), await anext(lines)] == [b"", b"0"]
+        assert written < 6
+        assert await anext(lines) == b"1"
+        assert written == 6
+        assert [await anext(lines) for _ in range(4)] == [b"2", b"3", b"4", b"5"]
+
+
 async def test_watch_that_is_never_accepted(server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(_: web.BaseRequest) -> web.Response:
         await server.ended.wait()
