@@ -22,9 +22,8 @@ RENEW_TIMEOUT_S = 60.0  # for an exec plugin
 CONNECT_S = 10.0
 ANSWER_S = 20.0  # a watch is accepted at once, or after some seconds where the server lags behind
 READ_BUFFER_BYTES = 2**18
-# Of a watch, no more than this is read ahead; the rest waits in the kernel. So that what comes in small pieces, one
-# write of the server an event, is read together: each read wakes the process, which costs as much as its events.
-WATCH_BUFFER_BYTES = 1024
+# An API server sends each event of a watch by itself. Right after a few bytes more is waited for, as each turn of the
+# reader costs as much as the event.
 FEW_BYTES = 2**15
 GATHER_S = 0.01
 MESSAGE_MAX = 300
@@ -87,7 +86,6 @@ class _Call:
     guarded: bool
     needs_right: bool = True  # where it is refused, a right is missing that we should have
     answer_s: float | None = None  # until the answer begins, where ``timeout`` has no total
-    read_bufsize: int = READ_BUFFER_BYTES
 
 
 class Api:
@@ -109,6 +107,7 @@ class Api:
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "kai-sched", "Accept-Encoding": "identity"},
+            read_bufsize=READ_BUFFER_BYTES,
         )
         self._renewing = asyncio.Lock()
         self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
@@ -214,10 +213,7 @@ class Api:
             "timeoutSeconds": str(max(1, round(timeout_s))),
         }
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=stalled_s)
-        headers = {"Accept": accept}
-        call = _Call(
-            "GET", path, query, None, headers, timeout, False, answer_s=ANSWER_S, read_bufsize=WATCH_BUFFER_BYTES
-        )
+        call = _Call("GET", path, query, None, {"Accept": accept}, timeout, guarded=False, answer_s=ANSWER_S)
         try:
             response = await self._respond(call)
             try:
@@ -312,7 +308,6 @@ class Api:
             ssl=self._tls,
             server_hostname=self._credentials.tls_server_name,
             proxy=self._credentials.proxy_url,
-            read_bufsize=call.read_bufsize,
         )
         if call.answer_s is None:
             return await request
