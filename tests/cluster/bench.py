@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import urllib3
 
 from tests.cluster import objects
 from tests.cluster.client import Object, path_to
@@ -75,27 +74,16 @@ class Bench:
     def wait_bindings(self, mark: int, user: str, count: int, timeout_s: float = 300.0) -> list[float]:
         """When the bindings by a user since a mark were answered, in order, once there are so many."""
         audit = self.plane.audit
-        # The lines are only counted until then: to read them takes the time of a core that is being measured.
-        wait_until(lambda: audit.lines_with(b'"subresource":"binding"', mark) >= count, "bindings", timeout_s, 0.5)
 
         def enough() -> list[float]:
+            # Only counted until there are enough: to read the lines takes the time of a core that is being measured.
+            lines = audit.lines_with(b'"subresource":"binding"', mark)
+            assert lines >= count, f"{lines} bindings"
             found = audit.bindings(mark, user)
             assert len(found) >= count, f"{len(found)} bindings"
             return sorted(one.answered_s for one in found)
 
-        return wait_until(enough, f"{count} bindings by {user}", timeout_s, poll_s=2.0)
-
-    def collect_garbage(self) -> None:
-        """Let the API server collect its garbage now.
-
-        A collection takes it up to a second of CPU, and falls into every second window or so of two seconds: that
-        decided which of two rates was the better one.
-        """
-        plane = self.plane
-        headers = {"Authorization": f"Bearer {plane.token(ADMIN)}"}
-        with urllib3.PoolManager(ca_certs=str(plane.authority), timeout=60.0) as pool:
-            answer = pool.request("GET", f"{plane.server}/debug/pprof/heap?gc=1", headers=headers)
-        assert answer.status == 200, answer.data
+        return wait_until(enough, f"{count} bindings by {user}", timeout_s, poll_s=0.5)
 
     def settle(self) -> None:
         """Wait until all bound pods run, so that kwok has nothing left to do."""
@@ -146,7 +134,7 @@ def plain_bindings(bench: Bench, nodes: list[str], prefix: str) -> float:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         requests.append((path_to("Pod", meta["name"], "default") + "/binding", json.dumps(body).encode()))
     mark = bench.plane.audit.mark()
-    bench.collect_garbage()
+    bench.plane.collect_garbage()
     asyncio.run(send(bench, "POST", requests))
     times_s = bench.wait_bindings(mark, ADMIN, PODS)
     bench.settle()

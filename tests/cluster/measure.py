@@ -55,7 +55,7 @@ def rate(bench: Bench) -> list[Figure]:
     for round_ in range(1, ROUNDS + 1):
         create_pods(cluster, f"ours-{round_}", objects.SCHEDULER)
         mark = bench.plane.audit.mark()
-        bench.collect_garbage()
+        bench.plane.collect_garbage()
         operator = bench.start()
         ready_s = wait_ready(operator)[1]
         times_s = bench.wait_bindings(mark, OPERATOR, PODS)
