@@ -107,6 +107,7 @@ class Recorder:
         writer = Writer(self.api, "kai-scheduler", lambda: False, now, lambda _: "1", lambda *_: None, chance)
         volumes = VolumeBinding(self.api, world.store, binder.submit, lambda *_: None, lambda _: "1", timeout_s=0.01)
         parts = [asyncio.create_task(each.run()) for each in (binder, evicter, writer)]
+        also: list[asyncio.Task[None]] = []
         try:
             plans = plans_of(result.effects, cluster)
             for plan in plans:
@@ -119,15 +120,16 @@ class Recorder:
             await asyncio.sleep(0)
             for each in (binder, evicter, writer):
                 waiting = asyncio.create_task(each.drained())
+                also.append(waiting)
                 done, _ = await asyncio.wait([waiting, *parts], timeout=10, return_when=asyncio.FIRST_COMPLETED)
                 for part in done - {waiting}:
                     part.result()  # a part that has ended did so by an exception
                 assert waiting in done, f"{type(each).__name__} has not ended"
         finally:
             await volumes.stop()
-            for part in parts:
+            for part in (*parts, *also):
                 part.cancel()
-            await asyncio.gather(*parts, return_exceptions=True)
+            await asyncio.gather(*parts, *also, return_exceptions=True)
         return lost + illegal(self.seen)
 
 
