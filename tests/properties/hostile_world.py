@@ -146,6 +146,7 @@ def bases() -> dict[str, Object]:
         "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
         "SchedulingShard": thing("SchedulingShard", "default", spec={}),
         "Config": thing("Config", "kai-config", spec={}),
+        "Topology": thing("Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]}),
     }
 
 

@@ -14,14 +14,14 @@ from kai_sched.api import names
 from kai_sched.operator.webhooks import PATHS
 from kai_sched.reconcile.admission import AdmissionSettings, review
 from tests.properties.hostile_values import encode
-from tests.properties.hostile_wire import hostile, put, schema_of, sites, whole
+from tests.properties.hostile_wire import hostile, schema_of
 from tests.properties.hostile_world import BASES, Hostile, hostiles, thing
 
 LONG = settings(max_examples=3000, suppress_health_check=[*HealthCheck])
 REVIEWED = {"Pod": "v1-pod", "Queue": "v2-queue", "PodGroup": "v2alpha2-podgroup", "Topology": "v1alpha1-topology"}
 ROLES = sorted(role for role, content in BASES.items() if content["kind"] in REVIEWED)
+ANSWER_OVER = 10_000  # bytes that an answer may be longer than what was asked
 SETTINGS = AdmissionSettings(gpu_sharing=True, hami_core=True, block_visible_devices=True)
-TOPOLOGY = thing("Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]})
 
 
 def asked(content: Any, operation: str = "CREATE", old: Any = None, **request: Any) -> bytes:
@@ -42,16 +42,11 @@ def check(path: str, body: bytes, settings: AdmissionSettings = SETTINGS) -> Non
     assert "uid" in response
     if not response["allowed"]:
         assert response["status"]["message"]
-        assert len(answer) < 200_000, "an answer that no client shows"
+        assert len(answer) <= len(body) + ANSWER_OVER, f"{len(body)} bytes are answered with {len(answer)}"
 
 
 def paths_of(kind: str) -> list[str]:
     return [path for path in PATHS if path.endswith(REVIEWED[kind].split("-")[-1])]
-
-
-topologies = st.sampled_from([site for site in sites(schema_of("Topology")) if site.path]).flatmap(
-    lambda site: hostile(site.node).map(lambda value: put(TOPOLOGY, whole(schema_of("Topology")), site.path, value))
-)
 
 
 @given(found=hostiles(ROLES, 4), operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]), both=st.booleans())
@@ -59,13 +54,6 @@ def test_any_object_is_answered(found: Hostile, operation: str, both: bool) -> N
     for path in paths_of(found.sane["kind"]):
         check(path, asked(found.content, operation, found.sane if both else found.content))
         check(path, asked(found.sane, operation, found.content))
-
-
-@given(content=topologies, operation=st.sampled_from(["CREATE", "UPDATE"]))
-def test_any_topology_is_answered(content: Any, operation: str) -> None:
-    for path in paths_of("Topology"):
-        check(path, asked(content, operation, TOPOLOGY))
-        check(path, asked(TOPOLOGY, operation, content))
 
 
 @given(found=hostiles(ROLES, 2), path=st.sampled_from(PATHS), data=st.data())
