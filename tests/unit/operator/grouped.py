@@ -108,6 +108,8 @@ class MemoryApi:
             self.seen(POD if content["kind"] == "Pod" else POD_GROUP, now, content)
 
     def _get(self, path: str) -> Object:
+        if path == "/apis":
+            return {"groups": [{"versions": [{"groupVersion": each}]} for each in RESOURCES]}
         version = path.removeprefix("/apis/")
         if version in RESOURCES:
             kind = RESOURCES[version]
