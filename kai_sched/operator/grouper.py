@@ -37,7 +37,7 @@ from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, Owner, Reference, is_spark, resolve
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import KindDefaults, KindRules, Settings, read_kinds
-from kai_sched.reconcile.owner_keeper import OwnerKeeper
+from kai_sched.reconcile.owner_keeper import Owners
 
 log = structlog.get_logger("grouping")
 
@@ -64,7 +64,7 @@ class Grouper:
         store: Store,
         feed: Feed,
         config: Callable[[], Config],
-        keeper: OwnerKeeper,
+        keeper: Owners,
         emit: Callable[[Iterable[Emit]], None],
         busy: Callable[[], bool],
         clock: Clock,

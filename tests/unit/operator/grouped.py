@@ -17,7 +17,7 @@ from kai_sched.operator.feed import Feed
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.loop import Clock
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.owner_keeper import Owners
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
@@ -139,7 +139,7 @@ class Played:
         self.api = MemoryApi(self._seen)
         self.delayed = False
         self._news: list[tuple[Kind, Object | None, Object]] = []
-        self.keeper = StatusKeeper(self.config)
+        self.owners = Owners(lambda *_: None)
         self.events: list[Emit] = []
         self.busy = False
         api: Any = self.api
@@ -148,7 +148,7 @@ class Played:
             self.store,
             self.feed,
             lambda: self.config,
-            self.keeper.owners,
+            self.owners,
             self.events.extend,
             lambda: self.busy,
             Clock(),

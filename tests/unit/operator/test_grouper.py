@@ -249,7 +249,7 @@ async def test_a_group_goes_from_the_store_with_its_last_pod(played: Played) -> 
     assert played.group(NAME) is not None, "the API server still has it"
     played.api.delete(f"{GROUPS}/{NAME}")
     assert played.group(NAME) is None
-    assert played.keeper.owners.owner_of(f"ml/{NAME}") is None
+    assert played.owners.owner_of(f"ml/{NAME}") is None
     await settle(played)
     assert f"{GROUPS}/{NAME}" not in played.api.objects
 
