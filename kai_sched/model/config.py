@@ -51,6 +51,8 @@ class Config:
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
     reservation_app_label: str = "kai-resource-reservation"
+    reservation_namespace: str = "kai-resource-reservation"
+    scaling_namespace: str = "kai-scale-adjust"
     # Of the grouping of pods: the ConfigMap ("namespace/name") that tells of kinds, and whether revisions are gangs.
     kinds_config_map: str = ""
     gang_schedule_knative: bool = True
