@@ -102,13 +102,17 @@ class Keeper:
                 return pair
             pair = issue(self._name, now, pair.authorities)
             # All but the data stays: the type of a Secret, for one, cannot be changed.
-            if await self._write("PUT", object_path("v1", "secrets", self._namespace, SECRET), {**secret, "data": _data(pair)}):
+            if await self._write(
+                "PUT", object_path("v1", "secrets", self._namespace, SECRET), {**secret, "data": _data(pair)}
+            ):
                 _log.info("certificate.renewed", secret=f"{self._namespace}/{SECRET}", was=wrong or "due")
                 return pair
 
     async def _read(self) -> dict[str, Any] | None:
         try:
-            return msgspec.json.decode(await self._api.request("GET", object_path("v1", "secrets", self._namespace, SECRET)), type=dict)
+            return msgspec.json.decode(
+                await self._api.request("GET", object_path("v1", "secrets", self._namespace, SECRET)), type=dict
+            )
         except ApiFailure as failure:
             if failure.status != 404:
                 raise
