@@ -9,9 +9,11 @@ from typing import Protocol
 
 from kai_sched.api import core
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
+from kai_sched.model.faults import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
+from kai_sched.model.read_meta import name_fault
 from kai_sched.reconcile.grouping.faults import GroupingError, Note
-from kai_sched.reconcile.grouping.fields import Fields, whole_number
+from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner, Reference
 from kai_sched.reconcile.grouping.settings import Settings
 
@@ -69,6 +71,8 @@ class Case:
 
     def named(self, api_version: str, kind: str, name: str, whole: bool = True) -> Owner | None:
         """An object of the pod's namespace; None where it is not there or may not be read."""
+        if name_fault(name):
+            return None  # names in fields may be any text, and none of that name can be there
         try:
             return self.view.fetch(Reference(api_version, kind, self.pod.namespace, name, whole=whole))
         except PermissionError:
@@ -115,7 +119,7 @@ def usable_name(fields: Fields, key: str, name: str) -> str:
     """The name that stands at ``key``, if a sub-group can have it. Raises GroupingError."""
     if len(name) > DNS_LABEL_LENGTH or not _DNS_LABEL.fullmatch(name):
         allowed = f"at most {DNS_LABEL_LENGTH} lower-case letters, digits and dashes"
-        raise fields.error(key, f"{name!r} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
+        raise fields.error(key, f"{shown(name)} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
     return name
 
 
@@ -129,5 +133,7 @@ def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, leas
         return None
     value = whole_number(text)
     if value is None or value < least:
-        raise owner.error(f"{place}[{key}]", f"{text!r} is not a number of {least} or more: correct it")
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is not a number of {least} or more: correct it")
+    if value > COUNT_MAX:
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is more than {COUNT_MAX}: give less")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import msgspec
 
 from kai_sched.api import core, names
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.api.custom import LABEL_KEY_LENGTH
+from kai_sched.model.faults import FieldError, decode_part, shown
 from kai_sched.model.objects import NO_LABELS
-from kai_sched.model.read_meta import namespace_of
+from kai_sched.model.read_meta import name_fault, namespace_of
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.fields import Fields
 
 POD_VERSION = "v1"
 # No chain is this long; a longer one goes round in a circle.
 CHAIN_MAX = 32
+_VERSION = re.compile(r"([a-z0-9][-a-z0-9.]*/)?[a-z][a-z0-9]*", re.ASCII)
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*", re.ASCII)
 
 _workload = msgspec.json.Decoder(core.Workload)
 
@@ -140,6 +144,19 @@ def is_spark(pod: core.Pod) -> bool:
     return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
 
 
+def _check_reference(owned: Owner, reference: Reference) -> None:
+    """Kubernetes takes any text here. It becomes part of a path, and of what people read. Raises GroupingError."""
+    place = "metadata.ownerReferences[0]"
+    for name, text, fits in (
+        ("apiVersion", reference.api_version, _VERSION),
+        ("kind", reference.kind, _KIND),
+    ):
+        if text and (len(text) > LABEL_KEY_LENGTH or not fits.fullmatch(text)):
+            raise owned.error(f"{place}.{name}", f"{shown(text)} is none that there can be: delete the object")
+    if fault := name_fault(reference.name):
+        raise owned.error(f"{place}.name", f"{fault}: delete the object")
+
+
 def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
     """The owners of the pod, up to the top or to the first that may not be read. Metadata of each is enough.
 
@@ -150,6 +167,7 @@ def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
     owners: list[Owner] = []
     while here.references:
         reference = here.references[0]
+        _check_reference(here, reference)
         try:
             found = fetch(reference)
         except PermissionError:
