@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kai_sched.api import core, names
+from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.faults import shown
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import is_too_long, parse_duration
 from kai_sched.reconcile.grouping.bounds import check
 from kai_sched.reconcile.grouping.classes import priority_class
 from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
-from kai_sched.reconcile.grouping.faults import Note
+from kai_sched.reconcile.grouping.faults import GroupingError, Note
 from kai_sched.reconcile.grouping.owners import Owner
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
@@ -67,6 +68,8 @@ def finish(case: Case, draft: Draft) -> Grouping:
     topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
     check(source, draft, name, topology)
     queue = choose_queue(case, source)
+    if len(queue.name) > NAME_LENGTH:
+        raise GroupingError(queue.subject, queue.field, f"no queue has a name such as {shown(queue.name)}: correct it")
     spec: Manifest = {}
     if draft.min_sub_group is None:
         spec["minMember"] = draft.min_member
