@@ -41,7 +41,8 @@ from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
 from kai_sched.operator.telling import Telling
-from kai_sched.plan.effects import Bind
+from kai_sched.operator.troubles import Troubles
+from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.plan.receipts import receipt
 from kai_sched.reconcile.admission import review
 from kai_sched.reconcile.keeper import StatusKeeper
@@ -101,6 +102,8 @@ class Operator:
             api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
+        lease = Ref("coordination.k8s.io/v1", "Lease", options.namespace, options.lease_name(config))
+        self._troubles = Troubles(pages.metrics, self._say, lease, clock.monotonic)
         self._loop = Loop(
             self._store,
             self._feed.overlay,
@@ -109,6 +112,7 @@ class Operator:
             self._telling.acted,
             self._telling.failed,
             clock,
+            troubles=self._troubles,
         )
         self._grouper = self._make_grouper(keeper, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
@@ -159,7 +163,7 @@ class Operator:
         """Until a signal, 0, or until going on makes no sense, 1. Raises OSError where an address cannot be had."""
         if self._options.webhook_address:
             await self._webhooks.start(self._options.webhook_address)
-        self._pages.alive.update({"cycle": self._stuck, "lease": self._dead})
+        self._pages.alive.update({"cycle": self._stuck, "cycles": self._troubles.problem, "lease": self._dead})
         self._pages.ready.clear()
         self._pages.ready.update(self._checks())
         registry = make_registry(self._feed, self._api, self.start, self.stop)
@@ -287,6 +291,11 @@ class Operator:
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)
         self._telling.bound(bind, seconds)
+
+    def _say(self, event: Emit) -> None:
+        """Tell people, unless that is up to another replica."""
+        if self._lease.held():
+            self._writer.submit([event])
 
     def _changed(self, matters: bool) -> None:
         self._loop.wake(matters)
