@@ -14,7 +14,6 @@ import pytest
 
 from tests.tree import ROOT
 
-
 LEFT_OUT = "CONFORMANCE WAS LEFT OUT"
 SAYS_WHAT_IT_HAS = 'test:\n\t@echo "make test, CI=$$CI, conformance=$${KAI_CONFORMANCE_DIR-none}"\n'
 
