@@ -66,6 +66,7 @@ SOURCES = (
 )
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
+RELEASE_S = 5.0
 STANDBY_S = 3.0  # who has not got the lease by then says who has
 STUCK_S = 300.0
 
@@ -220,7 +221,7 @@ class Operator:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
         self._telling.stop()
         await self._volumes.stop()
-        await self._lease.release()
+        await self._lease.release(RELEASE_S)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
