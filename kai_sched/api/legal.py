@@ -36,7 +36,9 @@ def name_fault(api_version: str, name: str) -> str:
         return "" if is_segment(name) else f"{shown(name)} is empty, '.' or '..', or has '/' or '%' in it"
     if is_subdomain(name):
         return ""
-    return f"{shown(name)} is not 1 to {NAME_MAX} lower-case letters, digits, '-' and '.', a letter or digit at each end"
+    return (
+        f"{shown(name)} is not 1 to {NAME_MAX} lower-case letters, digits, '-' and '.', a letter or digit at each end"
+    )
 
 
 def version_fault(api_version: str) -> str:

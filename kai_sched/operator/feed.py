@@ -1,7 +1,7 @@
 """What the API server tells becomes the store. Level-triggered: what is put here is a state, never an order.
 
-Objects come by lists and by watches, from the reflectors and from kopf's handlers, in any order between kinds. Of one
-kind, what is older than what is known is passed over: lists and watches of our own kinds overlap.
+Objects come by lists and by watches of the reflectors, in any order between kinds. Of one kind, what is older than what
+is known is passed over. Kopf's handlers tell of some kinds a second time, earlier or later.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Feed:
         self._versions: dict[Kind, dict[str, int]] = {}
         self._listing: dict[Kind, set[str]] = {}
         self._gone: dict[Kind, dict[str, int]] = {}
+        self._newest: dict[Kind, int] = {}  # version that was ever seen of the kind
         self.listed: set[Kind] = set()  # kinds of which there has been a complete list
         self.broken: dict[tuple[Kind, str], str] = {}
 
@@ -102,9 +103,20 @@ class Feed:
             self._listing[kind].add(key)
         self._put(kind, key, version, raw, wire)
 
+    def heard(self, kind: Kind, raw: bytes) -> None:
+        """As ``changed``, from one who may tell late, and need not tell that the object has been deleted meanwhile.
+
+        The reflector tells in order. So an object that is not known, in a version that is not new, is one that was
+        deleted, or one that the reflector is about to tell of.
+        """
+        key, version = _key_and_version(kind, _decode_version(raw))
+        if version > self.known(kind).get(key, self._newest.get(kind, -1)):
+            self.changed(kind, raw)
+
     def deleted(self, kind: Kind, raw: bytes) -> None:
         """The object is gone; ``raw`` is its last version."""
         key, version = _key_and_version(kind, _decode(kind, raw))
+        self._newest[kind] = max(version, self._newest.get(kind, -1))
         if version < self.known(kind).get(key, -1):
             return
         if kind in self._listing:
@@ -113,6 +125,7 @@ class Feed:
         self._remove(kind, key)
 
     def _put(self, kind: Kind, key: str, version: int, raw: bytes, wire: core.Pod | _Versioned) -> None:
+        self._newest[kind] = max(version, self._newest.get(kind, -1))
         versions = self._versions.setdefault(kind, {})
         if version <= versions.get(key, -1):
             return

@@ -75,6 +75,8 @@ class Metrics:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
             registry=self._registry,
         )
+        self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
+        self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
         self._queues = _Queues(self._prefix)
         self._registry.register(self._queues)
         ProcessCollector(registry=self._registry)
@@ -107,6 +109,13 @@ class Metrics:
         pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
         uid = group.uid if group else ""
         self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
+
+    def observe_readiness(self, leader: bool, checks: Mapping[str, bool]) -> None:
+        """Whether this process leads, and whether each check by its name finds all well. Others are dropped."""
+        self._leader.set(leader)
+        self._ready.clear()
+        for name, well in checks.items():
+            self._ready.labels(name).set(well)
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""
