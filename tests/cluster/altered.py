@@ -2,10 +2,12 @@
 
 WHAT is "stalled": a watch is dead after so long without a byte. Or "busy": the cycle that first sees the pod
 default/slow computes for so long, without a pause in which others could run but those that the interpreter makes.
+Or "jumping": the wall clock is put forward by so much at SIGUSR1, and back at SIGUSR2.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from functools import partial
@@ -41,8 +43,19 @@ def busy(seconds: float) -> None:
     loop.run_cycle = slow_cycle
 
 
+def jumping(seconds: float) -> None:
+    ahead_ns = [0]
+
+    def jump(number: int, _frame: object) -> None:
+        ahead_ns[0] += round(seconds * 1e9) * (1 if number == signal.SIGUSR1 else -1)
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, jump)
+    app.Clock = lambda: loop.Clock(wall_ns=lambda: time.time_ns() + ahead_ns[0])  # type: ignore[assignment, misc]
+
+
 if __name__ == "__main__":
     _, what, seconds, *rest = sys.argv
-    {"stalled": stalled, "busy": busy}[what](float(seconds))
+    {"stalled": stalled, "busy": busy, "jumping": jumping}[what](float(seconds))
     sys.argv = ["kai-sched", *rest]
     main()

@@ -31,7 +31,7 @@ from tests.cluster.soak_load import NODE_GPUS, NODE_MILLI_CPU, QUEUES, Load
 
 NODES = 200
 GRACE_S = 60.0  # of a gang that is torn
-TAKE_OVER_S = 60.0
+TAKE_OVER_S, END_S = 60.0, 30.0
 BETWEEN_KILLS_S = (10.0, 25.0)
 BOUND_BEFORE_KILL_S = (4.0, 8.0)
 GROWTH_MAX = 10.0  # percent
@@ -60,7 +60,14 @@ class Replicas:
         self.kills[how.name] += 1
         if how == signal.SIGKILL:
             replica.kill()
-        elif (code := replica.terminate(60.0)) != 0:
+            return
+        try:
+            code = replica.terminate(END_S)
+        except AssertionError as late:
+            self.faults.append(str(late))
+            replica.kill()
+            return
+        if code != 0:
             self.faults.append(f"{replica.process.name} ended with {code} after SIGTERM:\n{replica.process.tail(5)}")
 
     def leader(self, among: list[Operator]) -> Operator:
