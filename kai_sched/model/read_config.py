@@ -131,8 +131,15 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
     reservation = spec.binder.resource_reservation if spec.binder else None
-    if reservation is not None and reservation.app_label:
-        base = replace(base, reservation_app_label=reservation.app_label)
+    if reservation is not None:
+        base = replace(
+            base,
+            reservation_app_label=reservation.app_label or base.reservation_app_label,
+            reservation_namespace=reservation.namespace or base.reservation_namespace,
+        )
+    scaling = spec.node_scale_adjuster.args if spec.node_scale_adjuster else None
+    if scaling is not None and scaling.node_scale_namespace:
+        base = replace(base, scaling_namespace=scaling.node_scale_namespace)
     grouper = spec.pod_grouper.args if spec.pod_grouper else None
     return base if grouper is None else _with_grouper(grouper, base)
 

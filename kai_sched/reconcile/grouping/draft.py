@@ -17,9 +17,6 @@ from kai_sched.reconcile.grouping.settings import Settings
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 
-# More than any workload has, and as many as a PodGroup can well hold.
-SUB_GROUPS_MAX = 10_000
-
 TRAIN = "train"
 BUILD = "build"
 INFERENCE = "inference"

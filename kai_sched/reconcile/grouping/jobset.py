@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kai_sched.api import names
+from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup
-from kai_sched.reconcile.grouping.draft import SUB_GROUPS_MAX, Case, Draft, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
