@@ -10,7 +10,11 @@ from typing import Protocol
 
 import msgspec
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import Path
+from kai_sched.telemetry.faults import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
 
@@ -24,7 +28,7 @@ class Source:
     """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed)."""
 
     kind: Kind
-    path: str  # "/api/v1/pods"
+    path: Path  # "/api/v1/pods"
     params: tuple[tuple[str, str], ...] = ()  # selectors
     metadata_only: bool = False
     optional: bool = False
@@ -80,7 +84,7 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 
 
 class Reflector:
-    """Runs until it is cancelled. Whatever the API server does is retried; only a sink that raises ends it."""
+    """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, it is listed anew."""
 
     def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
         self._api = api
@@ -91,7 +95,8 @@ class Reflector:
         self._resource = source.path.rpartition("/")[2]
         self._version = ""  # to watch from; empty: list first
         self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
-        self._retry_s = self._pace.retry_first_s
+        self._pauses = Backoff(self._pace.retry_first_s, self._pace.retry_last_s)
+        self._failures = 0  # in a row
         self._told_absent = False
         self.listed = False  # whether the sink has ever had a complete list
         self.synced = False  # whether it has one and, as far as is known, hears of every change
@@ -109,6 +114,9 @@ class Reflector:
                 await self._watch()
             except ApiFailure as failure:
                 await asyncio.sleep(self._failed(verb, failure))
+            except Exception as error:
+                why = FAULTS.note("reflector", self._resource, error)
+                await asyncio.sleep(self._failed("list", ApiFailure("GET", self._source.path, 0, "Fault", why)))
 
     async def _list(self) -> None:
         source = self._source
@@ -147,7 +155,7 @@ class Reflector:
                     if line:
                         self._tell(line)
                         silent = False
-                        self._retry_s = self._pace.retry_first_s
+                        self._failures = 0
                     else:
                         accepted = True
                         self.synced, self.state = True, "synced"
@@ -163,13 +171,11 @@ class Reflector:
             await asyncio.sleep(self._pace.retry_first_s)
 
     def _tell(self, line: bytes) -> None:
-        try:
-            event = _decode_event(line)
-            if event.type == "ERROR":
-                error = _decode_error(event.object)
-                raise ApiFailure("GET", self._source.path, error.code, error.reason, error.message)
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-            raise ApiFailure("GET", self._source.path, 0, "NoAnswer", f"an event cannot be read: {wrong}") from wrong
+        path = self._source.path
+        event = read(_decode_event, line, path, "an event")
+        if event.type == "ERROR":
+            error = read(_decode_error, event.object, path, "an event")
+            raise ApiFailure("GET", path, error.code, error.reason, error.message)
         if event.type in ("ADDED", "MODIFIED"):
             self._sink.changed(self._source.kind, event.object)
         elif event.type == "DELETED":
@@ -188,7 +194,7 @@ class Reflector:
         status = f"{failure.status} " if failure.status else ""
         self.synced = False
         self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}"
-        return max(self._backoff(), failure.retry_after_s or 0.0)
+        return self._backoff(failure.retry_after_s)
 
     def _absent(self) -> float:
         if not self._told_absent:
@@ -199,7 +205,6 @@ class Reflector:
         self.state = f"{self._resource}: not known to the API server, so there are none (is the CRD installed?)"
         return self._pace.absent_s
 
-    def _backoff(self) -> float:
-        wait_s = self._retry_s * (0.5 + self._random.random() / 2)
-        self._retry_s = min(self._retry_s * 2, self._pace.retry_last_s)
-        return wait_s
+    def _backoff(self, asked_s: float | None = None) -> float:
+        self._failures += 1
+        return self._pauses.wait_s(self._failures, self._random, asked_s)

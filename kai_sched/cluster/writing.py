@@ -16,14 +16,17 @@ from typing import Any
 
 import msgspec
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import MERGE, NOT_LEADER, STRATEGIC, Api, ApiFailure
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import Path, object_path, objects_path
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
 from kai_sched.reconcile.events import MESSAGE_MAX as MESSAGE_MAX
 from kai_sched.reconcile.events import cut
+from kai_sched.telemetry.faults import FAULTS
 
 ATTEMPTS = 5
-FIRST_DELAY_S = 0.2
-DELAY_MAX_S = 10.0
+BACKOFF = Backoff(0.4, 10.0, asked_max_s=10.0)
 QUEUE_MAX = 50_000
 BUSY_PAUSE_S = 0.02
 
@@ -35,11 +38,18 @@ _PLURALS = {
 Key = tuple[str, str, str, str]
 
 
-def path_of(ref: Ref) -> str:
-    """The object's path in the API."""
-    root = "/api/v1" if ref.api_version == "v1" else f"/apis/{ref.api_version}"
-    scope = f"/namespaces/{ref.namespace}" if ref.namespace else ""
-    return f"{root}{scope}/{_PLURALS[ref.kind]}/{ref.name}"
+def path_of(ref: Ref, part: str = "") -> Path:
+    """The path in the API of the object, or of a part of it such as "status". Raises ApiFailure."""
+    return object_path(ref.api_version, _PLURALS[ref.kind], ref.namespace, ref.name, part)
+
+
+class _Event(msgspec.Struct):
+    """What is read of an event that is there already."""
+
+    count: int | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class Writer:
@@ -94,7 +104,7 @@ class Writer:
             queue = self._later if key in self._under_way else self._waiting
             queue[key] = _merged(queue.get(key), write)
             if len(self._waiting) > QUEUE_MAX:
-                self._failed(self._waiting.popitem(last=False)[1], None)
+                self._give_up(self._waiting.popitem(last=False)[1], None)
         self._news.set()
 
     async def run(self) -> None:
@@ -116,6 +126,8 @@ class Writer:
                 self._under_way.add(key)
                 try:
                     await self._write(key, write)
+                except Exception as error:
+                    FAULTS.note("writer", f"{type(write).__name__} {write.ref.kind} {write.ref.key}", error)
                 finally:
                     self._under_way.discard(key)
                     if key in self._later:
@@ -132,18 +144,23 @@ class Writer:
                 # 409: the object of that uid is gone; so is what was to be said of it.
                 lost = failure.reason == NOT_LEADER or (400 <= failure.status < 500 and failure.status != 429)
                 if lost or attempt == ATTEMPTS:
-                    self._failed(write, failure)
+                    self._give_up(write, failure)
                     return
-                delay = min(DELAY_MAX_S, FIRST_DELAY_S * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
-                await asyncio.sleep(max(delay, min(DELAY_MAX_S, failure.retry_after_s or 0.0)))
+                await asyncio.sleep(BACKOFF.wait_s(attempt, self._chance, failure.retry_after_s))
                 if key in self._later:
                     write = _merged(write, self._later.pop(key))
+
+    def _give_up(self, write: Write, failure: ApiFailure | None) -> None:
+        try:
+            self._failed(write, failure)
+        except Exception as error:
+            FAULTS.note("writer", f"{type(write).__name__} {write.ref.kind} {write.ref.key}", error)
 
     async def _send(self, write: Write) -> None:
         match write:
             case PatchStatus():
                 body: dict[str, Any] = {"status": write.status}
-                await self._patch(write.ref, "/status", MERGE, body)
+                await self._patch(write.ref, "status", MERGE, body)
             case Annotate():
                 await self._patch(write.ref, "", MERGE, {"metadata": {"annotations": write.annotations}})
             case SetCondition():
@@ -160,7 +177,7 @@ class Writer:
                     condition["lastTransitionTime"] = rfc3339(self._now())
                 await self._patch(
                     write.ref,
-                    "/status",
+                    "status",
                     STRATEGIC,
                     {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
                 )
@@ -170,20 +187,21 @@ class Writer:
     async def _patch(self, ref: Ref, part: str, content_type: str, body: dict[str, Any]) -> None:
         if ref.uid:
             body.setdefault("metadata", {})["uid"] = ref.uid
-        await self._api.request("PATCH", path_of(ref) + part, body=msgspec.json.encode(body), content_type=content_type)
+        sent = msgspec.json.encode(body)
+        await self._api.request("PATCH", path_of(ref, part), body=sent, content_type=content_type)
 
     async def _emit(self, emit: Emit) -> None:
         event = event_of(emit, self._source, rfc3339(self._now()))
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
-        path = f"/api/v1/namespaces/{namespace}/events"
         try:
-            await self._api.request("POST", path, body=msgspec.json.encode(event))
+            await self._api.request("POST", objects_path("v1", "events", namespace), body=msgspec.json.encode(event))
         except ApiFailure as failure:
             if failure.reason != "AlreadyExists":
                 raise
-            before = msgspec.json.decode(await self._api.request("GET", f"{path}/{name}"))
-            news = {"count": int(before.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
-            await self._api.request("PATCH", f"{path}/{name}", body=msgspec.json.encode(news), content_type=MERGE)
+            path = object_path("v1", "events", namespace, name)
+            before = read(_decode_event, await self._api.request("GET", path), path, "the event")
+            news = {"count": (before.count or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+            await self._api.request("PATCH", path, body=msgspec.json.encode(news), content_type=MERGE)
 
 
 def event_of(emit: Emit, source: str, now: str) -> dict[str, Any]:
@@ -192,7 +210,7 @@ def event_of(emit: Emit, source: str, now: str) -> dict[str, Any]:
     message = cut(emit.message)
     fact = "\0".join((ref.kind, ref.uid or ref.key, emit.type, emit.reason, message))
     metadata: dict[str, Any] = {
-        "name": f"{ref.name[:200]}.{hashlib.sha256(fact.encode()).hexdigest()[:16]}",
+        "name": f"{ref.name[:200].rstrip('-.')}.{hashlib.sha256(fact.encode()).hexdigest()[:16]}",
         "namespace": ref.namespace or "default",
     }
     if emit.annotations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
@@ -26,9 +27,9 @@ def next_change(lowered: Lowered, settings: Settings, config: Config) -> int:
         periods = {settings.preempt_runtime, settings.reclaim_runtime, *own.tolist()}
         starts = jobs.last_start[jobs.last_start != 0]
         times += [starts + period for period in periods if period > 0]
-    threshold = int(config.stuck_in_releasing_s * 1e9)
+    threshold = duration(config.stuck_in_releasing_s)
     leaving = [pod for pod in lowered.pods[status == Status.RELEASING] if pod.phase == Phase.RUNNING]
-    times.append(np.array([pod.deleted_ns + threshold for pod in leaving], np.int64))
+    times.append(np.array([moment(pod.deleted_ns) + threshold for pod in leaving], np.int64))
     coming = np.concatenate(times)
     coming = coming[coming > now]
     return int(coming.min()) if coming.size else 0

@@ -32,10 +32,21 @@ def run_cycle(
     nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
     result is the same. ``timer`` gives seconds, for the times in the result, which are 0 without it. ``turns`` says
     which groups go first and which must wait. The same arguments give the same result, whatever order the objects
-    came in.
+    came in. Where it raises, the cache is empty again, so that the next cycle is decided as from scratch.
     """
+    cache = cache if cache is not None else Cache()
+    try:
+        return _decide(cluster, config, now_ns, cache, timer, turns)
+    except BaseException:
+        cache.reset()
+        raise
+
+
+def _decide(
+    cluster: Cluster, config: Config, now_ns: int, cache: Cache, timer: Callable[[], float], turns: Turns
+) -> CycleResult:
     began = timer()
-    lowered = lower(cluster, config, now_ns, cache if cache is not None else Cache(), turns)
+    lowered = lower(cluster, config, now_ns, cache, turns)
     settings = lower_settings(config, now_ns)
     started = timer()
     solution = solve(lowered.snapshot, settings, config.actions, timer)

@@ -6,23 +6,29 @@ they stand for does.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
+from kai_sched.lowering.faults import Faults
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
-from kai_sched.lowering.rows import Names, RowTable
+from kai_sched.lowering.limits import duration, moment, whole
+from kai_sched.lowering.rows import Entry, Names, RowTable
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
+from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import TermKind
 
 # Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
 GROUP, SUB_GROUP, CLASS, NODE, BINDING, NOMINATED, PHASE, DELETED, GATED, FOREIGN = range(10)
 KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(10, 14)
+LABEL_SET = 14  # number of the pod's namespace and labels; NULL while there are no inter-pod terms
 # Columns of the pod groups' matrix.
 ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE, LAST_START, MAY_EVICT_AT, STALE_SINCE, GRACE = range(10)
 UNSET = -2  # GRACE: the group does not say
@@ -33,22 +39,37 @@ SPARE_NUMBERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class KnownShape:
+    """A shape, and what is made of it once. ``place`` is equal where only requests and claims differ."""
+
+    number: int
+    place: int
+    shape: Shape
+    terms: tuple[tuple[int, TermKind, int], ...]  # number, kind and weight
+
+
+@dataclass(frozen=True, slots=True)
 class PodClass:
     """Pods that placement cannot tell apart: of one shape, and matched by the same inter-pod terms."""
 
-    shape: Shape
+    known: KnownShape
     reserves: bool  # a GPU reservation pod: its device is counted with the pods that share it
     matches: tuple[int, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return self.known.shape
 
 
 class Cache:
     """Lives as long as its owner wants cheap cycles. Not to be shared by threads."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.reset()
 
-    def _reset(self) -> None:
-        self.pods = RowTable(14)
+    def reset(self) -> None:
+        """Forget everything; the next cycle is a cold one."""
+        self.pods = RowTable(15)
         self.groups = RowTable(10)
         self.nodes: dict[str, Node] = {}
         self.node_names = Names()
@@ -56,6 +77,9 @@ class Cache:
         self.sub_groups = Names()
         self.queue_names = Names()
         self.priority_classes = Names()
+        self.shape_ids = Names()
+        self.shapes: list[KnownShape] = []
+        self.places = Names()
         self.class_ids = Names()
         self.classes: list[PodClass] = []
         self.layout_ids = Names()
@@ -64,17 +88,28 @@ class Cache:
         self.sharing: set[str] = set()  # pods that hold part of a device
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
-        self._quick: dict[tuple[int, bool, tuple[int, ...]], int] = {}
-        self._held: list[Shape] = []
+        self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None
         self._serial = -1
         self._config: Config | None = None
 
     def sync(self, cluster: Cluster, config: Config) -> None:
-        """Take in what changed since the last call; everything, where that is not known or the settings changed."""
+        """Take in what changed since the last call; everything, where that is not known or the settings changed.
+
+        Where anything is raised on the way, nothing is kept: of a part nobody would know which.
+        """
+        try:
+            self._take_in(cluster, config)
+        except BaseException:
+            self.reset()
+            raise
+
+    def _take_in(self, cluster: Cluster, config: Config) -> None:
         changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
-        if changes is None or self._crowded() or (self.terms and any(kind is Namespace for kind, _ in changes)):
-            self._reset()
+        self.terms.namespaces = cluster.namespaces
+        if changes is None or self._crowded():
+            self.reset()
+            self.terms.namespaces = cluster.namespaces
             self._sync_bindings(cluster)
             pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
         else:
@@ -83,18 +118,26 @@ class Cache:
                 pods = list({*pods, *self._sync_bindings(cluster)})
             groups = [key for kind, key in changes if kind is PodGroup]
             nodes = [key for kind, key in changes if kind is Node]
-        self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
+            for name in [key for kind, key in changes if kind is Namespace]:
+                self._match_again(self.terms.look_again(name))
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
+        self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
 
     def _crowded(self) -> bool:
         """Whether most of what is numbered is gone: then it is cheaper to begin anew than to keep it."""
-        pairs = (
+        pairs: tuple[tuple[Sized, Sized], ...] = (
             (self.group_ids, self.groups),
             (self.layout_ids, self.groups),
+            (self.queue_names, self.groups),
+            (self.priority_classes, self.groups),
+            (self.sub_groups, self.pods),
             (self.class_ids, self.pods),
-            (self.terms.ids, self.pods),
+            (self.shape_ids, self.pods),
+            (self._quick, self.pods),
+            (self.terms, self.pods),
+            (self.terms.label_sets, self.pods),
             (self.node_names, self.nodes),
         )
         return any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
@@ -102,12 +145,19 @@ class Cache:
     def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         if keys:
             self.columns.clear()
+        faults = Faults()
         for name in keys:
             node = cluster.nodes.get(name)
-            if node is not None and in_pool(node.labels, config) and _has_worker_label(node, config):
+            try:
+                counts = node is not None and in_pool(node.labels, config) and _has_worker_label(node, config)
+            except Exception as error:
+                faults.add(Node, name, error)
+                continue
+            if node is not None and counts:
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
+        faults.end()
 
     def _sync_bindings(self, cluster: Cluster) -> list[str]:
         """Look at all live bind requests; returns the pods to look at again. Of two for a pod the first counts."""
@@ -123,22 +173,28 @@ class Cache:
         return self.bindings.get(key) if waits else None
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
-        gone, entries = [], []
+        gone: list[str] = []
+        entries: list[Entry] = []
+        faults = Faults()
         for key in keys:
             group = cluster.pod_groups.get(key)
-            if group is None or not in_pool(group.labels, config):
-                gone.append(key)
-            else:
-                entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
+            try:
+                if group is None or not in_pool(group.labels, config):
+                    gone.append(key)
+                else:
+                    entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
+            except Exception as error:
+                faults.add(PodGroup, key, error)
+        faults.end()
         self.groups.remove(gone)
-        self.groups.put(entries)
+        _put(self.groups, entries, PodGroup)
 
     def _group_cells(self, identity: str, group: PodGroup) -> tuple[int, ...]:
         key = layout_key(group)
         layout = self.layout_ids.row(key)
         if layout == len(self.layouts):
             self.layouts.append(make_layout(group))
-        delay, grace = int(group.preemption_delay_s * 1e9), group.staleness_grace_s
+        delay, grace = duration(group.preemption_delay_s), group.staleness_grace_s
         return (
             self.group_ids.row(identity),
             self.queue_names.row(group.queue),
@@ -146,47 +202,48 @@ class Cache:
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
             int(identity.startswith(BARE_PREFIX)),
-            group.last_start_ns,
-            max(group.created_ns, group.last_eviction_ns) + delay if delay > 0 else 0,
-            group.stale_since_ns,
-            UNSET if grace is None else NULL if grace < 0 else int(grace * 1e9),
+            moment(group.last_start_ns),
+            moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
+            moment(group.stale_since_ns),
+            UNSET if grace is None else NULL if grace < 0 else duration(grace),
         )
 
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
-        gone, entries, bare = [], [], []
-        present = []
+        gone: list[str] = []
+        present: list[tuple[str, Pod]] = []
         for key in keys:
             pod = cluster.pods.get(key)
             if pod is None or pod.phase == Phase.FAILED:
                 gone.append(key)
             else:
                 present.append((key, pod))
-        if self.terms.learn((pod.shape for _, pod in present), cluster.namespaces):
-            self._match_again()
+        faults = Faults()
+        for key, pod in present:
+            try:
+                self._known(pod.shape)
+            except Exception as error:
+                faults.add(Pod, key, error)
+        faults.end()
         gone_groups = [bare_key(key) for key in gone]
         self.sharing.difference_update(gone)
+        entries: list[Entry] = []
+        bare: list[Entry] = []
         for key, pod in present:
-            entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, config)))
-            own = bare_key(key)
-            if _is_bare(pod, config):
-                group = PodGroup(
-                    pod.namespace,
-                    pod.name,
-                    uid=pod.uid,
-                    created_ns=pod.created_ns,
-                    queue=pod.queue or names.DEFAULT_QUEUE,
-                    priority_class=pod.priority_class,
-                )
-                bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
-            elif own in self.groups.row_of:
-                gone_groups.append(own)
-            if pod.shape.shared_devices:
-                self.sharing.add(key)
-            else:
-                self.sharing.discard(key)
+            try:
+                entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, config)))
+                own = bare_key(key)
+                if _is_bare(pod, config):
+                    group = _group_of(pod)
+                    bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
+                elif own in self.groups.row_of:
+                    gone_groups.append(own)
+            except Exception as error:
+                faults.add(Pod, key, error)
+            (self.sharing.add if pod.shape.shared_devices else self.sharing.discard)(key)
+        faults.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
-        self.pods.put(entries)
+        _put(self.pods, entries, Pod)
         self.groups.put(bare)
 
     def _pod_cells(self, key: str, pod: Pod, config: Config) -> tuple[int, ...]:
@@ -194,47 +251,71 @@ class Cache:
             group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
         else:
             group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
-        app = pod.labels.get(names.APP_LABEL)
-        utility = app in (config.reservation_app_label, SCALING_POD)
+        reserves = is_reservation(pod, config)
+        label_set = self.terms.label_set(pod) if self.terms else NULL
         labelled, priority = _task_priority(pod)
         binding = self.binding(key, pod)
         return (
             group,
             self.sub_groups.row(pod.sub_group or "default"),
-            self._class_of(pod, app == config.reservation_app_label),
+            self._class_of(self._known(pod.shape), reserves, label_set),
             self.node_names.row(pod.node) if pod.node else NULL,
             self.node_names.row(binding.node) if binding else NULL,
             self.node_names.row(pod.nominated_node) if pod.nominated_node else NULL,
             int(pod.phase),
-            pod.deleted_ns,
+            moment(pod.deleted_ns),
             int(bool(pod.gates)),
-            int(pod.scheduler != config.scheduler_name and not utility),
+            int(pod.scheduler != config.scheduler_name and not reserves and not _is_scaling(pod, config)),
             int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
             int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
             labelled if "taskorder" in config.plugins else 0,
             -priority if "taskorder" in config.plugins else 0,
+            label_set,
         )
 
-    def _class_of(self, pod: Pod, reserves: bool) -> int:
-        matches = self.terms.matches(pod)
+    def _known(self, shape: Shape) -> KnownShape:
         # Readers give equal shapes as one object, so identity is tried first: hashing a shape costs as much as the
         # rest of a pod.
-        quick = (id(pod.shape), reserves, matches)
-        found = self._quick.get(quick)
-        if found is None:
-            found = self.class_ids.row((pod.shape, reserves, matches))
-            if found == len(self.classes):
-                self.classes.append(PodClass(pod.shape, reserves, matches))
-            self._quick[quick] = found
-            self._held.append(pod.shape)  # an id must not be used again
+        quick = self._quick.get(id(shape))
+        if quick is not None:
+            return quick[1]
+        number = self.shape_ids.row(shape)
+        if number == len(self.shapes):
+            had_terms = bool(self.terms)
+            terms, changed = self.terms.learn(shape)
+            self.shapes.append(KnownShape(number, self.places.row(_placing(shape)), shape, terms))
+            if terms and not had_terms:
+                self._match_all()
+            else:
+                self._match_again(changed)
+        self._quick[id(shape)] = shape, self.shapes[number]
+        return self.shapes[number]
+
+    def _class_of(self, known: KnownShape, reserves: bool, label_set: int) -> int:
+        matches = self.terms.matches[label_set] if label_set != NULL else ()
+        found = self.class_ids.row((known.number, reserves, matches))
+        if found == len(self.classes):
+            self.classes.append(PodClass(known, reserves, matches))
         return found
 
-    def _match_again(self) -> None:
-        """New inter-pod terms may match pods that are already in the table."""
-        for row in self.pods.ordered():
-            pod = self.pods.objects[row]
-            reserves = self.classes[self.pods.cells[row, CLASS]].reserves
-            self.pods.cells[row, CLASS] = self._class_of(pod, reserves)
+    def _match_again(self, label_sets: set[int]) -> None:
+        """The terms that count these pods are others now."""
+        if label_sets:
+            column = self.pods.cells[:, LABEL_SET]
+            for row in np.flatnonzero(np.isin(column, np.fromiter(label_sets, np.int64))).tolist():
+                if self.pods.objects[row] is not None:
+                    self._classify(row, int(column[row]))
+
+    def _match_all(self) -> None:
+        """There are terms now: who has which labels begins to matter."""
+        for row in self.pods.row_of.values():
+            label_set = self.terms.label_set(self.pods.objects[row])
+            self.pods.cells[row, LABEL_SET] = label_set
+            self._classify(row, label_set)
+
+    def _classify(self, row: int, label_set: int) -> None:
+        before = self.classes[self.pods.cells[row, CLASS]]
+        self.pods.cells[row, CLASS] = self._class_of(before.known, before.reserves, label_set)
 
 
 def bare_key(pod_key: str) -> str:
@@ -242,8 +323,55 @@ def bare_key(pod_key: str) -> str:
     return BARE_PREFIX + pod_key
 
 
+def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
+    """Write the entries; numbers that no row can hold are told with the object that has them."""
+    try:
+        table.put(entries)
+    except Exception:
+        faults = Faults()
+        for key, _, _, cells in entries:
+            try:
+                np.array(cells, np.int64)
+            except Exception as error:
+                faults.add(kind, key, error)
+        faults.end()
+        raise
+
+
+def _group_of(pod: Pod) -> PodGroup:
+    """The group that a pod without one is."""
+    return PodGroup(
+        pod.namespace,
+        pod.name,
+        uid=pod.uid,
+        created_ns=pod.created_ns,
+        queue=pod.queue or names.DEFAULT_QUEUE,
+        priority_class=pod.priority_class,
+    )
+
+
+def _placing(shape: Shape) -> object:
+    """What tells shapes apart beyond requests and claims."""
+    near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
+    there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
+    return near, there, len(shape.claims), shape.unsupported
+
+
 def _is_bare(pod: Pod, config: Config) -> bool:
     return not pod.group and pod.scheduler == config.scheduler_name and in_pool(pod.labels, config)
+
+
+def is_reservation(pod: Pod, config: Config) -> bool:
+    """Whether the pod holds a device for others. Labels anybody can write, so the namespace has to be the one too."""
+    return (
+        pod.labels.get(names.APP_LABEL) == config.reservation_app_label
+        and pod.namespace == config.reservation_namespace
+    )
+
+
+def _is_scaling(pod: Pod, config: Config) -> bool:
+    """Whether the pod is there to make the cluster grow."""
+    return pod.labels.get(names.APP_LABEL) == SCALING_POD and pod.namespace == config.scaling_namespace
 
 
 def _has_worker_label(node: Node, config: Config) -> bool:
@@ -258,6 +386,6 @@ def _task_priority(pod: Pod) -> tuple[int, int]:
     if text is None:
         return 2, 0
     try:
-        return 0, int(text)
+        return 0, whole(int(text))
     except ValueError:
         return 1, 0

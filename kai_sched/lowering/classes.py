@@ -10,7 +10,7 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
 from kai_sched.lowering.likeness import class_kinds
-from kai_sched.lowering.terms import Term, terms_of
+from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
 from kai_sched.model.resources import CPU, GPU, MEMORY, PODS
@@ -57,7 +57,8 @@ def lower_classes(
     row_of_distinct = np.empty(met.size, np.int32)
     row_of_distinct[met] = np.arange(met.size, dtype=np.int32)
     of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
-    found = [cache.classes[number] for number in distinct[met]]
+    found, merged = _without_old_terms([cache.classes[number] for number in distinct[met]], len(cache.terms))
+    of_task = merged[of_task]
     waits = np.zeros(len(found), bool)
     waits[of_task[movable]] = True
     resources = _resources(found)
@@ -67,6 +68,27 @@ def lower_classes(
     terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
     kind = class_kinds(found, cluster.volume_claims)[of_task]
     return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, blame)
+
+
+def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
+    """The classes with the terms of pods that are there alone, and the row among them of each that was given.
+
+    The cache remembers terms of pods that are gone, and tells classes apart by them; a new cache would not.
+    """
+    live = {number for each in found for number, _, _ in each.known.terms}
+    if len(live) == n_terms:
+        return found, np.arange(len(found), dtype=np.int32)
+    rows: dict[tuple[int, bool, tuple[int, ...]], int] = {}
+    kept: list[PodClass] = []
+    merged = np.empty(len(found), np.int32)
+    for c, each in enumerate(found):
+        matches = each.matches
+        if not live.issuperset(matches):
+            each = PodClass(each.known, each.reserves, tuple(number for number in matches if number in live))
+        row = merged[c] = rows.setdefault((each.known.number, each.reserves, each.matches), len(rows))
+        if row == len(kept):
+            kept.append(each)
+    return kept, merged
 
 
 def _resources(found: list[PodClass]) -> tuple[str, ...]:
@@ -95,12 +117,14 @@ def _table(
         for name, amount in shape.request:
             request[c, column[name]] = amount
         quota[c] = request[c, :3]
-        if shape.shared_devices or each.reserves:
-            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a
-            # part.
+        if each.reserves:
             request[c, column[GPU]] = 0.0
+        elif shape.shared_devices:
+            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a
+            # part. Whole devices that containers ask for beside them are the pod's own.
+            request[c, column[GPU]] //= 1.0
         if shape.shared_devices:
-            quota[c, 2] = shape.shared_quota
+            quota[c, 2] = max(shape.shared_quota, request[c, column[GPU]])
         cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
         if not waits[c]:
             continue
@@ -117,40 +141,60 @@ def _table(
 
 def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, Bonds, Flags, int]:
     """Terms and host ports of the classes here, in the order of meeting, and each class's ties to them."""
-    rows: dict[Term, int] = {}
+    rows: dict[int, int] = {}
     ports: dict[HostPort, int] = {}
     own = [
-        [(rows.setdefault(term, len(rows)), term.kind, weight) for term, weight in terms_of(each.shape)]
+        [(rows.setdefault(number, len(rows)), kind, weight) for number, kind, weight in each.known.terms]
         for each in found
     ]
-    row_of_number = {cache.terms.ids[term]: a for term, a in rows.items()}
     entries: list[tuple[int, int, int]] = []
     ptr, self_match = [0], []
     for each, terms in zip(found, own, strict=True):
         need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
-        match = sorted(row_of_number[number] for number in each.matches if number in row_of_number)
+        match = sorted(rows[number] for number in each.matches)
         entries += [(Bond.NEED, a, 1) for a in need]
         entries += [(Bond.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
         entries += [(Bond.MATCH, a, 1) for a in match]
         entries += [(Bond.PORT, ports.setdefault(port, len(ports)), 1) for port in each.shape.host_ports]
         ptr.append(len(entries))
         self_match.append(bool(need) and set(need) <= set(match))
-    domain = np.zeros((len(rows), len(nodes)), np.int32)
-    n_domains = 0
-    for a, term in enumerate(rows):
-        codes, values = label_column(term.topology_key, cache, nodes)
-        domain[a] = np.where(codes == 0, NULL, codes - 1 + n_domains)
-        n_domains += len(values) - 1
+    terms_here = [cache.terms.terms[number] for number in rows]
+    domain, n_domains = _domains(terms_here, cache, nodes)
     bonds = Bonds(np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8))
-    return Terms(np.array([int(term.kind) for term in rows], np.uint8), domain), bonds, _conflicts(ports), n_domains
+    kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
+    return Terms(kinds, domain), bonds, _conflicts(ports), n_domains
+
+
+def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, int]:
+    """(A, N) the domain of each term that the node is in, NULL where its label is missing, and how many there are.
+
+    Each term counts for itself, so it has domains of its own.
+    """
+    domain = np.empty((len(terms), len(nodes)), np.int32)
+    by_key: dict[str, list[int]] = {}
+    for a, term in enumerate(terms):
+        by_key.setdefault(term.topology_key, []).append(a)
+    sizes = np.zeros(len(terms) + 1, np.int32)
+    columns = {key: label_column(key, cache, nodes) for key in by_key}
+    for key, rows in by_key.items():
+        sizes[np.array(rows) + 1] = len(columns[key][1]) - 1
+    first = np.cumsum(sizes, dtype=np.int32)
+    for key, rows in by_key.items():
+        codes = columns[key][0]
+        domain[rows] = np.where(codes == 0, NULL, codes - 1 + first[rows][:, None])
+    return domain, int(first[-1])
 
 
 def _conflicts(ports: dict[HostPort, int]) -> Flags:
     """Two host ports conflict with equal number and protocol where an address is equal or any (kube NodePorts)."""
     conflict = np.zeros((len(ports), len(ports)), np.uint8)
-    for left, p in ports.items():
-        for right, other in ports.items():
-            same = (left.port, left.protocol) == (right.port, right.protocol)
-            wild = left.host_ip in ANY_ADDRESS or right.host_ip in ANY_ADDRESS
-            conflict[p, other] = same and (wild or left.host_ip == right.host_ip)
+    alike: dict[tuple[int, str], list[tuple[str, int]]] = {}
+    for port, p in ports.items():
+        alike.setdefault((port.port, port.protocol), []).append((port.host_ip, p))
+    for group in alike.values():
+        rows = np.array([p for _, p in group])
+        wild = np.array([address in ANY_ADDRESS for address, _ in group])
+        numbers = {address: number for number, (address, _) in enumerate(group)}
+        same = np.array([numbers[address] for address, _ in group])
+        conflict[np.ix_(rows, rows)] = wild[:, None] | wild | (same[:, None] == same)
     return conflict

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from kai_sched.lowering import cache as cells
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.layouts import Layout
+from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.rows import Names
 from kai_sched.model.inflight import Turns
@@ -56,7 +57,7 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
     set_ptr = np.zeros(rows.size + 1, np.int32)
     np.cumsum(sizes[layout], out=set_ptr[1:])
     times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
-    times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else int(grace_s * 1e9)
+    times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
     return JobRows(
         rows,
         queue,
@@ -85,11 +86,11 @@ def _turns(cache: Cache, rows: Longs, turns: Turns) -> Flags:
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:
     """The value of each priority class name: its own, else the cluster's default class, else 50."""
-    values = np.full(len(cache.priority_classes), default_priority(cluster.priority_classes), np.int64)
+    values = np.full(len(cache.priority_classes), whole(default_priority(cluster.priority_classes)), np.int64)
     for name, row in cache.priority_classes.items():
         known: PriorityClass | None = cluster.priority_classes.get(name)
         if known is not None:
-            values[row] = known.value
+            values[row] = whole(known.value)
     return values
 
 

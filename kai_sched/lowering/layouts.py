@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kai_sched.model.objects import PodGroup, SubGroup
+from kai_sched.lowering.limits import whole
+from kai_sched.model.checks import DEFAULT_SET, tree_fault
+from kai_sched.model.objects import PodGroup
 from kai_sched.snapshot.columns import NULL
-
-DEFAULT_SET = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,11 @@ def make_layout(group: PodGroup) -> Layout:
     topology = group.topology is not None or any(entry.topology for entry in group.sub_groups)
     if not group.sub_groups:
         return _single(1 if group.min_member is None else group.min_member, topology)
-    members = _members(group.sub_groups)
-    if members is None:
+    if tree_fault(group) is not None:
         return _single(1, topology)
+    members: dict[str, list[str]] = {}
+    for entry in sorted(group.sub_groups, key=lambda entry: entry.name):
+        members.setdefault(entry.parent, []).append(entry.name)
     by_name = {entry.name: entry for entry in group.sub_groups}
     names, parent = [""], [NULL]
     child_ptr: list[int] = []
@@ -46,31 +48,18 @@ def make_layout(group: PodGroup) -> Layout:
             names.append(member)
             parent.append(row)
         child_end.append(len(names))
-    if len(names) != len(by_name) + 1:  # a cycle hangs in the air
-        return _single(1, topology)
     minimum, pod_sets = [], {}
     for row, name in enumerate(names):
         n_members = child_end[row] - child_ptr[row]
-        entry = by_name.get(name)
-        if n_members == 0 and entry is not None:
-            minimum.append(entry.min_member or 0)
+        found = by_name.get(name)
+        if n_members == 0 and found is not None:
+            minimum.append(whole(found.min_member or 0))
             pod_sets[name] = row
         else:
-            wanted = group.min_sub_group if entry is None else entry.min_sub_group
-            minimum.append(n_members if wanted is None else wanted)
+            wanted = group.min_sub_group if found is None else found.min_sub_group
+            minimum.append(n_members if wanted is None else whole(wanted))
     return Layout(tuple(names), tuple(parent), tuple(child_ptr), tuple(child_end), tuple(minimum), pod_sets, topology)
 
 
 def _single(minimum: int, topology: bool) -> Layout:
-    return Layout((DEFAULT_SET,), (NULL,), (1,), (1,), (minimum,), {DEFAULT_SET: 0}, topology)
-
-
-def _members(sub_groups: tuple[SubGroup, ...]) -> dict[str, list[str]] | None:
-    """Names of the members of each set, sorted, the root's under ""; None where names repeat or parents are unknown."""
-    names = {entry.name for entry in sub_groups}
-    if len(names) != len(sub_groups) or any(entry.parent and entry.parent not in names for entry in sub_groups):
-        return None
-    members: dict[str, list[str]] = {}
-    for entry in sorted(sub_groups, key=lambda entry: entry.name):
-        members.setdefault(entry.parent, []).append(entry.name)
-    return members
+    return Layout((DEFAULT_SET,), (NULL,), (1,), (1,), (whole(minimum),), {DEFAULT_SET: 0}, topology)

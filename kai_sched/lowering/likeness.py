@@ -22,12 +22,9 @@ def class_kinds(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) 
 
 
 def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
-    shape = each.shape
-    held = (claims.get(name) for name in shape.claims)
+    held = (claims.get(name) for name in each.shape.claims)
     volumes = tuple(sorted((c.storage_class, c.size_bytes, c.phase, c.volume) for c in held if c is not None))
-    near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity, each.matches)
-    there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports, volumes)
-    return near, there, len(shape.claims), shape.unsupported
+    return each.known.place, each.matches, volumes
 
 
 def job_likeness(

@@ -18,6 +18,7 @@ from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.jobs import lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.likeness import job_likeness
+from kai_sched.lowering.limits import duration
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
@@ -111,7 +112,7 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
     """Each pod's status (0.1)."""
     phase, deleted = columns[:, cells.PHASE], columns[:, cells.DELETED]
     leaving = deleted != 0
-    stuck = leaving & (now_ns - deleted > int(config.stuck_in_releasing_s * 1e9))
+    stuck = leaving & (now_ns - deleted > duration(config.stuck_in_releasing_s))
     waiting = np.where(
         columns[:, cells.NODE] != NULL,
         Status.BOUND,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.lowering.limits import duration, whole
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import UNLIMITED, Queue, Share
 from kai_sched.model.queue_tree import missing_above, rooted_queues
@@ -71,7 +72,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
         _triples(rows, "quota"),
         _triples(rows, "limit"),
         _triples(rows, "weight"),
-        np.array([queue.priority for queue in rows], np.int64),
+        np.array([whole(queue.priority) for queue in rows], np.int64),
         np.zeros((n_queues, 3)),
         _durations([queue.preempt_min_runtime_s for queue in rows]),
         _durations([queue.reclaim_min_runtime_s for queue in rows]),
@@ -83,7 +84,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
 
 def _durations(seconds: list[float | None]) -> Longs:
     """Nanoseconds, NULL where not set; a negative duration is none."""
-    return np.array([NULL if each is None else int(max(0.0, each) * 1e9) for each in seconds], np.int64)
+    return np.array([NULL if each is None else max(0, duration(each)) for each in seconds], np.int64)
 
 
 def _triples(rows: list[Queue], field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

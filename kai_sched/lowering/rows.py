@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Entry = tuple[str, Any, Any, tuple[int, ...]]  # key, sort key, object, cells
+
 
 class Names:
     """Numbers for names, given once and never taken back; names of the past stay until the cache is made anew."""
@@ -49,8 +51,8 @@ class RowTable:
     def __len__(self) -> int:
         return len(self.row_of)
 
-    def put(self, entries: list[tuple[str, Any, Any, tuple[int, ...]]]) -> None:
-        """Write entries of (key, sort key, object, cells)."""
+    def put(self, entries: list[Entry]) -> None:
+        """Write the entries."""
         if not entries:
             return
         rows = [self._claim(key, sort_key) for key, sort_key, _, _ in entries]

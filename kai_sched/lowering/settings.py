@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kai_sched.lowering.limits import duration
 from kai_sched.model.config import Config
 from kai_sched.model.times import parse_duration
 from kai_sched.snapshot.tables import Generator, Settings
@@ -57,7 +58,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
 def _duration_ns(text: str | None) -> int:
     """0 where unset, unreadable or negative (11.1)."""
     try:
-        return int(max(0.0, parse_duration(text, long_units=True)) * 1e9) if text else 0
+        return max(0, duration(parse_duration(text, long_units=True))) if text else 0
     except ValueError:
         return 0
 

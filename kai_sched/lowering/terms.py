@@ -7,7 +7,7 @@ are counted alike by every term.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_sched.api import names
@@ -15,7 +15,9 @@ from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
 from kai_sched.model.selectors import holds
 from kai_sched.snapshot.tables import TermKind
 
-Labels = Mapping[str, str]
+# What a term and a set of labels can have in common: a label (key and value), a key alone, a namespace, or nothing.
+Handle = tuple[str, ...] | str | None
+_NEEDS_LABEL = ("Exists", "Gt", "Lt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,47 +41,88 @@ def terms_of(shape: Shape) -> list[tuple[Term, int]]:
 
 
 class TermBook:
-    """All terms met so far, numbered, and the pods' matches, remembered by namespace and labels."""
+    """All terms met so far and all sets of labels that pods carry, numbered, and which term counts which set.
+
+    A set is looked at only by terms that it has a handle of, and the other way round: what a new term or a new set
+    costs does not grow with those that have nothing to do with it.
+    """
 
     def __init__(self) -> None:
-        self.ids: dict[Term, int] = {}
-        self._known: set[Shape] = set()
-        self._namespaces: Mapping[str, Namespace] = {}
-        self._matches: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
+        self.terms: list[Term] = []
+        self.namespaces: Mapping[str, Namespace] = {}
+        self.label_sets: list[tuple[str, Mapping[str, str]]] = []  # namespace and labels
+        self.matches: list[tuple[int, ...]] = []  # by label set: the terms that count such pods, ascending
+        self._number_of: dict[Term, int] = {}
+        self._set_of: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        self._terms_at: dict[Handle, list[int]] = {}
+        self._sets_at: dict[Handle, list[int]] = {}
+        self._select_namespaces = False
 
-    def __bool__(self) -> bool:
-        return bool(self.ids)
+    def __len__(self) -> int:
+        """Number of terms."""
+        return len(self.terms)
 
-    def learn(self, shapes: Iterable[Shape], namespaces: Mapping[str, Namespace]) -> bool:
-        """Number the terms of these shapes; True where some are new, so that pods must be matched again."""
-        before = len(self.ids)
-        self._namespaces = namespaces
-        for shape in shapes:
-            if (shape.affinity or shape.anti_affinity or shape.preferred_affinity) and shape not in self._known:
-                self._known.add(shape)
-                for term, _ in terms_of(shape):
-                    self.ids.setdefault(term, len(self.ids))
-        if len(self.ids) == before:
-            return False
-        self._matches.clear()
-        return True
+    def learn(self, shape: Shape) -> tuple[tuple[tuple[int, TermKind, int], ...], set[int]]:
+        """The number, kind and weight of each term of the shape, and the label sets that new ones among them count."""
+        found, changed = [], set()
+        for term, weight in terms_of(shape):
+            number = self._number_of.get(term)
+            if number is None:
+                number = self._number_of[term] = len(self.terms)
+                self.terms.append(term)
+                changed |= self._introduce(number, term)
+            found.append((number, term.kind, weight))
+        return tuple(found), changed
 
-    def matches(self, pod: Pod) -> tuple[int, ...]:
-        """The terms that count this pod, ascending."""
-        if not self.ids:
-            return ()
+    def _introduce(self, number: int, term: Term) -> set[int]:
+        self._select_namespaces |= any(selector.namespace_selector is not None for selector in term.selectors)
+        counted: set[int] = set()
+        for handle in self._narrowest(term):
+            self._terms_at.setdefault(handle, []).append(number)
+            counted.update(row for row in self._sets_at.get(handle, ()) if self._counts(term, *self.label_sets[row]))
+        for row in counted:
+            self.matches[row] = (*self.matches[row], number)
+        return counted
+
+    def _narrowest(self, term: Term) -> tuple[Handle, ...]:
+        """Of all ways to tell whom the term may count the one by which the fewest terms and sets meet."""
+
+        def crowd(handles: tuple[Handle, ...]) -> int:
+            return sum(len(self._sets_at.get(each, ())) + len(self._terms_at.get(each, ())) for each in handles)
+
+        return min(_handles_of(term), key=crowd, default=(None,))
+
+    def label_set(self, pod: Pod) -> int:
+        """The number of the pod's namespace and labels."""
         key = (pod.namespace, tuple(sorted(pod.labels.items())))
-        found = self._matches.get(key)
+        found = self._set_of.get(key)
         if found is None:
-            found = tuple(number for term, number in self.ids.items() if self._counts(term, pod))
-            self._matches[key] = found
+            found = self._set_of[key] = len(self.label_sets)
+            self.label_sets.append((pod.namespace, pod.labels))
+            for handle in _handles(pod.namespace, pod.labels):
+                self._sets_at.setdefault(handle, []).append(found)
+            self.matches.append(self._match(pod.namespace, pod.labels))
         return found
 
-    def _counts(self, term: Term, pod: Pod) -> bool:
+    def _match(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+        near = [number for handle in _handles(namespace, labels) for number in self._terms_at.get(handle, ())]
+        return tuple(sorted(number for number in near if self._counts(self.terms[number], namespace, labels)))
+
+    def look_again(self, namespace: str) -> set[int]:
+        """The namespace got other labels, came or went: the label sets in it that are counted otherwise now."""
+        changed = set()
+        if self._select_namespaces:
+            for row in self._sets_at.get(namespace, ()):
+                before, self.matches[row] = self.matches[row], self._match(*self.label_sets[row])
+                if self.matches[row] != before:
+                    changed.add(row)
+        return changed
+
+    def _counts(self, term: Term, namespace: str, labels: Mapping[str, str]) -> bool:
         return all(
             selector.selector is not None
-            and self._in_namespaces(selector, pod.namespace)
-            and all(holds(requirement, pod.labels) for requirement in selector.selector)
+            and self._in_namespaces(selector, namespace)
+            and all(holds(requirement, labels) for requirement in selector.selector)
             for selector in term.selectors
         )
 
@@ -88,6 +131,29 @@ class TermBook:
             return True
         if term.namespace_selector is None:
             return False
-        namespace = self._namespaces.get(name)
+        namespace = self.namespaces.get(name)
         labels = namespace.labels if namespace else {names.NAMESPACE_NAME_LABEL: name}
         return all(holds(requirement, labels) for requirement in term.namespace_selector)
+
+
+def _handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
+    """All by which a term may get hold of pods with these labels."""
+    yield None
+    yield namespace
+    for key, value in labels.items():
+        yield (key,)
+        yield (key, value)
+
+
+def _handles_of(term: Term) -> Iterator[tuple[Handle, ...]]:
+    """Each way to tell whom the term may count: whoever has none of the handles is not counted."""
+    for selector in term.selectors:
+        if selector.selector is None:
+            yield ()
+        for requirement in selector.selector or ():
+            if requirement.op == "In":
+                yield tuple((requirement.key, value) for value in dict.fromkeys(requirement.values))
+            elif requirement.op in _NEEDS_LABEL:
+                yield ((requirement.key,),)
+        if selector.namespace_selector is None:
+            yield tuple(dict.fromkeys(selector.namespaces))

@@ -146,11 +146,12 @@ def _unknown_class(subject: str, field: str, name: str) -> Problem:
 
 
 def tree_fault(group: PodGroup) -> tuple[str, str] | None:
-    """Field and text of what makes the sub-groups no tree."""
+    """Field and text of what makes the sub-groups no tree: the first such entry of the list."""
     if not group.sub_groups:
         return None
     parents = {each.name: each.parent for each in group.sub_groups}
     names = Counter(each.name for each in group.sub_groups)
+    rooted: set[str] = set()  # looked at, and in no circle: a chain is walked once, however long it is
     for i, each in enumerate(group.sub_groups):
         field = f"spec.subGroups[{i}]"
         if not each.name:
@@ -159,17 +160,27 @@ def tree_fault(group: PodGroup) -> tuple[str, str] | None:
             return f"{field}.name", f"{each.name!r} is there {names[each.name]} times: give each sub-group its own name"
         if each.parent and each.parent not in parents:
             return f"{field}.parent", f"there is no sub-group {each.parent!r}: add it, or correct the name"
-        seen = {each.name}
-        above = each.parent
-        while above:
-            if above in seen:
-                return (
-                    f"{field}.parent",
-                    f"sub-group {each.name!r} is in a circle of parents: give one of them another parent",
-                )
-            seen.add(above)
-            above = parents[above]
+        if _circles(each.name, parents, rooted):
+            return (
+                f"{field}.parent",
+                f"sub-group {each.name!r} is in a circle of parents: give one of them another parent",
+            )
     return None
+
+
+def _circles(name: str, parents: Mapping[str, str], rooted: set[str]) -> bool:
+    """Whether the way up from the sub-group never ends; where it ends, all of it is noted in ``rooted``.
+
+    A parent that is not there ends it: that is the fault of whoever names it.
+    """
+    path: dict[str, None] = {}
+    while name and name in parents and name not in rooted:
+        if name in path:
+            return True
+        path[name] = None
+        name = parents[name]
+    rooted.update(path)
+    return False
 
 
 def pod_sets(group: PodGroup) -> frozenset[str]:

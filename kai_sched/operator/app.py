@@ -23,6 +23,7 @@ from kai_sched.cluster.binding import Binder
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
+from kai_sched.cluster.paths import objects_path, only
 from kai_sched.cluster.reflector import Reflector, Source
 from kai_sched.cluster.volumes import VolumeBinding
 from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, QUEUE, SHARD, VOLUME
@@ -49,15 +50,15 @@ from kai_sched.solver.warmup import compile_all
 log = structlog.get_logger("operator")
 
 SOURCES = (
-    Source(("v1", "Node"), "/api/v1/nodes"),
-    Source(("v1", "Namespace"), "/api/v1/namespaces"),
-    Source(("scheduling.k8s.io/v1", "PriorityClass"), "/apis/scheduling.k8s.io/v1/priorityclasses"),
-    Source(("storage.k8s.io/v1", "StorageClass"), "/apis/storage.k8s.io/v1/storageclasses"),
-    Source(VOLUME, "/api/v1/persistentvolumes"),
-    Source(("v1", "PersistentVolumeClaim"), "/api/v1/persistentvolumeclaims"),
-    Source(("v1", "ConfigMap"), "/api/v1/configmaps", metadata_only=True),
-    Source(BIND_REQUEST, f"/apis/{BIND_REQUEST[0]}/bindrequests", optional=True),
-    Source(POD, "/api/v1/pods"),
+    Source(("v1", "Node"), objects_path("v1", "nodes")),
+    Source(("v1", "Namespace"), objects_path("v1", "namespaces")),
+    Source(("scheduling.k8s.io/v1", "PriorityClass"), objects_path("scheduling.k8s.io/v1", "priorityclasses")),
+    Source(("storage.k8s.io/v1", "StorageClass"), objects_path("storage.k8s.io/v1", "storageclasses")),
+    Source(VOLUME, objects_path("v1", "persistentvolumes")),
+    Source(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
+    Source(("v1", "ConfigMap"), objects_path("v1", "configmaps"), metadata_only=True),
+    Source(BIND_REQUEST, objects_path(BIND_REQUEST[0], "bindrequests"), optional=True),
+    Source(POD, objects_path("v1", "pods")),
 )
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
@@ -95,7 +96,7 @@ class Operator:
             identity,
             random=chance,
         )
-        api.guard = self._lease.held
+        api.guard, api.guarded_s = self._lease.held, self._lease.guarded_s
         self._telling = Telling(
             api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
@@ -110,7 +111,7 @@ class Operator:
             clock,
         )
         self._grouper = self._make_grouper(keeper, chance)
-        self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
+        self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
         self._evicter, self._loop.evict = self._make_evicter(chance)
@@ -339,7 +340,7 @@ async def read_settings(api: Api, settings: Settings, shard: str, pages: Pages, 
         while True:
             found: list[bytes] = []
             try:
-                parts = api.list_pages(f"/apis/{kind[0]}/{plural}", {"fieldSelector": f"metadata.name={name}"})
+                parts = api.list_pages(objects_path(kind[0], plural), only(name))
                 async for items, _ in parts:
                     found += map(bytes, items)
             except ApiFailure as failure:

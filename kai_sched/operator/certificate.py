@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from kai_sched.cluster.client import STRATEGIC, Api, ApiFailure
+from kai_sched.cluster.paths import Path, object_path, objects_path
 from kai_sched.operator.authority import RENEW_AFTER, Pair, age, issue, problem, service_name
 
 SERVICE = "kai-sched-webhook"
@@ -29,10 +30,10 @@ PERIOD_S = 60.0
 RETRY_S = 2.0
 SETTLE = timedelta(seconds=30)  # in which each API server has heard of an authority and meets what it signed
 
-_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 _CONFIGURATIONS = (
-    *(f"{_ADMISSION}/mutatingwebhookconfigurations/{name}" for name in MUTATING),
-    *(f"{_ADMISSION}/validatingwebhookconfigurations/{name}" for name in VALIDATING),
+    *(object_path(_ADMISSION, "mutatingwebhookconfigurations", "", name) for name in MUTATING),
+    *(object_path(_ADMISSION, "validatingwebhookconfigurations", "", name) for name in VALIDATING),
 )
 _FIELDS = ("tls.crt", "tls.key", "ca.crt")
 
@@ -46,7 +47,6 @@ class Keeper:
         self._api = api
         self._namespace = namespace
         self._name = service_name(SERVICE, namespace)
-        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._clock = clock
         self._show = show
         self._shown: Pair | None = None
@@ -92,7 +92,7 @@ class Keeper:
             secret = await self._read()
             if secret is None:
                 pair = issue(self._name, now)
-                if await self._write("POST", self._secrets, self._new(pair)):
+                if await self._write("POST", objects_path("v1", "secrets", self._namespace), self._new(pair)):
                     _log.info("certificate.created", secret=f"{self._namespace}/{SECRET}")
                     return pair
                 continue
@@ -102,19 +102,23 @@ class Keeper:
                 return pair
             pair = issue(self._name, now, pair.authorities)
             # All but the data stays: the type of a Secret, for one, cannot be changed.
-            if await self._write("PUT", f"{self._secrets}/{SECRET}", {**secret, "data": _data(pair)}):
+            if await self._write(
+                "PUT", object_path("v1", "secrets", self._namespace, SECRET), {**secret, "data": _data(pair)}
+            ):
                 _log.info("certificate.renewed", secret=f"{self._namespace}/{SECRET}", was=wrong or "due")
                 return pair
 
     async def _read(self) -> dict[str, Any] | None:
         try:
-            return msgspec.json.decode(await self._api.request("GET", f"{self._secrets}/{SECRET}"), type=dict)
+            return msgspec.json.decode(
+                await self._api.request("GET", object_path("v1", "secrets", self._namespace, SECRET)), type=dict
+            )
         except ApiFailure as failure:
             if failure.status != 404:
                 raise
             return None
 
-    async def _write(self, method: str, path: str, secret: dict[str, Any]) -> bool:
+    async def _write(self, method: str, path: Path, secret: dict[str, Any]) -> bool:
         """Whether it was written: False where another replica was faster."""
         try:
             # Every replica serves the webhooks, so every replica may write this.

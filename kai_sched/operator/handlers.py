@@ -13,6 +13,7 @@ import msgspec
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.login import LoginFailure
+from kai_sched.cluster.paths import Path, objects_path
 from kai_sched.model.read import OPERATOR_CONFIG, POD_GROUP, QUEUE, SHARD, TOPOLOGY, Kind
 from kai_sched.operator.feed import Feed
 
@@ -28,9 +29,9 @@ class OwnKind:
     optional: bool = False
 
     @property
-    def path(self) -> str:
+    def path(self) -> Path:
         """Where they are listed, in all namespaces."""
-        return f"/apis/{self.kind[0]}/{self.plural}"
+        return objects_path(self.kind[0], self.plural)
 
 
 OWN_KINDS = (

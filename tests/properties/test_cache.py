@@ -12,6 +12,7 @@ from kai_sched import Cache, Store, run_cycle
 from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, Spice, clusters, make_cluster
 from tests.properties.plans import CONFIG, text_of
+from tests.properties.snapshots import snapshot_of
 
 SPICE = Spice(pod_affinity=True, bind_requests=True)
 
@@ -23,9 +24,10 @@ def test_warm_equals_cold(objects: list[o.Object], n_cycles: int, rng: random.Ra
     for item in objects:
         store.put(item)
     for cycle in range(n_cycles + 1):
-        view = store.cluster()
-        warm = run_cycle(view, CONFIG, NOW_NS + cycle * 10**9, cache=cache)
-        cold = run_cycle(view, CONFIG, NOW_NS + cycle * 10**9)
+        view, now_ns = store.cluster(), NOW_NS + cycle * 10**9
+        assert snapshot_of(view, CONFIG, now_ns, cache) == snapshot_of(view, CONFIG, now_ns), f"cycle {cycle}"
+        warm = run_cycle(view, CONFIG, now_ns, cache=cache)
+        cold = run_cycle(view, CONFIG, now_ns)
         assert text_of(warm) == text_of(cold), f"cycle {cycle}"
         live_on(store, warm.pods, rng, cycle)
 

@@ -16,6 +16,7 @@ RESOURCES = [
     {"name": "jobs/status", "kind": "Job", "namespaced": True},
     {"name": "racks", "kind": "Rack", "namespaced": False},
 ]
+GROUPS = {"groups": [{"name": "batch", "versions": [{"groupVersion": "batch/v1"}]}]}
 META = {"name": "train", "namespace": "ml", "uid": "u1", "labels": {"a": "b"}}
 
 
@@ -27,6 +28,8 @@ def asked(server: ApiServer) -> list[tuple[str, str]]:
     async def answer(request: web.BaseRequest) -> web.Response:
         accept = request.headers["Accept"]
         found.append((request.path, accept))
+        if request.path == "/apis":
+            return web.json_response(GROUPS)
         if request.path == "/apis/batch/v1":
             return web.json_response({"resources": RESOURCES})
         if request.path in ("/apis/batch/v1/namespaces/ml/jobs/train", "/apis/batch/v1/racks/r1"):
@@ -56,7 +59,8 @@ async def test_metadata_alone_or_all_of_it(api: Api, asked: list[tuple[str, str]
     assert whole.body == {"spec": {"parallelism": 2}}
     partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     path = "/apis/batch/v1/namespaces/ml/jobs/train"
-    assert asked == [("/apis/batch/v1", "application/json"), (path, partial), (path, "application/json")]
+    assert asked[:2] == [("/apis", "application/json"), ("/apis/batch/v1", "application/json")]
+    assert asked[2:] == [(path, partial), (path, "application/json")]
 
 
 async def test_kinds_outside_of_namespaces(api: Api, asked: list[tuple[str, str]]) -> None:
@@ -72,11 +76,12 @@ async def test_what_is_not_there(api: Api, asked: list[tuple[str, str]]) -> None
     for _ in range(2):
         assert await owners.fetch(Reference("batch/v1", "Solver", "ml", "s")) is None
         assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
-    assert [path for path, _ in asked].count("/apis/example.com/v1") == 1
-    assert [path for path, _ in asked].count("/apis/batch/v1") == 1
+    expected = ["/apis", "/apis/batch/v1", "/apis/batch/v1/namespaces/ml/jobs/other"]
+    assert [path for path, _ in asked] == expected, "a group that is not there is not asked for"
     clock.time += DISCOVER_AGAIN_S
     assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
-    assert [path for path, _ in asked].count("/apis/example.com/v1") == 2
+    assert await owners.fetch(Reference("batch/v1", "Solver", "ml", "s")) is None
+    assert [path for path, _ in asked] == [*expected, "/apis", "/apis/batch/v1"]
 
 
 async def test_core_kinds_have_paths_of_their_own(api: Api, asked: list[tuple[str, str]]) -> None:
@@ -88,6 +93,8 @@ def forbid_objects(server: ApiServer) -> None:
     """Kinds may be asked for, the objects themselves may not."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response(GROUPS)
         if request.path == "/apis/batch/v1":
             return web.json_response({"resources": RESOURCES})
         return status(403, "Forbidden", "jobs are not for you")
@@ -102,11 +109,13 @@ async def test_what_may_not_be_read_is_no_missing_right_of_ours(server: ApiServe
     assert api.refusals() == ""
 
 
-@pytest.mark.parametrize("path", ["/apis/batch/v1", "/apis/batch/v1/namespaces/ml/jobs/train"])
+@pytest.mark.parametrize("path", ["/apis", "/apis/batch/v1", "/apis/batch/v1/namespaces/ml/jobs/train"])
 async def test_other_failures_are_the_callers(server: ApiServer, api: Api, path: str) -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.path == path:
             return status(500, "InternalError", "no")
+        if request.path == "/apis":
+            return web.json_response(GROUPS)
         return web.json_response({"resources": RESOURCES})
 
     server.answer = answer
@@ -120,6 +129,8 @@ async def test_all_of_a_kind(api: Api, server: ApiServer) -> None:
 
     async def answer(request: web.BaseRequest) -> web.Response:
         found.append((request.path, request.headers["Accept"]))
+        if request.path == "/apis":
+            return web.json_response(GROUPS)
         if request.path == "/apis/batch/v1":
             return web.json_response({"resources": RESOURCES})
         if "continue" in request.query:
@@ -132,10 +143,10 @@ async def test_all_of_a_kind(api: Api, server: ApiServer) -> None:
     pages = [page async for page in owners.pages("batch/v1", "Job", "ml")]
     assert [[owner.reference() for owner in page] for page in pages] == [[JOB], []]
     partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-    assert found[1:] == [("/apis/batch/v1/namespaces/ml/jobs", partial)] * 2
+    assert found[2:] == [("/apis/batch/v1/namespaces/ml/jobs", partial)] * 2
     for kind in ("Rack", "Solver"):
         assert [page async for page in owners.pages("batch/v1", kind, "ml")] == []
-    assert len(found) == 3
+    assert len(found) == 4
 
 
 async def test_a_list_that_is_refused_is_no_missing_right_of_ours(server: ApiServer, api: Api) -> None:

@@ -59,3 +59,60 @@ def test_nothing_is_read_again_where_nothing_changed() -> None:
     assert cache.pods is pods
     run_cycle(store.cluster(), Config(scheduler_name="other"), 0, cache)
     assert cache.pods is not pods, "other settings read everything again"
+
+
+def test_names_labels_and_terms_of_what_is_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering_cache, "SPARE_NUMBERS", 5)
+    store, cache = store_with_a_node(), Cache()
+    for turn in range(100):
+        term = PodTerm("zone", (Requirement("job", "In", (f"j{turn}",)),), ("ml",))
+        shape = Shape((("cpu", 1000.0 + turn), ("pods", 1.0)), anti_affinity=(term,), claims=(f"ml/c{turn}",))
+        labels = {"job": f"j{turn}"}
+        store.put(PodGroup("ml", f"g{turn}", queue=f"q{turn}", priority_class=f"c{turn}"))
+        store.put(Pod("ml", f"p{turn}", shape, labels=labels, group=f"g{turn}", sub_group=f"s{turn}"))
+        store.remove(PodGroup, f"ml/g{turn - 1}")
+        store.remove(Pod, f"ml/p{turn - 1}")
+        run_cycle(store.cluster(), Config(), 0, cache)
+        numbered = (
+            *(cache.queue_names, cache.sub_groups, cache.priority_classes, cache.shapes, cache.classes),
+            *(cache.terms, cache.terms.label_sets, cache.terms.matches, cache._quick, cache.places),
+        )
+        assert max(map(len, numbered)) <= 4 * 2 + 5 + 2
+
+
+GPUS = Shape((("gpu", 8.0), ("pods", 1.0)))
+FORGED = {"app": "kai-resource-reservation"}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "placed"),
+    [
+        ("team", FORGED, False),
+        ("team", {}, False),
+        ("kai-resource-reservation", FORGED, True),
+        ("kai-resource-reservation", {}, False),
+    ],
+)
+def test_only_reservations_in_their_namespace_hold_no_devices(
+    namespace: str, labels: dict[str, str], placed: bool
+) -> None:
+    """Anybody can write the label; who may write into the namespace is the cluster's choice."""
+    store = store_with_a_node(gpus=8.0)
+    store.put(Pod(namespace, "holder", GPUS, labels=labels, node="a", phase=Phase.RUNNING))
+    store.put(Pod("ml", "p", GPUS, queue="q", scheduler="kai-scheduler"))
+    assert bool(run_cycle(store.cluster(), Config(), 0).effects) == placed
+
+
+def test_pods_that_say_they_are_reservations_do_not_get_the_same_devices() -> None:
+    store = store_with_a_node(gpus=8.0)
+    for name in "ab":
+        store.put(Pod("ml", name, GPUS, labels=FORGED, queue="q", scheduler="kai-scheduler"))
+    assert len(run_cycle(store.cluster(), Config(), 0).effects) == 1
+
+
+def test_devices_that_containers_hold_count_beside_a_share() -> None:
+    store = store_with_a_node(gpus=8.0)
+    shape = Shape((("gpu", 8.0), ("pods", 1.0)), shared_devices=1, shared_quota=0.1)
+    store.put(Pod("team", "holder", shape, scheduler="other", node="a", phase=Phase.RUNNING))
+    store.put(Pod("ml", "p", Shape(REQUEST), queue="q", scheduler="kai-scheduler"))
+    assert run_cycle(store.cluster(), Config(), 0).effects == ()

@@ -1,0 +1,27 @@
+"""Numbers as far as the tables hold them, whatever an object says: sums of two times stay within 64 bits."""
+
+from __future__ import annotations
+
+import math
+
+LATEST_NS = 2**62 - 1
+LARGEST = 2**31 - 1  # of what is a 32 bit number in the API: priorities, counts of pods
+
+
+def moment(ns: int) -> int:
+    """The time (nanoseconds since the epoch), between the years 1823 and 2116."""
+    return max(-LATEST_NS, min(LATEST_NS, ns))
+
+
+def duration(seconds: float) -> int:
+    """Nanoseconds; 146 years at the most, none for what is no number."""
+    if math.isnan(seconds):
+        return 0
+    if abs(seconds) < LATEST_NS / 1e9:
+        return int(seconds * 1e9)
+    return LATEST_NS if seconds > 0 else -LATEST_NS
+
+
+def whole(number: int) -> int:
+    """The number, within 32 bits."""
+    return max(-LARGEST - 1, min(LARGEST, number))

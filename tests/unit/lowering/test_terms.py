@@ -1,0 +1,81 @@
+"""What a new inter-pod term costs, and how host ports conflict."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kai_sched import Cache, Config, Store
+from kai_sched.lowering.classes import ANY_ADDRESS, _conflicts
+from kai_sched.lowering.terms import TermBook
+from kai_sched.model.objects import HostPort, Namespace, Phase, Pod, PodTerm, Requirement, Shape
+
+REQUEST = (("cpu", 100.0), ("pods", 1.0))
+
+
+def own_term(job: str, namespace_selector: tuple[Requirement, ...] | None = None) -> Shape:
+    selector = (Requirement("app", "In", ("web",)), Requirement("job-name", "In", (job,)))
+    return Shape(REQUEST, anti_affinity=(PodTerm("kubernetes.io/hostname", selector, ("ml",), namespace_selector),))
+
+
+def pod(name: str, job: str, shape: Shape) -> Pod:
+    return Pod("ml", name, shape, labels={"app": "web", "job-name": job}, node="n", phase=Phase.RUNNING)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each time that a term is held against a set of labels."""
+    calls: list[int] = []
+    original = TermBook._counts
+    monkeypatch.setattr(TermBook, "_counts", lambda *arguments: calls.append(1) or original(*arguments))
+    return calls
+
+
+def test_a_term_of_ones_own_is_held_against_ones_own_pods_only(compared: list[int]) -> None:
+    store, cache = Store(), Cache()
+    for n in range(800):
+        store.put(pod(f"p{n}", f"job-{n % 400}", own_term(f"job-{n % 400}")))
+    cache.sync(store.cluster(), Config())
+    assert len(compared) <= 800 + 10, "all at once: each set of labels meets its own term"
+    compared.clear()
+    store.put(pod("new", "job-new", own_term("job-new")))
+    cache.sync(store.cluster(), Config())
+    assert len(compared) <= 2, "its own, and the one that all of the application were told by when it was alone"
+    assert len(cache.terms) == 401
+
+
+def test_a_namespace_is_looked_at_again_only_for_terms_that_select_namespaces(compared: list[int]) -> None:
+    store, cache = Store(), Cache()
+    for n in range(10):
+        store.put(pod(f"p{n}", f"job-{n}", own_term(f"job-{n}")))
+    cache.sync(store.cluster(), Config())
+    compared.clear()
+    pods = cache.pods
+    store.put(Namespace("ml", {"team": "red"}))
+    cache.sync(store.cluster(), Config())
+    assert (compared, cache.pods is pods) == ([], True)
+    store.put(pod("q", "job-1", own_term("job-1", (Requirement("team", "In", ("red",)),))))
+    cache.sync(store.cluster(), Config())
+    compared.clear()
+    store.put(Namespace("ml", {"team": "blue"}))
+    cache.sync(store.cluster(), Config())
+    assert compared
+    assert cache.pods is pods
+
+
+def test_host_ports_conflict_by_port_protocol_and_address() -> None:
+    rng = random.Random(3)
+    addresses = (*ANY_ADDRESS, "10.0.0.1", "10.0.0.2")
+    drawn = [HostPort(rng.choice((80, 443)), rng.choice(("TCP", "UDP")), rng.choice(addresses)) for _ in range(60)]
+    ports = {port: p for p, port in enumerate(dict.fromkeys(drawn))}
+    found = _conflicts(ports)
+    for left, p in ports.items():
+        for right, other in ports.items():
+            wild = {left.host_ip, right.host_ip} & set(ANY_ADDRESS)
+            same = (left.port, left.protocol) == (right.port, right.protocol)
+            assert found[p, other] == (same and bool(wild or left.host_ip == right.host_ip)), (left, right)
+
+
+def test_no_ports_no_conflicts() -> None:
+    assert _conflicts({}).shape == (0, 0)
