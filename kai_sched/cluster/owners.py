@@ -55,7 +55,8 @@ class OwnerReader:
     """Nothing is kept but how kinds are called in paths. ``clock`` gives seconds that never go back.
 
     Whatever tenants call the owners of their pods, each group that there is, and the list of groups, is asked for no
-    more than each DISCOVER_AGAIN_S (FAILED_AGAIN_S after a failure): one that is made up costs no request of its own and no memory.
+    more than each DISCOVER_AGAIN_S (FAILED_AGAIN_S after a failure): one that is made up costs no request of its own
+    and no memory.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float]) -> None:

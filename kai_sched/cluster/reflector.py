@@ -88,7 +88,7 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 
 
 class Reflector:
-    """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, all is listed anew."""
+    """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, it is listed anew."""
 
     def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
         self._api = api

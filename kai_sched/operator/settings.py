@@ -62,7 +62,7 @@ class Settings:
             if moved:
                 log.warning("settings.later", fields=moved, remedy="start the scheduler anew for them to take effect")
             config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
-        self.admission = replace(self.admission, scheduler_name=config.scheduler_name)
+        self.admission = self.admission.with_names(config)
         if config != self.config:
             log.info("settings.changed", actions=config.actions, plugins=sorted(config.plugins))
             self.config = config

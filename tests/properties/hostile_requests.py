@@ -89,21 +89,15 @@ class Recorder:
         self.loop.close()
 
     def carry_out(self, world: World, result: CycleResult, writes: Sequence[Write]) -> list[str]:
-        """Send all that the cycle wants: binds with their volumes, evictions, and what people are told. Returns what
-        is wrong with the requests that came."""
+        """Send all that the cycle wants: binds with their volumes, evictions, and what people are told.
+
+        Returns what is wrong with the requests that came, and those for sane pods that did not."""
         self.seen.clear()
         return self.loop.run_until_complete(self._carry_out(world, result, writes))
 
     async def _carry_out(self, world: World, result: CycleResult, writes: Sequence[Write]) -> list[str]:
         cluster, chance = world.store.cluster(), random.Random(1)
-        lost: list[str] = []
-        binder = Binder(
-            self.api,
-            lambda _: "",
-            lambda *_: None,
-            lambda bind, failure: lost.append(f"{bind}: {failure}"),
-            chance,
-        )
+        binder = Binder(self.api, lambda _: "", lambda *_: None, lambda *_: None, chance)
         now = lambda: NOW_NS / 1e9  # noqa: E731 - what is called wants a function
         evicter = Evicter(self.api, lambda _: "", lambda *_: None, receipt, now, chance, mark=True)
         writer = Writer(self.api, "kai-scheduler", lambda: False, now, lambda _: "1", lambda *_: None, chance)
@@ -132,7 +126,7 @@ class Recorder:
             for part in (*parts, *also):
                 part.cancel()
             await asyncio.gather(*parts, *also, return_exceptions=True)
-        return lost + illegal(self.seen)
+        return illegal(self.seen) + missing(self.seen, result)
 
 
 def illegal(seen: Iterable[tuple[str, str]]) -> list[str]:
@@ -147,3 +141,16 @@ def illegal(seen: Iterable[tuple[str, str]]) -> list[str]:
         elif len(segments) > PARTS_MAX:
             found.append(f"{verb} {target[:200]!r} has too many parts")
     return found
+
+
+def missing(seen: Iterable[tuple[str, str]], result: CycleResult) -> list[str]:
+    """The binds and evictions of sane pods that did not come."""
+    wanted = set()
+    for effect in result.effects:
+        space, _, name = effect.pod.partition("/")
+        path = f"/api/v1/namespaces/{space}/pods/{name}"
+        if space == "sane" and isinstance(effect, Bind):
+            wanted.add(("POST", f"{path}/binding"))
+        elif space == "sane" and isinstance(effect, Evict):
+            wanted.add(("DELETE", path))
+    return [f"no {verb} {path}" for verb, path in sorted(wanted - set(seen))]

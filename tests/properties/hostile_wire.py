@@ -233,7 +233,7 @@ def _merged(one: Node, other: Node) -> Node:
 @functools.cache
 def _schema(wanted: Any, owner: str) -> Node:
     wanted = _bare(wanted)
-    field = owner.rpartition(".")[2]
+    field = owner.rpartition(".")[2].removesuffix("[]")
     plain = {str: kind_of_text(field), int: "integer", float: "number", bool: "boolean", Any: "anything"}
     if wanted is msgspec.Raw:
         return _schema(RAW[owner], owner) if owner in RAW else Leaf(owner, "raw")
@@ -250,7 +250,7 @@ def _schema(wanted: Any, owner: str) -> Node:
         )
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin is list:
-        return Many(owner, _schema(arguments[0], owner))
+        return Many(owner, _schema(arguments[0], f"{owner}[]"))
     if origin is dict:
         return Table(owner, _keys(owner), _schema(arguments[1], owner))
     if origin is typing.Literal:

@@ -22,6 +22,7 @@ from kai_sched.model.read import POD, POD_GROUP, Reader
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.loop import Clock
 from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.owner_keeper import Owners
 from tests.properties.hostile_requests import Recorder, illegal
 from tests.properties.hostile_values import BY_KIND, DEEP, HUGE, encode, texts, wrong_types
 from tests.properties.hostile_wire import ANNOTATIONS, LABELS
@@ -31,6 +32,7 @@ from tests.unit.reconcile.kinds_more import ALL
 from tests.unit.reconcile.workloads import World as View
 from tests.unit.reconcile.workloads import grouping, places, wire
 
+GROUPS = {"groups": [{"versions": [{"groupVersion": "batch/v1"}]}]}
 RESOURCES = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "uid": "uid-train", "namespace": "evil"}}
 NAME_MAX = 253
@@ -107,7 +109,7 @@ def test_rules_answer_with_a_group_or_a_fault(row: Row, data: st.DataObject) -> 
 def recorder() -> Iterator[Recorder]:
     """A server that has one Job, and takes what is written."""
     recorder = Recorder()
-    recorder.answers = {"/apis/batch/v1": RESOURCES, "/jobs/train": JOB}
+    recorder.answers = {"/apis": GROUPS, "/apis/batch/v1": RESOURCES, "/jobs/train": JOB}
     yield recorder
     recorder.close()
 
@@ -148,7 +150,7 @@ def _marked(content: dict[str, Any], name: str, namespace: str, key: str, value:
 def test_a_bad_owner_ends_nothing(recorder: Recorder, bad: dict[str, Any], owner: dict[str, Any] | None) -> None:
     """The grouper goes on, the pods of other workloads get their groups, and only sane paths are asked for."""
     recorder.seen.clear()
-    recorder.answers = {"/apis/batch/v1": RESOURCES, "/jobs/train": JOB}
+    recorder.answers = {"/apis": GROUPS, "/apis/batch/v1": RESOURCES, "/jobs/train": JOB}
     if owner is not None:
         recorder.answers |= {"/jobs/odd": owner}
         bad["metadata"]["ownerReferences"][0] |= {"name": "odd", "apiVersion": "batch/v1", "kind": "Job"}
@@ -164,7 +166,7 @@ async def _group(recorder: Recorder, bad: dict[str, Any]) -> None:
         world.store,
         world.feed,
         Config,
-        world.keeper.owners,
+        Owners(lambda *_: None),
         lambda _: None,
         lambda: False,
         Clock(),

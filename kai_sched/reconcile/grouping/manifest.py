@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kai_sched.api import core, names
+from kai_sched.api import core, legal, names
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import parse_duration
 from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
@@ -64,11 +64,15 @@ def finish(case: Case, draft: Draft) -> Grouping:
     if draft.sub_groups:
         spec["subGroups"] = [_wire_sub_group(each) for each in draft.sub_groups]
     owner = draft.owner
+    name = draft.name or group_name(owner)
+    if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
+        message = f"its PodGroup cannot have the name that follows from the owner's: {fault}; use a shorter, plain name"
+        raise owner.error("metadata.name", message)
     manifest: Manifest = {
         "apiVersion": names.POD_GROUP_VERSION,
         "kind": "PodGroup",
         "metadata": {
-            "name": draft.name or group_name(owner),
+            "name": name,
             "namespace": case.pod.namespace,
             "labels": _labels(case, source),
             "annotations": _annotations(case, source),

@@ -70,7 +70,7 @@ class TestNumbers:
             read_raw(POD_GROUP, b'{"metadata":{"name":"g"},"spec":{"%s":%s}}' % (field.encode(), value))
 
     def test_the_largest_requests_stay_numbers(self) -> None:
-        spec = {"containers": [container({name: "9223372036854775807" for name in ("cpu", "memory", "x.io/y")})] * 1000}
+        spec = {"containers": [container(dict.fromkeys(("cpu", "memory", "x.io/y"), "9223372036854775807"))] * 1000}
         request = dict(clean(Pod, pod(spec)).shape.request)
         assert request["memory"] == pytest.approx(1000 * INT64)
         assert request["cpu"] == pytest.approx(1_000_000 * INT64)
@@ -104,7 +104,7 @@ class TestTimes:
     def test_a_pod_with_an_impossible_time_keeps_its_room(self, year: str, nearest: str) -> None:
         """A grace of centuries is allowed: the time of deletion is then centuries away, and the pod runs."""
         document = pod({"nodeName": "n", "containers": [container({"cpu": "1"})]})
-        document["metadata"] |= {key: f"{year}-06-01T00:00:00Z" for key in ("creationTimestamp", "deletionTimestamp")}
+        document["metadata"] |= dict.fromkeys(("creationTimestamp", "deletionTimestamp"), f"{year}-06-01T00:00:00Z")
         item, found = read("Pod", document)
         assert (item.node, dict(item.shape.request)["cpu"]) == ("n", 1000)
         assert parse_time(f"{nearest}-01-01T00:00:00Z") <= item.deleted_ns <= parse_time(f"{nearest}-12-31T00:00:00Z")

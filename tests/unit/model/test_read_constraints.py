@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import HostPort, Pod, PodTerm, Requirement, Toleration, WeightedPodTerm
 from kai_sched.model.read import Reader
 from tests.unit.model.reading import clean, pod, read

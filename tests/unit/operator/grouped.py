@@ -20,8 +20,9 @@ from kai_sched.plan.effects import Emit
 from kai_sched.reconcile.owner_keeper import Owners
 
 Object = dict[str, Any]
-PLURALS = {"Job": "jobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
+PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
 RESOURCES = {"batch/v1": "Job", "ray.io/v1": "RayCluster"}
+KINDS = {"batch/v1": ("Job", "CronJob")}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
 
@@ -113,7 +114,7 @@ class MemoryApi:
         version = path.removeprefix("/apis/")
         if version in RESOURCES:
             kind = RESOURCES[version]
-            return {"resources": [{"name": PLURALS[kind], "kind": kind, "namespaced": True}]}
+            return {"resources": [{"name": PLURALS[each], "kind": each} for each in KINDS.get(version, (kind,))]}
         if path not in self.objects:
             raise ApiFailure("GET", path, 404, "NotFound", "there is none")
         return self.objects[path]

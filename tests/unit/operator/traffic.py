@@ -1,9 +1,9 @@
 """An operator in this process, before an API server in memory, and pods that come and go without end.
 
-Of what the operator is made of, all but kopf, the reflectors and HTTP is there: bytes go into the feed, cycles decide
-and act, binds, groups, statuses and events are written. Each pod has a name, labels, an anti-affinity term, requests
-and a claim of its own; some have owners, groups, sub-groups, faults or no room; namespaces, queues, priority classes
-and nodes are replaced as well.
+Of what the operator is made of, all but kopf, the lease and HTTP is there: bytes come from lists and watches, cycles
+decide and act, binds, groups, statuses and events are written. Each pod has a name, labels, an anti-affinity term,
+requests and a claim of its own; some have owners, groups, sub-groups, faults or no room; namespaces, queues, priority
+classes and nodes are replaced as well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import json
 import os
 import random
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,11 @@ import pytest
 
 from kai_sched.api import names
 from kai_sched.cluster.client import ApiFailure
+from kai_sched.cluster.login import Credentials
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator import app
 from kai_sched.operator.app import SOURCES, Operator
+from kai_sched.operator.handlers import OWN_KINDS
 from kai_sched.operator.loop import Clock
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
@@ -45,7 +47,7 @@ CLAIM: Kind = ("v1", "PersistentVolumeClaim")
 VOLUME: Kind = ("v1", "PersistentVolume")
 NAMESPACE: Kind = ("v1", "Namespace")
 PRIORITY_CLASS: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
-OWN_KINDS = (QUEUE, POD_GROUP, (names.CONFIG_VERSION, "SchedulingShard"), (names.CONFIG_VERSION, "Config"))
+CUSTOM = frozenset(own.kind for own in OWN_KINDS)
 DEADLINE_S, HOUR_S = 60.0, 3600.0
 _LIBC = ctypes.CDLL(None)
 
@@ -54,6 +56,7 @@ class Lease:
     """Always held."""
 
     created, ended, failure, state, holder, identity = False, False, "", "held", "us", "us"
+    guarded_s = 5.0
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -61,35 +64,71 @@ class Lease:
     def held(self) -> bool:
         return True
 
+    def start(self) -> None:
+        pass
+
     async def wait_held(self) -> None:
-        return None
+        pass
+
+    async def wait_lost(self) -> None:
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        pass
 
 
 class Server:
-    """What the operator asks, answered from memory; what changes is told to ``feed`` in the next turn of the loop."""
+    """What the operator asks, answered from memory. Lists and watches show what is ``put`` and ``remove``d.
+
+    ``tell`` is told of changes of those kinds that are not watched by reflectors but by kopf, which is not here.
+    """
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[Kind, str], Object] = {}
-        self.version = 0
+        self.objects: dict[Kind, dict[str, Object]] = defaultdict(dict)
+        self.version = 1
         self.guard: Callable[[], bool] | None = None
-        self.tell: Callable[[Kind, Object, bool], None] = lambda *_: None
+        self.tell: Callable[[Kind, bytes, bool], None] = lambda *_: None
+        self.binds_at_once = 48
         self.asked = 0
         self.evicted = 0
+        self._kinds = {source.path: source.kind for source in SOURCES} | {own.path: own.kind for own in OWN_KINDS}
+        self._watched: dict[Kind, asyncio.Queue[bytes]] = {}
 
     def put(self, kind: Kind, content: Object) -> None:
         """Add or replace an object."""
-        self.version += 1
-        content["metadata"]["resourceVersion"] = str(self.version)
-        self.objects[kind, _key(content)] = content
-        self.tell(kind, content, True)
+        self._change(kind, content, "MODIFIED" if _key(content) in self.objects[kind] else "ADDED")
+        self.objects[kind][_key(content)] = content
 
     def remove(self, kind: Kind, key: str) -> None:
         """The object is gone; nothing where it is absent."""
-        content = self.objects.pop((kind, key), None)
+        content = self.objects[kind].pop(key, None)
         if content is not None:
-            self.version += 1
-            content["metadata"]["resourceVersion"] = str(self.version)
-            self.tell(kind, content, False)
+            self._change(kind, content, "DELETED")
+
+    def _change(self, kind: Kind, content: Object, event: str) -> None:
+        self.version += 1
+        content["metadata"]["resourceVersion"] = str(self.version)
+        raw = json.dumps(content)
+        if kind in self._watched:
+            self._watched[kind].put_nowait(f'{{"type":"{event}","object":{raw}}}'.encode())
+        if kind in CUSTOM:
+            self.tell(kind, raw.encode(), event != "DELETED")
+
+    def credentials(self) -> Credentials:
+        return Credentials("memory", None, False, None, None, None, None, None, None, ())
+
+    async def list_pages(self, path: str, *_: object, **__: object) -> AsyncGenerator[tuple[list[bytes], str], None]:
+        """As of Api; what changes from now on is for the next watch."""
+        kind = self._kinds[path]
+        self._watched[kind] = asyncio.Queue()
+        yield [json.dumps(content).encode() for content in self.objects[kind].values()], str(self.version)
+
+    async def watch(self, path: str, *_: object, **__: object) -> AsyncGenerator[bytes, None]:
+        """As of Api; it never ends."""
+        lines = self._watched[self._kinds[path]]
+        yield b""
+        while True:
+            yield await lines.get()
 
     def refusals(self) -> str:
         return ""
@@ -127,11 +166,11 @@ class Server:
             change["metadata"] |= {"uid": f"uid-{self.version}", "namespace": key.partition("/")[0]}
             self.put(kind, change)
             return json.dumps(change).encode()
-        there = self.objects.get((kind, key))
+        there = self.objects[kind].get(key)
         if there is None:
             raise ApiFailure(method, path, 404, "NotFound", "there is none")
         meta = change.get("metadata", {})
-        if any(meta.get(name, there["metadata"][name]) != there["metadata"][name] for name in ("uid",)):
+        if meta.get("uid", there["metadata"]["uid"]) != there["metadata"]["uid"]:
             raise ApiFailure(method, path, 409, "Conflict", "another uid")
         if method == "GET":
             return json.dumps(there).encode()
@@ -152,7 +191,8 @@ class Traffic:
         self.server = Server()
         self.server.tell = self._tell
         self.pages = Pages("kai")
-        options, settings, api = Options(), Settings(Options().config, "default"), self._as_api()
+        options, settings = Options(), Settings(Options().config, "default")
+        api: Any = self.server
         self.later_s = 0.0  # what the operator's clock is ahead of the machine's
         clock = Clock(lambda: time.monotonic() + self.later_s, lambda: time.time_ns() + round(self.later_s * 1e9))
         self.operator = Operator(options, api, settings, self.pages, clock, random.Random(1), "us")
@@ -162,12 +202,8 @@ class Traffic:
         self._batches: deque[list[tuple[Kind, str]]] = deque()
         self._nodes: deque[str] = deque()
 
-    def _as_api(self) -> Any:
-        return self.server
-
-    def _tell(self, kind: Kind, content: Object, is_there: bool) -> None:
-        take = self.feed.changed if is_there else self.feed.deleted
-        asyncio.get_running_loop().call_soon(take, kind, json.dumps(content).encode())
+    def _tell(self, kind: Kind, raw: bytes, is_there: bool) -> None:
+        asyncio.get_running_loop().call_soon(self.feed.changed if is_there else self.feed.deleted, kind, raw)
 
     def series(self) -> int:
         """How many lines a scrape has."""
@@ -175,29 +211,14 @@ class Traffic:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Traffic]:
-        operator = self.operator
-        kinds = [source.kind for source in SOURCES] + list(OWN_KINDS)
-        for kind in kinds:
-            self.feed.begin(kind)
-            self.feed.finish(kind)
         for name, above in (("org", ""), ("team", "org")):
             self.server.put(QUEUE, _queue(name, above))
-        operator._known.set()
-        parts: list[Awaitable[None]] = [
-            operator._binder.run(),
-            operator._evicter.run(),
-            operator._writer.run(),
-            operator._group(),
-            operator._schedule(),
-        ]
-        tasks = [asyncio.ensure_future(part) for part in parts]
+        await self.operator.start()
         try:
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-            assert [end for end in ends if not isinstance(end, asyncio.CancelledError)] == []
+            await self.operator.stop()
+            assert self.operator._failure == ""
 
     async def come_and_go(self, pods: int) -> None:
         """So many more, a batch at a time; those that can be bound are, before the next ones come."""
@@ -223,8 +244,8 @@ class Traffic:
         namespace = gone[0][1]
         for kind, key in gone:
             self.server.remove(kind, key)
-        for kind, key in [each for each in self.server.objects if each[1].startswith(f"{namespace}/")]:
-            self.server.remove(kind, key)
+        for key in [key for key in self.server.objects[POD_GROUP] if key.startswith(f"{namespace}/")]:
+            self.server.remove(POD_GROUP, key)
 
     async def _come(self) -> None:
         number = next(self._number)
@@ -242,7 +263,7 @@ class Traffic:
         self.pods += BATCH
         async with asyncio.timeout(DEADLINE_S):
             for key in wanted:
-                while not (content := self.server.objects[POD, key])["spec"].get("nodeName"):  # noqa: ASYNC110
+                while not (content := self.server.objects[POD][key])["spec"].get("nodeName"):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
                 self.server.put(POD, content | {"status": {"phase": "Running"}})
 
