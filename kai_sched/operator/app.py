@@ -41,7 +41,8 @@ from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings, read_settings
 from kai_sched.operator.telling import Telling
-from kai_sched.plan.effects import Bind
+from kai_sched.operator.troubles import Troubles
+from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.plan.receipts import receipt
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.solver.warmup import compile_all
@@ -109,6 +110,8 @@ class Operator:
             api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
+        lease = Ref("coordination.k8s.io/v1", "Lease", options.namespace, options.lease_name(config))
+        self._troubles = Troubles(pages.metrics, self._say, lease, clock.monotonic)
         self._loop = Loop(
             self._store,
             self._feed.overlay,
@@ -117,6 +120,7 @@ class Operator:
             self._telling.acted,
             self._telling.failed,
             clock,
+            troubles=self._troubles,
         )
         self._grouper = self._make_grouper(keeper, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
@@ -162,7 +166,7 @@ class Operator:
 
     async def run(self) -> int:
         """Until a signal, 0, or until going on makes no sense, 1."""
-        self._pages.alive.update({"cycle": self._stuck, "lease": self._dead})
+        self._pages.alive.update({"cycle": self._stuck, "cycles": self._troubles.problem, "lease": self._dead})
         readiness = self._pages.readiness
         readiness.scheduling.clear()
         readiness.scheduling.update(self._checks())
@@ -293,6 +297,11 @@ class Operator:
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)
         self._telling.bound(bind, seconds)
+
+    def _say(self, event: Emit) -> None:
+        """Tell people, unless that is up to another replica."""
+        if self._lease.held():
+            self._writer.submit([event])
 
     def _changed(self, matters: bool) -> None:
         self._loop.wake(matters)

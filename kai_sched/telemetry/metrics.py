@@ -77,6 +77,14 @@ class Metrics:
         )
         self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
         self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
+        self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
+        self._success = self._gauge(
+            "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
+        )
+        self._quarantined = self._gauge(
+            "quarantined_objects", "Objects without which cycles are decided, as they fail with them", "kind"
+        )
+        self._quarantined_kinds: set[str] = set()
         self._queues = _Queues(self._prefix)
         self._registry.register(self._queues)
         ProcessCollector(registry=self._registry)
@@ -96,6 +104,20 @@ class Metrics:
             if action == "preempt":
                 self._preemptions.add("", count)
         self._queues.show(cluster.queues, result.queues)
+
+    def observe_failure(self) -> None:
+        """A cycle has failed."""
+        self._failures.inc()
+
+    def observe_success(self, now_s: float) -> None:
+        """A cycle went well at that time (seconds since the epoch)."""
+        self._success.set(now_s)
+
+    def observe_left_out(self, counts: Mapping[str, int]) -> None:
+        """A cycle was decided without so many objects of these kinds."""
+        self._quarantined_kinds |= counts.keys()
+        for kind in self._quarantined_kinds:
+            self._quarantined.labels(kind).set(counts.get(kind, 0))
 
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
         """A pod is bound. The first time may be below zero where clocks differ, and is none then."""
