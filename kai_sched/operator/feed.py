@@ -172,11 +172,11 @@ class Feed:
         """Show the object in the store; returns what makes it unusable."""
         key = seen.key
         if kind not in CLASSES:
-            self._observe(kind, key, raw, "")
+            self._have_observed(kind, key, raw, "")
             self._changed(True)
             return ""
         found, fault = self._read(kind, raw, seen)
-        self._observe(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
+        self._have_observed(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
         if isinstance(found, Pod) and seen.pod is not None:
             if found.scheduler != self._scheduler and not found.node:
@@ -251,13 +251,16 @@ class Feed:
             self.broken[kind, key] = text
             log.warning(event, kind=kind[1], object=key, problem=text)
 
+    def _have_observed(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
+        try:
+            self._observe(kind, key, raw, fault)
+        except Exception as error:
+            FAULTS.note("observer", f"{kind[1]} {key}", error)
+
     def _remove(self, kind: Kind, key: str) -> None:
         self._versions.get(kind, {}).pop(key, None)
         self.broken.pop((kind, key), None)
-        try:
-            self._observe(kind, key, None, "")
-        except Exception as error:
-            FAULTS.note("feed", f"{kind[1]} {key}", error)
+        self._have_observed(kind, key, None, "")
         if kind in CLASSES:
             self._forget(kind, key)
         if kind == POD and key in self._unreadable:

@@ -14,7 +14,8 @@ from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Queue
 from kai_sched.model.read import POD, QUEUE, SHARD, Kind
 from kai_sched.model.store import Store
-from kai_sched.operator.feed import Feed
+from kai_sched.operator.feed import UNREADABLE_POD, Feed
+from kai_sched.operator.loop import node_problem
 from tests.unit.operator.worlds import NODE, raw, raw_node, raw_pod, raw_queue
 
 
@@ -209,3 +210,125 @@ def test_a_pod_of_another_scheduler_is_a_member_but_not_ours_to_place(watched: W
     bound = watched.store.get(Pod, "ml/theirs")
     assert isinstance(bound, Pod)
     assert (bound.node, bound.gates) == ("a", ())
+
+
+def test_an_observer_that_raises_changes_nothing(watched: Watched) -> None:
+    def raising(*_: object) -> None:
+        raise ZeroDivisionError("by the test")
+
+    feed = Feed(watched.store, Config(), watched.changes.append, raising)
+    feed.changed(NODE, raw_node("a"))
+    feed.changed(QUEUE, raw_queue("q"))
+    assert watched.nodes == {"a": 8.0}
+    feed.deleted(NODE, raw_node("a", 2))
+    assert watched.nodes == {}
+
+
+BROKEN: list[dict[str, object]] = [
+    {"spec": {"nodeName": "a", "containers": 5}},
+    {"spec": {"nodeName": "a", "containers": []}, "metadata": {"labels": {"x": 1}}},
+    {"spec": {"nodeName": "a", "containers": []}, "metadata": {"creationTimestamp": "never"}},
+    {"spec": {"nodeName": "a"}, "status": 3},
+]
+
+
+def broken_pod(content: dict[str, object], version: int) -> bytes:
+    head = {"name": "bad", "namespace": "ml", "uid": "bad", "resourceVersion": str(version)}
+    extra = content.get("metadata")
+    return json.dumps({**content, "metadata": head | (extra if isinstance(extra, dict) else {})}).encode()
+
+
+def takes_pods(watched: Watched, name: str = "a") -> bool:
+    return node_problem(watched.store, name) == ""
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=str)
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_pod_that_cannot_be_read_keeps_its_node_from_others(
+    watched: Watched, content: dict[str, object], was_there: bool
+) -> None:
+    """Until it can be read, has ended, or is gone."""
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    if was_there:
+        watched.feed.changed(POD, raw_pod("bad", 1, node="a"))
+    watched.feed.changed(POD, broken_pod(content, 2))
+    assert watched.store.get(Pod, "ml/bad") is None
+    assert (takes_pods(watched, "a"), takes_pods(watched, "b")) == (False, True)
+    assert (POD, "ml/bad") in watched.feed.broken
+    watched.feed.changed(NODE, raw_node("a", 2, gpus=4))
+    assert not takes_pods(watched), "nor when the node is shown anew"
+    for good in (raw_pod("bad", 3, node="a"), broken_pod({**content, "status": {"phase": "Failed"}}, 4)):
+        watched.feed.changed(POD, good)
+        assert takes_pods(watched)
+        watched.feed.changed(POD, broken_pod(content, 10))
+        watched.feed.deleted(POD, broken_pod(content, 11))
+        assert takes_pods(watched)
+    watched.feed.changed(POD, broken_pod(content, 12))
+    watched.list(POD)
+    assert takes_pods(watched)
+    assert watched.feed.broken == {}
+
+
+def test_a_pod_that_becomes_unreadable_holds_where_it_was_or_is_to_be(watched: Watched) -> None:
+    """Even where it does not say any more where it is."""
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    watched.feed.changed(POD, raw_pod("bad", 1, uid="bad"))
+    assert watched.feed.overlay.assume("ml/bad", "bad", "b")
+    watched.feed.changed(POD, broken_pod({"spec": 5}, 2))
+    assert (takes_pods(watched, "a"), takes_pods(watched, "b")) == (True, False)
+    watched.feed.changed(POD, broken_pod({"spec": {"nodeName": "a", "containers": 5}}, 3))
+    assert (takes_pods(watched, "a"), takes_pods(watched, "b")) == (False, True)
+
+
+def test_a_node_that_comes_after_its_unreadable_pod(watched: Watched) -> None:
+    watched.feed.changed(POD, broken_pod(BROKEN[0], 1))
+    watched.feed.changed(NODE, raw_node("a"))
+    node = watched.store.get(Node, "a")
+    assert isinstance(node, Node)
+    assert node.bad_conditions == (UNREADABLE_POD,)
+
+
+@pytest.mark.parametrize("part", ["read_pod", "take", "observe", "put"])
+def test_an_exception_costs_one_object(watched: Watched, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Whatever raises, wherever: the object is told and left out, all others go on, and it comes back."""
+    feed = watched.feed
+    owner = {"read_pod": feed._reader, "take": feed.groups, "observe": feed.overlay, "put": watched.store}[part]
+    working = getattr(owner, part)
+
+    def raising(*args: object) -> object:
+        if any("name='bad'" in str(each) for each in args):
+            raise OverflowError("by the test")
+        return working(*args)
+
+    watched.list(NODE, raw_node("a"), raw_node("b"))
+    monkeypatch.setattr(owner, part, raising)
+    watched.list(POD, raw_pod("bad", 1, node="a"), raw_pod("good", 1, node="b"))
+    assert watched.store.cluster().pods.keys() == {"ml/good"}
+    assert "unexpected OverflowError: by the test" in feed.broken[POD, "ml/bad"]
+    assert (takes_pods(watched, "a"), takes_pods(watched, "b")) == (False, True)
+    assert POD in feed.listed
+    monkeypatch.undo()
+    feed.changed(POD, raw_pod("bad", 2, node="a"))
+    assert watched.store.cluster().pods.keys() == {"ml/good", "ml/bad"}
+    assert (takes_pods(watched, "a"), feed.broken) == (True, {})
+
+
+NOTHING = [b"", b"{", b"[]", b"5", b"{}", b'{"metadata":5}', b'{"metadata":{"name":7}}', b"\xff", b"[" * 5000]
+
+
+@pytest.mark.parametrize("content", NOTHING, ids=lambda each: repr(each[:20]))
+@pytest.mark.parametrize("kind", [POD, NODE, QUEUE, SHARD])
+def test_what_has_no_name_is_passed_over(watched: Watched, kind: Kind, content: bytes) -> None:
+    watched.feed.begin(kind)
+    for tell in (watched.feed.item, watched.feed.changed, watched.feed.deleted):
+        tell(kind, content)
+    watched.feed.finish(kind)
+    assert watched.feed.known(kind) == {}
+
+
+@pytest.mark.parametrize("version", ["", "x", "-5", "1" * 5000, "²"])
+def test_a_version_that_is_no_number_is_the_oldest(watched: Watched, version: str) -> None:
+    watched.feed.changed(NODE, raw("a", 0, metadata={"resourceVersion": version}, status={"allocatable": {}}))
+    assert watched.feed.known(NODE) == {"a": 0}
+    watched.feed.changed(NODE, raw_node("a"))
+    assert watched.nodes == {"a": 8.0}
