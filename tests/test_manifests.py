@@ -308,41 +308,6 @@ def test_critical_pods_have_a_quota_where_one_is_needed() -> None:
     assert int(quota["hard"]["pods"]) >= 10 * the("Deployment")["spec"]["replicas"]
 
 
-def shard() -> dict[str, Document]:
-    """The objects of the example of a shard, by their kind."""
-    found = yaml.safe_load_all((ROOT / "examples" / "shard.yaml").read_text())
-    return {document["kind"]: document for document in found}
-
-
-def test_the_example_of_a_shard_may_hold_its_own_lease_and_no_other() -> None:
-    pool = shard()["SchedulingShard"]["spec"]["partitionLabelValue"]
-    (rule,) = shard()["Role"]["rules"]
-    lease = Options().lease_name(Config(node_pool=pool))
-    assert rule == {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "resourceNames": [lease],
-        "verbs": ["get", "update"],
-    }
-    binding, account = shard()["RoleBinding"], the("ServiceAccount")["metadata"]
-    assert binding["roleRef"]["name"] == shard()["Role"]["metadata"]["name"]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}]
-    assert {shard()[kind]["metadata"]["namespace"] for kind in ("Role", "RoleBinding", "Deployment")} == {NAMESPACE}
-
-
-def test_the_example_of_a_shard_is_the_deployment_of_the_manifests_for_one_node_pool() -> None:
-    example, main = shard()["Deployment"]["spec"], the("Deployment")["spec"]
-    labels = example["template"]["metadata"]["labels"]
-    assert example["selector"]["matchLabels"] == labels != APP, "the webhooks' Service must not select it"
-    pod, of_main = example["template"]["spec"], pod_spec()
-    for field in ("serviceAccountName", "priorityClassName", "securityContext", "terminationGracePeriodSeconds"):
-        assert pod[field] == of_main[field], field
-    (own,), (mains,) = pod["containers"], main["template"]["spec"]["containers"]
-    assert own["args"] == ["run", "--log-json", f"--shard={shard()['SchedulingShard']['metadata']['name']}"]
-    for field in ("securityContext", "resources", "livenessProbe", "readinessProbe", "startupProbe"):
-        assert own[field] == mains[field], field
-
-
 def test_selectors_select_the_pods() -> None:
     labels = the("Deployment")["spec"]["template"]["metadata"]["labels"]
     spread = [constraint["labelSelector"]["matchLabels"] for constraint in pod_spec()["topologySpreadConstraints"]]
@@ -427,14 +392,3 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
                 {"name": "specification-changed", "expression": f"request.operation == 'CREATE' || {changed}"}
             ]
     assert hooks()[webhooks.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"
-
-
-def test_the_default_queues_are_a_parent_and_its_child() -> None:
-    parent, child = yaml.safe_load_all((ROOT / "kai_sched" / "operator" / "default_queues.yaml").read_text())
-    assert parent["metadata"]["name"] == "default-parent-queue"
-    assert child["metadata"]["name"] == names.DEFAULT_QUEUE
-    assert child["spec"]["parentQueue"] == parent["metadata"]["name"]
-    for queue in (parent, child):
-        assert queue["apiVersion"] == names.QUEUE_VERSION
-        shares = queue["spec"]["resources"]
-        assert shares == {kind: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "gpu", "memory")}

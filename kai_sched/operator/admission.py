@@ -34,8 +34,7 @@ class Admission:
         self._settings = settings
         self._chance = random.Random()  # used by the threads that review, and by nobody else
         self._server = WebhookServer(self._review)
-        scheduler = settings.config.scheduler_name
-        self._keeper = Keeper(api, options.namespace, lambda: datetime.now(UTC), self._server.use, scheduler)
+        self._keeper = Keeper(api, options.namespace, lambda: datetime.now(UTC), self._server.use, self._scheduler_name)
         self._tasks: list[asyncio.Task[None]] = []
         self.problem = self._server.problem  # what keeps reviews from being answered
         self.certificate_problem = self._keeper.problem
@@ -65,6 +64,9 @@ class Admission:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         await self._server.stop()
+
+    def _scheduler_name(self) -> str:
+        return self._settings.config.scheduler_name if self._settings.fixed else ""
 
     def _review(self, path: str, body: bytes) -> bytes:
         suffix = "".join(self._chance.choices(string.ascii_lowercase + string.digits, k=7))

@@ -72,7 +72,7 @@ class _Changes:
 class Keeper:
     """Keeps the Secret, the webhook configurations and what ``show`` was given in agreement; runs on every replica.
 
-    ``scheduler_name`` is the one whose pods the webhooks have to ask for.
+    ``scheduler_name`` says whose pods the webhooks have to ask for; nothing while that is not known.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Keeper:
         namespace: str,
         clock: Callable[[], datetime],
         show: Callable[[Pair], None],
-        scheduler_name: str = "kai-scheduler",
+        scheduler_name: Callable[[], str] = lambda: "",
     ) -> None:
         self._api = api
         self._scheduler_name = scheduler_name
@@ -220,9 +220,10 @@ class Keeper:
             for condition in hook.get("matchConditions") or []
             if "spec.schedulerName ==" in str(condition.get("expression"))
         ]
-        if name not in self._told and any(f"'{self._scheduler_name}'" not in text for text in conditions):
+        ours = self._scheduler_name()
+        if ours and name not in self._told and any(f"'{ours}'" not in text for text in conditions):
             self._told.add(name)
-            remedy = f"write {self._scheduler_name!r} into the matchConditions of manifests/webhooks.yaml and apply it"
+            remedy = f"write {ours!r} into the matchConditions of manifests/webhooks.yaml and apply it"
             _log.warning("webhooks.other_scheduler", configuration=name, conditions=conditions, remedy=remedy)
 
     def _is_stale(self, hook: dict[str, Any], bundle: str) -> bool:

@@ -74,12 +74,12 @@ class Readiness:
         return "" if self._in_step else f"for {STEP_S:.0f} s at the most it waits for {'; '.join(waits)}"
 
 
-def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Callable[[], bytes]) -> web.Application:
+def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metrics) -> web.Application:
     """The pages. That they are answered at all shows that the event loop lives.
 
     /healthz: "ok", or 503 and a line for each check of ``alive`` that fails. /readyz and /readyz/scheduling: a Report
     as JSON, each check by its name with its sentence, empty where all is well; 503 unless all are. /metrics:
-    ``metrics`` as it is.
+    ``metrics``, with the readiness of now.
     """
 
     async def healthz(_: web.Request) -> web.Response:
@@ -94,7 +94,12 @@ def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Calla
         return _page(readiness.of_scheduling())
 
     async def scrape(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": METRICS_TYPE})
+        report = readiness.of_scheduling()
+        checks = {name: not text for name, text in report.checks.items()}
+        if readiness.webhooks:
+            checks["webhooks"] = readiness.of_pod().ready
+        metrics.observe_readiness(report.leader, checks)
+        return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_TYPE})
 
     pages = web.Application()
     pages.add_routes(
@@ -130,7 +135,7 @@ class Pages:
     async def listen(self, address: str) -> None:
         """Answer from now on; not at all where the address is empty. Raises AddressError, and OSError."""
         if address:
-            self._listener = await listen(application(self.alive, self.readiness, self._scrape), address)
+            self._listener = await listen(application(self.alive, self.readiness, self.metrics), address)
 
     async def watch(self, period_s: float = WATCH_S) -> None:
         """Log what changes of readiness, until cancelled."""
@@ -150,14 +155,6 @@ class Pages:
         """Answer no more."""
         if self._listener:
             await self._listener.stop()
-
-    def _scrape(self) -> bytes:
-        report = self.readiness.of_scheduling()
-        checks = {name: not text for name, text in report.checks.items()}
-        if self.readiness.webhooks:
-            checks["webhooks"] = self.readiness.of_pod().ready
-        self.metrics.observe_readiness(report.leader, checks)
-        return self.metrics.render()
 
 
 def _tell(what: str, failing: Mapping[str, str], leader: bool) -> None:

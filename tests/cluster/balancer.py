@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from tests.cluster.processes import free_port
 
 CHUNK_BYTES = 2**16
+LAST_TURNS_S = 0.25
 
 
 class Balancer:
@@ -52,6 +53,7 @@ class Balancer:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(LAST_TURNS_S)  # closed connections are gone only some turns of the loop later
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ports = self._ports
@@ -61,7 +63,11 @@ class Balancer:
         except (OSError, ZeroDivisionError):
             writer.transport.abort()
             return
-        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        try:
+            await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        finally:
+            for end in (writer, back):
+                end.transport.abort()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

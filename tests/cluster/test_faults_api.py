@@ -211,6 +211,20 @@ def test_crds_may_come_later(cluster: Cluster, own_plane: ControlPlane, operator
     assert one.process.exit_code is None
 
 
+def test_a_namespace_of_ours_that_is_missing_is_named_with_the_remedy(
+    cluster: Cluster, operator: StartOperator
+) -> None:
+    one = operator("--namespace", "elsewhere", webhooks=True, ready=False)
+    remedy = "kubectl create namespace elsewhere"
+    wait_not_ready(one, "lease", remedy)
+    wait_not_ready(one, "certificate", remedy)
+    for event in ("lease.failed", "certificate.failed"):
+        (line,) = wait_until(lambda event=event: one.logs(event), event)
+        assert (line["level"], remedy in line["problem"]) == ("warning", True)
+    cluster.add_namespace("elsewhere")
+    one.wait_ready(30.0)
+
+
 def wait_told(cluster: Cluster, pod: str, text: str) -> None:
     """Wait until the pod says why it is pending, and names that."""
 

@@ -33,7 +33,7 @@ class World:
     async def get(self, path: str) -> tuple[int, str, str]:
         """Status, content type and text of a page, served for this one request."""
         alive = {"cycle": lambda: self.stuck}
-        pages = application(alive, self.readiness, lambda: b"kai_queue_info 1\n")
+        pages = application(alive, self.readiness, Metrics("kai"))
         listener = await listen(pages, "127.0.0.1:0")
         try:
             async with (
@@ -130,8 +130,18 @@ async def test_who_ends_is_ready_for_nothing_more() -> None:
     assert (await world.get("/healthz"))[0] == 200
 
 
-async def test_metrics_are_passed_on_as_prometheus_wants_them() -> None:
-    assert await World().get("/metrics") == (200, "text/plain; version=0.0.4; charset=utf-8", "kai_queue_info 1\n")
+async def test_metrics_are_passed_on_as_prometheus_wants_them_and_tell_of_now() -> None:
+    world = World(webhooks=True)
+    world.kernels = "the kernels are being compiled"
+    world.readiness.role = lambda: (True, "replica-2")
+    status, kind, text = await world.get("/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert [line for line in text.splitlines() if line.startswith(("kai_leader ", "kai_ready{"))] == [
+        "kai_leader 1.0",
+        'kai_ready{check="caches"} 1.0',
+        'kai_ready{check="kernels"} 0.0',
+        'kai_ready{check="webhooks"} 0.0',
+    ]
 
 
 def test_readiness_is_a_metric_and_what_is_checked_no_more_leaves_nothing() -> None:
@@ -144,19 +154,6 @@ def test_readiness_is_a_metric_and_what_is_checked_no_more_leaves_nothing() -> N
         'kai_ready{check="nodes"} 1.0',
         'kai_ready{check="pods"} 0.0',
     ]
-
-
-async def test_the_page_of_metrics_tells_of_now() -> None:
-    pages = Pages("kai")
-    await pages.listen("127.0.0.1:0")
-    try:
-        pages.readiness.role = lambda: (True, "me")
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{pages.port}/metrics") as answer:
-            text = await answer.text()
-    finally:
-        await pages.stop()
-    assert "kai_leader 1.0" in text
-    assert 'kai_ready{check="settings"} 0.0' in text
 
 
 async def test_what_changes_of_readiness_is_logged_once() -> None:
