@@ -18,8 +18,9 @@ WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
-FAST := --hypothesis-profile=fast -m 'not slow and not cluster'
-FULL := --hypothesis-profile=full
+FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not long'
+FULL := --hypothesis-profile=full -m 'not long'
+LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
 # What runs a second time with kernels interpreted.
@@ -27,14 +28,15 @@ KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test test-fast test-kind check crds docs bench bench-cluster lock dist clean
+.PHONY: help demo install test test-fast test-long test-kind check crds docs bench bench-cluster lock dist clean
 .PHONY: cluster-tools cluster-up cluster-down
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
-	@echo 'make test       set up, then all checks and all tests'
+	@echo 'make test       set up, then all checks and all tests but the long ones'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
 	@echo 'make test-fast  the tests that take less than a minute together'
+	@echo 'make test-long  the tests that take minutes each; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
@@ -60,6 +62,10 @@ test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
 
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST)
+
+# Fails where `make test` would leave something out.
+test-long: $(DEV) $(WARM) cluster-tools
+	CI=true $(BIN)/python -m pytest $(LONG)
 
 test-kind: $(DEV) $(WARM) cluster-tools
 	@docker info > /dev/null || { echo 'make test-kind needs Docker, and a daemon that answers' >&2; exit 1; }

@@ -75,6 +75,8 @@ class Metrics:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
             registry=self._registry,
         )
+        self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
+        self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
         self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
         self._success = self._gauge(
             "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
@@ -129,6 +131,13 @@ class Metrics:
         pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
         uid = group.uid if group else ""
         self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
+
+    def observe_readiness(self, leader: bool, checks: Mapping[str, bool]) -> None:
+        """Whether this process leads, and whether each check by its name finds all well. Others are dropped."""
+        self._leader.set(leader)
+        self._ready.clear()
+        for name, well in checks.items():
+            self._ready.labels(name).set(well)
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""

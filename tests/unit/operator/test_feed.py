@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from kai_sched.model.config import Config
@@ -82,6 +84,50 @@ def test_what_came_again_while_it_is_listed_is_there(watched: Watched) -> None:
     watched.feed.item(NODE, raw_node("a", 6, gpus=3))
     watched.feed.finish(NODE)
     assert watched.nodes == {"a": 3.0}
+
+
+def test_what_is_heard_late_of_a_deleted_object_brings_it_not_back(watched: Watched) -> None:
+    watched.list(QUEUE, raw_queue("a", 3), raw_queue("b", 4))
+    watched.feed.deleted(QUEUE, raw_queue("a", 5))
+    for version in (3, 5):
+        watched.feed.heard(QUEUE, raw_queue("a", version))
+    assert watched.feed.known(QUEUE) == {"b": 4}
+    watched.feed.heard(QUEUE, raw_queue("a", 6))
+    assert watched.feed.known(QUEUE) == {"a": 6, "b": 4}, "it was made anew"
+
+
+def test_what_is_heard_late_while_it_is_listed_keeps_nothing(watched: Watched) -> None:
+    watched.list(QUEUE, raw_queue("a", 3), raw_queue("b", 4))
+    watched.feed.begin(QUEUE)
+    watched.feed.heard(QUEUE, raw_queue("a", 3))
+    watched.feed.heard(QUEUE, raw_queue("new", 9))
+    watched.feed.item(QUEUE, raw_queue("b", 4))
+    watched.feed.finish(QUEUE)
+    assert watched.feed.known(QUEUE) == {"b": 4, "new": 9}
+
+
+@given(st.data())
+def test_whatever_is_heard_late_and_in_any_order_the_reflector_has_the_last_word(data: st.DataObject) -> None:
+    """Kopf tells each event again, or not at all, at any time and in any order; its last words may be lost."""
+    history: list[tuple[str, str, int]] = []
+    alive: set[str] = set()
+    for version in range(1, data.draw(st.integers(2, 12)) + 1):
+        name = data.draw(st.sampled_from("ab"))
+        gone = name in alive and data.draw(st.booleans())
+        history.append(("DELETED" if gone else "MODIFIED", name, version))
+        (alive.discard if gone else alive.add)(name)
+    watched = Watched()
+    watched.list(QUEUE)
+    heard = data.draw(st.lists(st.sampled_from(history), max_size=20))
+    places = sorted(data.draw(st.lists(st.integers(0, len(history)), min_size=len(heard), max_size=len(heard))))
+    for i, (type_, name, version) in enumerate(history):
+        for (_, other, late), place in zip(heard, places, strict=True):
+            if place == i + 1 and late <= version:
+                watched.feed.heard(QUEUE, raw_queue(other, late))
+        (watched.feed.deleted if type_ == "DELETED" else watched.feed.changed)(QUEUE, raw_queue(name, version))
+    for _, other, late in heard:
+        watched.feed.heard(QUEUE, raw_queue(other, late))
+    assert watched.feed.known(QUEUE).keys() == alive
 
 
 def test_a_list_that_broke_off_takes_nothing_away(watched: Watched) -> None:
