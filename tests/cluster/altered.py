@@ -1,17 +1,19 @@
-"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT SECONDS run ...
+"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT NUMBER run ...
 
-WHAT is "stalled": a watch is dead after so long without a byte. Or "busy": the cycle that first sees the pod
-default/slow computes for so long, without a pause in which others could run but those that the interpreter makes.
+WHAT is "stalled": a watch is dead after so many seconds without a byte. Or "busy": the cycle that first sees the pod
+default/slow computes for so long, without a pause in which others could run but those that the interpreter makes. Or
+"paged": lists come in pages of so many objects.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 from kai_sched.cli.main import main
+from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Pace, Reflector
 from kai_sched.cycle.run import run_cycle
 from kai_sched.operator import app, loop
@@ -41,8 +43,12 @@ def busy(seconds: float) -> None:
     loop.run_cycle = slow_cycle
 
 
+def paged(objects: float) -> None:
+    Api.list_pages = partialmethod(Api.list_pages, limit=round(objects))  # type: ignore[method-assign, assignment]
+
+
 if __name__ == "__main__":
-    _, what, seconds, *rest = sys.argv
-    {"stalled": stalled, "busy": busy}[what](float(seconds))
+    _, what, number, *rest = sys.argv
+    {"stalled": stalled, "busy": busy, "paged": paged}[what](float(number))
     sys.argv = ["kai-sched", *rest]
     main()
