@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from kai_sched.cluster.backoff import Backoff as Doubling
 from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
 from kai_sched.cycle.promises import Promises
@@ -37,8 +38,8 @@ LAZY_BUSY_S = 3.0
 PAUSE_MAX_S = 1.0
 LOOK_AGAIN_S = 60.0  # so late at the most a time that matters is noticed, whatever clocks do
 LATE_S = 0.05  # after a time that matters: others may come right behind it
-FIRST_BACKOFF_S = 1.0
 BACKOFF_MAX_S = 60.0
+PAUSES = Doubling(1.0, BACKOFF_MAX_S)
 ACTIVE = ("Binding", "Bound", "Running")
 
 
@@ -70,7 +71,7 @@ class Backoff:
         """One more failure, unless it is still the last one; returns how many seconds to wait."""
         if now >= self.until:
             self.failures += 1
-            self.until = now + min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (self.failures - 1))
+            self.until = now + PAUSES.wait_s(self.failures)
         return self.until - now
 
 

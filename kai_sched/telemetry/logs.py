@@ -7,10 +7,15 @@ worse pass: their event is the name of the logger, and their text the key "messa
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+WARNINGS_A_MINUTE = 100
+MINUTE_S = 60.0
 
 
 def set_up(stream: TextIO, as_json: bool | None = None) -> None:
@@ -22,7 +27,7 @@ def set_up(stream: TextIO, as_json: bool | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, *_rendering(stream, as_json)],
+        processors=[Bound(), *shared, *_rendering(stream, as_json)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
@@ -38,6 +43,32 @@ def set_up(stream: TextIO, as_json: bool | None = None) -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
+
+
+class Bound:
+    """Lets so many warnings of the same event through in a minute; the first one of the next says how many came more.
+
+    What tenants write brings about most of them. Facts of the same kind are in the events of the objects, too.
+    """
+
+    def __init__(self, most: int = WARNINGS_A_MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._seen: dict[str, tuple[float, int]] = {}  # by event: when its minute began, and how many came since
+
+    def __call__(self, _logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        if method in ("debug", "info"):
+            return event
+        name, now = str(event["event"]), self._clock()
+        since, count = self._seen.get(name, (now, 0))
+        if now - since >= MINUTE_S:
+            if count > self._most:
+                event["and_more"] = count - self._most
+            since, count = now, 0
+        self._seen[name] = (since, count + 1)
+        if count >= self._most:
+            raise structlog.DropEvent
+        return event
 
 
 def _rendering(stream: TextIO, as_json: bool) -> list[Processor]:

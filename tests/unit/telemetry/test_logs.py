@@ -8,11 +8,13 @@ import logging
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import structlog
 
 from kai_sched.telemetry import logs
+from kai_sched.telemetry.logs import Bound
 
 
 class Terminal(io.StringIO):
@@ -137,3 +139,31 @@ def test_setting_up_again_replaces_what_was() -> None:
     structlog.get_logger().info("cycle.done")
     assert first.getvalue() == ""
     assert [line["event"] for line in lines(second)] == ["kopf", "cycle.done"]
+
+
+def test_many_warnings_of_a_kind_are_counted_instead() -> None:
+    now = 0.0
+    bound = Bound(3, lambda: now)
+
+    def through(event: str, method: str = "warning") -> dict[str, Any] | None:
+        try:
+            return dict(bound(None, method, {"event": event}))
+        except structlog.DropEvent:
+            return None
+
+    assert [through("a") is not None for _ in range(10)] == [True] * 3 + [False] * 7
+    assert through("b") == {"event": "b"}
+    assert [through("a", "info") for _ in range(10)] == [{"event": "a"}] * 10
+    now += 60.0
+    assert through("a") == {"event": "a", "and_more": 7}
+    assert through("a") == {"event": "a"}
+    now += 60.0
+    assert through("a") == {"event": "a"}
+
+
+def test_a_process_bounds_its_warnings() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream, as_json=True)
+    for n in range(500):
+        structlog.get_logger().warning("same", n=n)
+    assert len(stream.getvalue().splitlines()) == logs.WARNINGS_A_MINUTE
