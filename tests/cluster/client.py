@@ -26,6 +26,12 @@ APPLY = "application/apply-patch+yaml"
 
 # kind: API version, name in paths, whether it lies in a namespace. The clean-up goes through them in this order.
 KINDS: dict[str, tuple[str, str, bool]] = {
+    "ValidatingAdmissionPolicyBinding": (
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        False,
+    ),
+    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
     "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
     "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
     "RayService": ("ray.io/v1", "rayservices", True),
