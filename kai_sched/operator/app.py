@@ -232,7 +232,8 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._admission.stop(began, hurry)
-        self._stop.set()  # kopf waits for those who wait for it
+        await self._pages.stop()  # kopf would wait for the connections that are open
+        self._stop.set()  # and so it would for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
     def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
