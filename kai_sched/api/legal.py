@@ -10,7 +10,7 @@ SHOWN_MAX = 80
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
-_SEGMENT = re.compile(r"[^/%]+")
+_SEGMENT = re.compile("[^/%\ud800-\udfff]+")  # lone surrogates are no text
 # Kinds of this group may have any name that fits into a path, such as "system:node".
 _FREE = "rbac.authorization.k8s.io"
 

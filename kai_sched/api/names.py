@@ -126,6 +126,8 @@ NOT_READY = "NotReady"
 STALE_JOB = "StaleJob"
 QUEUE_LABEL_MISSING = "QueueLabelMissing"
 GROUPER_WARNING = "PodGrouperWarning"
+CYCLE_FAILED = "CycleFailed"  # ours, as is the next: of the Lease, and of what a cycle is decided without
+LEFT_OUT = "LeftOutOfScheduling"
 
 # The pool of objects without a node pool label, in messages and in conditions
 DEFAULT_POOL = "default"

@@ -20,10 +20,14 @@ NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label 
 QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label by which pods name their queue.")]
 SchedulerConf = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
 ListenAddress = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz; empty: none.")
+    str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz (/readyz/scheduling); empty: none.")
 ]
 WebhookAddress = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
+]
+ShutdownDelay = Annotated[
+    float,
+    typer.Option(min=0, max=20, metavar="SECONDS", help="How long webhooks are still served after a signal to end."),
 ]
 LeaseName = Annotated[
     str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")

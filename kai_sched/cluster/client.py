@@ -290,6 +290,8 @@ class Api:
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         # one part is replaced: reading the whole address again for each request costs more than all else here
         url = self._server.with_path(self._prefix + call.path, encoded=True)
+        for value in (call.params or {}).values():
+            value.encode()  # raises for what is no text, of which the library would leave parts out
         guard = self.guard if call.guarded else None
         if guard is not None and not guard():
             raise _not_leader(call.verb, call.path)

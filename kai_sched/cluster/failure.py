@@ -15,7 +15,7 @@ INVALID_STATUS = 422
 
 # What the API server says where RBAC, or another authorizer, has no rule for us. Quotas and admission policies refuse
 # with 403, too, but for what the object says: no right of ours would change that.
-_MISSING_RIGHT = re.compile(r'[^\s"]+( "[^"]*")? is forbidden: User "[^"]*" cannot \S+ (resource|path) ')
+_MISSING_RIGHT = re.compile(r'([^\s"]+( "[^"]*")? is )?forbidden: User "[^"]*" cannot \S+ (resource|path) ')
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ class _Group(msgspec.Struct):
 
 
 class _Groups(msgspec.Struct):
-    groups: list[_Group] | None = None
+    groups: list[_Group]
 
 
 _decode_resources = msgspec.json.Decoder(_Resources).decode
@@ -135,7 +135,7 @@ class OwnerReader:
 
     async def _list_groups(self) -> None:
         found = read(_decode_groups, await self._api.request("GET", GROUPS), GROUPS, "the list of groups")
-        self._groups = CORE | {each.group_version for group in found.groups or () for each in group.versions or ()}
+        self._groups = CORE | {each.group_version for group in found.groups for each in group.versions or ()}
         self._kinds = {version: kinds for version, kinds in self._kinds.items() if version in self._groups}
         self._groups_failure = None
 

@@ -25,13 +25,17 @@ RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watc
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed)."""
+    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed).
+
+    ``remedy`` is what to do where one is absent that is not optional.
+    """
 
     kind: Kind
     path: Path  # "/api/v1/pods"
     params: tuple[tuple[str, str], ...] = ()  # selectors
     metadata_only: bool = False
     optional: bool = False
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,8 @@ class Reflector:
         may = "may not" if failure.status in (401, 403) else "cannot"
         status = f"{failure.status} " if failure.status else ""
         self.synced = False
-        self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}"
+        remedy = f": {self._source.remedy}" if failure.status == 404 and self._source.remedy else ""
+        self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}{remedy}"
         return self._backoff(failure.retry_after_s)
 
     def _absent(self) -> float:

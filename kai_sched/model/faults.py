@@ -26,6 +26,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 2 * QUOTED_MAX else f"{text[: 2 * QUOTED_MAX]}..."
 
 
+def as_json(value: object) -> str:
+    """The value as people wrote it, cut where it is long."""
+    try:
+        return msgspec.json.encode(value).decode()[:QUOTED_MAX]
+    except (OverflowError, RecursionError, UnicodeEncodeError):
+        return shown(value)
+
+
 def _cut(message: str) -> str:
     """The message without its middle where it is long: what is wrong stands in front, what to do at the end."""
     half = MESSAGE_MAX // 2

@@ -15,7 +15,7 @@ from kai_sched.api import bindrequest, core, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
-from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, shown
+from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, shown
 from kai_sched.model.objects import (
     NO_LABELS,
     UNLIMITED,
@@ -78,17 +78,10 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
     field = field.lstrip(".")
     expected = _EXPECTED.get(error["type"])
     if expected:
-        return TypeFault(field, f"expected {expected}, got {_as_json(error['input'])}: correct the value")
+        return TypeFault(field, f"expected {expected}, got {as_json(error['input'])}: correct the value")
     if error["type"] == "missing":
         return FieldError(field, "missing: give it a value")
     return FieldError(field, f"{error['msg'][:1].lower()}{error['msg'][1:]}: correct the value")
-
-
-def _as_json(value: object) -> str:
-    try:
-        return msgspec.json.encode(value).decode()[:QUOTED_MAX]
-    except (OverflowError, RecursionError, UnicodeEncodeError):
-        return shown(value)
 
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:

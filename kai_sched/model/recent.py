@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-ENTRIES_MAX = 65_536
+ENTRIES_MAX = 8192
 # Characters or bytes of all keys together, and of one. What is read of a text takes some ten times its size.
 SIZE_MAX = 4 * 2**20
 KEY_MAX = 16 * 2**10
@@ -52,3 +52,15 @@ class Recent(Generic[Key, Value]):
             self._old, self._young, self._size = self._young, {}, 0
         self._young[key] = entry
         self._size += entry[1]
+
+
+class Pool:
+    """Gives equal texts that come near each other as one object. Interned ones are for ever on some Pythons."""
+
+    def __init__(self) -> None:
+        self._texts: Recent[str, str] = Recent()
+
+    def one(self, text: str) -> str:
+        """The text, as the object that was given for it lately."""
+        known = self._texts.get(text)
+        return self._texts.put(text, text, len(text)) if known is None else known

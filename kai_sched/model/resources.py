@@ -59,7 +59,7 @@ def parse_quantity(text: str | float) -> Fraction:
     return _parse(repr(text))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _parse(text: str) -> Fraction:
     # Its length first: matching takes the square of it.
     found = _NUMBER.fullmatch(text) if len(text) <= _DIGITS_MAX else None
@@ -88,7 +88,7 @@ def canonical(resource: str) -> str:
     return GPU if resource in GPU_NAMES else resource
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _amount(resource: str, text: str) -> float:
     value = _parse(text)
     return float(math.ceil(value if _is_whole(resource) else value * 1000))
@@ -105,7 +105,7 @@ def amount(resource: str, quantity: str | float) -> float:
     return _amount(resource, str(parse_quantity(quantity)) if isinstance(quantity, bool) else repr(quantity))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def quantity_text(resource: str, value: float) -> str:
     """The amount in the scheduler's unit as Kubernetes writes it: "4", "500m", bytes plain; unlimited is "-1".
 

@@ -21,20 +21,20 @@ from kai_sched.model.objects import (
     VolumeClaim,
 )
 
-KINDS: tuple[type[Object], ...] = (
-    Queue,
-    Node,
-    PodGroup,
-    Pod,
-    BindRequest,
-    PriorityClass,
-    VolumeClaim,
-    Volume,
-    StorageClass,
-    ConfigMap,
-    Namespace,
-)
-
+# What a view calls the objects of each kind.
+TABLES: Mapping[type[Object], str] = {
+    Queue: "queues",
+    Node: "nodes",
+    PodGroup: "pod_groups",
+    Pod: "pods",
+    BindRequest: "bind_requests",
+    PriorityClass: "priority_classes",
+    VolumeClaim: "volume_claims",
+    Volume: "volumes",
+    StorageClass: "storage_classes",
+    ConfigMap: "config_maps",
+    Namespace: "namespaces",
+}
 
 # How many changes are remembered; a reader that is further behind looks at everything again.
 JOURNAL_LENGTH = 65_536
@@ -62,6 +62,11 @@ class Cluster:
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
     journal_start: int
 
+    def table(self, kind: type[Object]) -> Mapping[str, Object]:
+        """All objects of the kind, by key."""
+        found: Mapping[str, Object] = getattr(self, TABLES[kind])
+        return found
+
     @classmethod
     def of(cls, objects: Iterable[Object]) -> Cluster:
         """The cluster made of these objects, for callers that keep no store."""
@@ -81,7 +86,7 @@ class Store:
     """Mutable, single-threaded: the owner puts and removes objects, and takes a view for each cycle."""
 
     def __init__(self) -> None:
-        self._tables: dict[type[Object], dict[str, Object]] = {kind: {} for kind in KINDS}
+        self._tables: dict[type[Object], dict[str, Object]] = {kind: {} for kind in TABLES}
         self._journal: list[Change] = []
         self._journal_start = 0
         self._id = object()

@@ -48,7 +48,7 @@ class TooFar(ValueError):
         self.nearest_ns = nearest_ns
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def parse_time(text: str) -> int:
     """Nanoseconds since the epoch of an RFC 3339 text such as "2026-01-01T12:00:00Z".
 

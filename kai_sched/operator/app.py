@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import socket
-import string
 import sys
+import time
 import uuid
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -20,36 +20,42 @@ import structlog
 from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.cluster.binding import Binder
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import Api
 from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
-from kai_sched.cluster.paths import objects_path, only
+from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import Reflector, Source
 from kai_sched.cluster.volumes import VolumeBinding
-from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, QUEUE, SHARD, VOLUME
+from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, TOPOLOGY, VOLUME
 from kai_sched.model.store import Store
-from kai_sched.operator import certificate, webhooks
+from kai_sched.operator.admission import Admission
+from kai_sched.operator.certificate import remedied
 from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
-from kai_sched.operator.lists import OwnLists
 from kai_sched.operator.loop import Clock, Decided, Loop
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
-from kai_sched.operator.settings import Settings
+from kai_sched.operator.settings import Settings, read_settings
 from kai_sched.operator.telling import Telling
-from kai_sched.plan.effects import Bind
+from kai_sched.operator.troubles import Troubles
+from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.plan.receipts import receipt
-from kai_sched.reconcile.admission import review
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.solver.warmup import compile_all
 
 log = structlog.get_logger("operator")
 
+INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
 SOURCES = (
+    Source(OPERATOR_CONFIG, objects_path(OPERATOR_CONFIG[0], "configs"), optional=True),
+    Source(SHARD, objects_path(SHARD[0], "schedulingshards"), optional=True),
+    Source(TOPOLOGY, objects_path(TOPOLOGY[0], "topologies"), optional=True),
+    Source(QUEUE, objects_path(QUEUE[0], "queues"), remedy=INSTALL),
+    Source(POD_GROUP, objects_path(POD_GROUP[0], "podgroups"), remedy=INSTALL),
     Source(("v1", "Node"), objects_path("v1", "nodes")),
     Source(("v1", "Namespace"), objects_path("v1", "namespaces")),
     Source(("scheduling.k8s.io/v1", "PriorityClass"), objects_path("scheduling.k8s.io/v1", "priorityclasses")),
@@ -62,6 +68,7 @@ SOURCES = (
 )
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
+RELEASE_S = 5.0
 STANDBY_S = 3.0  # who has not got the lease by then says who has
 STUCK_S = 300.0
 
@@ -74,11 +81,14 @@ class Operator:
         options: Options,
         api: Api,
         settings: Settings,
+        admission: Admission,
         pages: Pages,
         clock: Clock,
         chance: random.Random,
         identity: str,
+        stop: asyncio.Event,
     ) -> None:
+        """``stop`` ends it. What signals do is kopf's business once it runs."""
         self._options = options
         self._api = api
         self._clock = clock
@@ -87,7 +97,6 @@ class Operator:
         self._store = Store()
         keeper = StatusKeeper(config)
         self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, keeper))
-        self._lists = OwnLists(api, self._feed, chance)
         self._reflectors = [Reflector(api, source, self._feed, chance) for source in SOURCES]
         self._lease = LeaderLease(
             lambda: Api.connect(options.kubeconfig, options.context, 2, options.server),
@@ -101,6 +110,8 @@ class Operator:
             api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
+        lease = Ref("coordination.k8s.io/v1", "Lease", options.namespace, options.lease_name(config))
+        self._troubles = Troubles(pages.metrics, self._say, lease, clock.monotonic)
         self._loop = Loop(
             self._store,
             self._feed.overlay,
@@ -109,21 +120,19 @@ class Operator:
             self._telling.acted,
             self._telling.failed,
             clock,
+            troubles=self._troubles,
         )
         self._grouper = self._make_grouper(keeper, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
         self._evicter, self._loop.evict = self._make_evicter(chance)
-        self._webhooks = webhooks.WebhookServer(
-            lambda path, body: review(path, body, self._settings.admission, _suffix(chance))
-        )
-        self._certificate = certificate.Keeper(api, options.namespace, lambda: datetime.now(UTC), self._webhooks.use)
+        self._admission = admission
         self._pages = pages
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
-        self._stop = asyncio.Event()
+        self._stop = stop
         self._stopping = False
         self._failure = ""
 
@@ -156,12 +165,12 @@ class Operator:
         return evicter, evictions.carry_out
 
     async def run(self) -> int:
-        """Until a signal, 0, or until going on makes no sense, 1. Raises OSError where an address cannot be had."""
-        if self._options.webhook_address:
-            await self._webhooks.start(self._options.webhook_address)
-        self._pages.alive.update({"cycle": self._stuck, "lease": self._dead})
-        self._pages.ready.clear()
-        self._pages.ready.update(self._checks())
+        """Until a signal, 0, or until going on makes no sense, 1."""
+        self._pages.alive.update({"cycle": self._stuck, "cycles": self._troubles.problem, "lease": self._dead})
+        readiness = self._pages.readiness
+        readiness.scheduling.clear()
+        readiness.scheduling.update(self._checks())
+        readiness.role = lambda: (self._lease.held(), self._lease.holder)
         registry = make_registry(self._feed, self._api, self.start, self.stop)
         try:
             await kopf.operator(
@@ -179,7 +188,6 @@ class Operator:
 
     async def start(self) -> None:
         """Everything that runs, from here on, beside kopf."""
-        options = self._options
         log.info(
             "operator.started",
             version=__version__,
@@ -190,7 +198,6 @@ class Operator:
             port=self._pages.port,
         )
         self._lease.start()
-        self._go(self._lists.run(), "lists")
         for reflector, source in zip(self._reflectors, SOURCES, strict=True):
             self._go(reflector.run(), source.path)
         self._go(self._binder.run(), "binder")
@@ -199,14 +206,14 @@ class Operator:
         self._go(self._group(), "grouper")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
-        if options.webhook_address:
-            self._go(self._certificate.run(), "certificate")
 
     async def stop(self) -> None:
-        """Finish what is under way, let another lead, and leave."""
-        self._stopping = True
+        """Finish what is under way, let another lead, and leave. A second signal ends the waiting for requests."""
+        self._stopping = self._pages.readiness.stopping = True
+        began, hurry = time.monotonic(), asyncio.Event()
+        on_signals(hurry)
         for task in self._tasks:
-            if task.get_name() in ("schedule", "lists"):
+            if task.get_name() in ("schedule",):
                 task.cancel()
         try:
             async with asyncio.timeout(DRAIN_S):
@@ -219,12 +226,12 @@ class Operator:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
         self._telling.stop()
         await self._volumes.stop()
-        await self._lease.release()
+        await self._lease.release(RELEASE_S)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._webhooks.stop()
+        await self._admission.stop(began, hurry)
         self._stop.set()  # kopf waits for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
@@ -260,9 +267,12 @@ class Operator:
             async with asyncio.timeout(STANDBY_S):
                 await self._lease.wait_held()
         except TimeoutError:
-            log.info("lease.waits", state=self._lease.state)
+            if self._lease.failure:
+                log.warning("lease.failed", problem=remedied(self._lease.failure, self._options.namespace))
+            else:
+                log.info("lease.waits", state=self._lease.state, holder=self._lease.holder)
             await self._lease.wait_held()
-        log.info("lease.held")
+        log.info("lease.held", identity=self._lease.identity)
         if self._options.default_queues and not self._settings.config.node_pool:
             self._go(self._make_default_queues(), DEFAULTS)
         await self._lease.wait_lost()
@@ -288,6 +298,11 @@ class Operator:
         self._loop.bound(bind)
         self._telling.bound(bind, seconds)
 
+    def _say(self, event: Emit) -> None:
+        """Tell people, unless that is up to another replica."""
+        if self._lease.held():
+            self._writer.submit([event])
+
     def _changed(self, matters: bool) -> None:
         self._loop.wake(matters)
         self._volumes.wake()
@@ -298,7 +313,7 @@ class Operator:
         return str(self._feed.known(VOLUME).get(name, ""))
 
     def _synced(self) -> bool:
-        return self._lists.synced and all(source.kind in self._feed.listed for source in SOURCES)
+        return all(source.kind in self._feed.listed for source in SOURCES)
 
     def _stuck(self) -> str:
         since = self._loop.busy_since
@@ -311,16 +326,14 @@ class Operator:
     def _checks(self) -> dict[str, Callable[[], str]]:
         checks: dict[str, Callable[[], str]] = {
             "kernels": lambda: "" if self._compiled else "the solver is being compiled",
-            "own kinds": lambda: "; ".join(filter(None, self._lists.state.values())),
-            "lease": lambda: self._lease.failure or "",
+            "lease": lambda: remedied(self._lease.failure or "", self._options.namespace),
             "requests": self._api.refusals,
         }
         for reflector, source in zip(self._reflectors, SOURCES, strict=True):
             name = source.path.rpartition("/")[2]
             checks[name] = partial(_unsynced, reflector)
         if self._options.webhook_address:
-            checks["webhooks"] = self._webhooks.problem
-            checks["certificate"] = self._certificate.problem
+            checks["certificate"] = self._admission.certificate_problem
         return checks
 
 
@@ -328,31 +341,10 @@ def _unsynced(reflector: Reflector) -> str:
     return "" if reflector.synced else reflector.state
 
 
-def _suffix(chance: random.Random) -> str:
-    return "".join(chance.choices(string.ascii_lowercase + string.digits, k=7))
-
-
-async def read_settings(api: Api, settings: Settings, shard: str, pages: Pages, chance: random.Random) -> None:
-    """What the cluster says of the settings: all else is read by them. Waits until the API server answers."""
-    wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
-    for kind, plural, name in wanted:
-        delay_s = 0.2
-        while True:
-            found: list[bytes] = []
-            try:
-                parts = api.list_pages(objects_path(kind[0], plural), only(name))
-                async for items, _ in parts:
-                    found += map(bytes, items)
-            except ApiFailure as failure:
-                if failure.status != 404:
-                    log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
-                    pages.ready["settings"] = partial(str, failure)
-                    await asyncio.sleep(delay_s * chance.uniform(0.5, 1.0))
-                    delay_s = min(10.0, 2.0 * delay_s)
-                    continue
-            settings.observe(kind, name, found[0] if found else None)
-            break
-    settings.fixed = True
+def on_signals(event: asyncio.Event) -> None:
+    """From now on the signals to end set the event, and do nothing else."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
 
 
 async def run(options: Options) -> int:
@@ -362,13 +354,44 @@ async def run(options: Options) -> int:
     pages = Pages(options.metrics_namespace)
     await pages.listen(options.listen_address)
     api = await Api.connect(options.kubeconfig, options.context, options.connections, options.server)
+    watch = asyncio.create_task(pages.watch(), name="readiness")
     try:
-        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
         # The threads share an interpreter: a request must not wait long for the one that decides.
         sys.setswitchinterval(0.002)
-        settings, chance = Settings(options.config, options.shard), random.Random()
-        await read_settings(api, settings, options.shard, pages, chance)
-        return await Operator(options, api, settings, pages, Clock(), chance, identity).run()
+        settings = Settings(options.config, options.shard)
+        admission = Admission(options, api, settings)
+        if options.webhook_address:
+            pages.readiness.webhooks["webhooks"] = admission.problem
+        await admission.start()
+        stop = asyncio.Event()
+        on_signals(stop)
+        if not await _set_up(options, api, settings, admission, pages, stop):
+            return 0
+        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+        operator = Operator(options, api, settings, admission, pages, Clock(), random.Random(), identity, stop)
+        return await operator.run()
     finally:
+        watch.cancel()
         await pages.stop()
         await api.close()
+
+
+async def _set_up(
+    options: Options, api: Api, settings: Settings, admission: Admission, pages: Pages, stop: asyncio.Event
+) -> bool:
+    """Read the settings. False where ``stop`` came before that was done, and the webhooks have been closed."""
+    reading = asyncio.create_task(
+        read_settings(api, settings, options.shard, pages.readiness.scheduling, random.Random())
+    )
+    signalled = asyncio.create_task(stop.wait())
+    await asyncio.wait((reading, signalled), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if reading.done():
+        reading.result()
+        return True
+    reading.cancel()
+    pages.readiness.stopping = True
+    began, hurry = time.monotonic(), asyncio.Event()
+    on_signals(hurry)
+    await admission.stop(began, hurry)
+    return False

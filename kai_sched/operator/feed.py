@@ -1,8 +1,8 @@
 """What the API server tells becomes the store. Level-triggered: what is put here is a state, never an order.
 
-Objects come by lists and by watches, from the reflectors and from kopf's handlers, in any order between kinds. Of one
-kind, what is older than what is known is passed over: lists and watches of our own kinds overlap. Nothing that an
-object says ends more than its own turn: what cannot be used is left out and told, and all others go on.
+Objects come by lists and by watches of the reflectors, in any order between kinds. Of one kind, what is older than what
+is known is passed over. Kopf's handlers tell of some kinds a second time, earlier or later. Nothing that an object says
+ends more than its own turn: what cannot be used is left out and told, and all others go on.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class Feed:
         self._versions: dict[Kind, dict[str, int]] = {}
         self._listing: dict[Kind, set[str]] = {}
         self._gone: dict[Kind, dict[str, int]] = {}
+        self._newest: dict[Kind, int] = {}  # version that was ever seen of the kind
         self._unreadable: dict[str, str] = {}  # pods that cannot be read, and the nodes that they hold
         self.listed: set[Kind] = set()  # kinds of which there has been a complete list
         self.broken: dict[tuple[Kind, str], str] = {}
@@ -126,10 +127,23 @@ class Feed:
             self._listing[kind].add(seen.key)
         self._put(kind, raw, seen)
 
+    def heard(self, kind: Kind, raw: bytes) -> None:
+        """As ``changed``, from one who may tell late, and need not tell that the object has been deleted meanwhile.
+
+        The reflector tells in order. So an object that is not known, in a version that is not new, is one that was
+        deleted, or one that the reflector is about to tell of.
+        """
+        seen = _see(kind, raw)
+        if seen is not None and seen.version > self.known(kind).get(seen.key, self._newest.get(kind, -1)):
+            self.changed(kind, raw)
+
     def deleted(self, kind: Kind, raw: bytes) -> None:
         """The object is gone; ``raw`` is its last version."""
         seen = _see(kind, raw)
-        if seen is None or seen.version < self.known(kind).get(seen.key, -1):
+        if seen is None:
+            return
+        self._newest[kind] = max(seen.version, self._newest.get(kind, -1))
+        if seen.version < self.known(kind).get(seen.key, -1):
             return
         if kind in self._listing:
             self._listing[kind].discard(seen.key)
@@ -138,6 +152,7 @@ class Feed:
 
     def _put(self, kind: Kind, raw: bytes, seen: _Seen) -> None:
         key = seen.key
+        self._newest[kind] = max(seen.version, self._newest.get(kind, -1))
         versions = self._versions.setdefault(kind, {})
         if seen.version <= versions.get(key, -1):
             return
@@ -157,11 +172,11 @@ class Feed:
         """Show the object in the store; returns what makes it unusable."""
         key = seen.key
         if kind not in CLASSES:
-            self._observe(kind, key, raw, "")
+            self._have_observed(kind, key, raw, "")
             self._changed(True)
             return ""
         found, fault = self._read(kind, raw, seen)
-        self._observe(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
+        self._have_observed(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
         if isinstance(found, Pod) and seen.pod is not None:
             if found.scheduler != self._scheduler and not found.node:
@@ -236,13 +251,16 @@ class Feed:
             self.broken[kind, key] = text
             log.warning(event, kind=kind[1], object=key, problem=text)
 
+    def _have_observed(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
+        try:
+            self._observe(kind, key, raw, fault)
+        except Exception as error:
+            FAULTS.note("observer", f"{kind[1]} {key}", error)
+
     def _remove(self, kind: Kind, key: str) -> None:
         self._versions.get(kind, {}).pop(key, None)
         self.broken.pop((kind, key), None)
-        try:
-            self._observe(kind, key, None, "")
-        except Exception as error:
-            FAULTS.note("feed", f"{kind[1]} {key}", error)
+        self._have_observed(kind, key, None, "")
         if kind in CLASSES:
             self._forget(kind, key)
         if kind == POD and key in self._unreadable:

@@ -7,7 +7,6 @@ No input or output: ``operator.grouper`` looks at the owners, and writes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
+from kai_sched.model.recent import Pool
 from kai_sched.model.store import Store
 from kai_sched.operator.members import ALONE, Labelled, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
@@ -73,6 +73,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._of_source: dict[str, set[str]] = {}
         self._shown: dict[str, bytes] = {}  # all PodGroups of the API server
+        self._same: Callable[[str], str] = Pool().one
 
     # What the API server shows
 
@@ -89,7 +90,7 @@ class Groups:
             if member is not None:
                 self.drop(key)
             return pod
-        source = sys.intern(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
+        source = self._same(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
         mark = mark_of(meta)
         if member is None or member.mark != mark:
             if member is None:
@@ -102,7 +103,7 @@ class Groups:
         member.leaves = bool(meta.deletion_timestamp)
         version = int(meta.resource_version or 0)
         if version > member.version:
-            member.shown, member.version = (sys.intern(pod.group), pod.sub_group), version
+            member.shown, member.version = (self._same(pod.group), pod.sub_group), version
         if member.place is not None:
             self._compare(key, member)
             return placed(pod, member.place)
@@ -216,7 +217,7 @@ class Groups:
         if member is None:
             return
         before = member.place
-        member.place = ALONE if grouping is None else (sys.intern(grouping.name), grouping.sub_group)
+        member.place = ALONE if grouping is None else (self._same(grouping.name), grouping.sub_group)
         if before is not None and before[0] not in ("", member.place[0]):
             self._leave(key_of_group(key, before), key)
         self._move(key, member)
@@ -351,7 +352,7 @@ class Groups:
         if member is None or member.uid != metadata["uid"]:
             return
         sub_group = metadata.get("labels", {}).get(names.SUB_GROUP_LABEL, member.shown[1])
-        member.shown = (sys.intern(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
+        member.shown = (self._same(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
         member.version = max(member.version, version)
         self._compare(key, member)
 

@@ -17,14 +17,16 @@ import structlog
 from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
 from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.quarantine import Decision, Quarantine
 from kai_sched.cycle.run import run_cycle
-from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
+from kai_sched.operator.troubles import NO_LEASE, Troubles
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, GroupState
+from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("cycle")
 
@@ -33,7 +35,7 @@ PAUSE_MIN_S = 0.005
 LAZY_S = 1.0
 LAZY_BUSY_S = 3.0
 PAUSE_MAX_S = 1.0
-RETRY_AFTER_FAULT_S = 1.0
+LOOK_AGAIN_S = 60.0  # so late at the most a time that matters is noticed, whatever clocks do
 LATE_S = 0.05  # after a time that matters: others may come right behind it
 FIRST_BACKOFF_S = 1.0
 BACKOFF_MAX_S = 60.0
@@ -105,7 +107,8 @@ class Loop:
     """Runs cycles while ``may_act`` holds; before, it only keeps its caches warm, every ``standby_s`` at most.
 
     ``acted`` is called after each cycle that was acted upon, ``failed`` for each bind that failed, with when its group
-    is tried again (monotonic seconds; None: as soon as there is news).
+    is tried again (monotonic seconds; None: as soon as there is news). ``troubles`` hears of cycles that fail and of
+    objects that are left out.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class Loop:
         failed: Callable[[Bind, BindFailure, float | None], None],
         clock: Clock,
         standby_s: float = 10.0,
+        troubles: Troubles | None = None,
     ) -> None:
+        self._troubles = troubles or Troubles(Metrics(), lambda _: None, NO_LEASE, clock.monotonic)
         self._store = store
         self._overlay = overlay
         self._config = config
@@ -127,7 +132,8 @@ class Loop:
         self._told_failed = failed
         self._clock = clock
         self._standby_s = standby_s
-        self._cache = Cache()
+        # by the name, which tests replace
+        self._quarantine = Quarantine(lambda *arguments: run_cycle(*arguments))
         self._thread = ThreadPoolExecutor(1, "solver")
         self._news = asyncio.Event()
         self._lazy: asyncio.TimerHandle | None = None
@@ -135,6 +141,7 @@ class Loop:
         self._setbacks = Setbacks()
         self._turned_at = clock.monotonic()  # when the last cycle chose who waits
         self._due: float | None = None  # when time alone may change what it decided (monotonic)
+        self._back_at: float | None = None  # when something that is left out is tried again (monotonic)
         self._leads = False
         self._group_of: dict[str, str] = {}  # pods whose binds are under way
         # Takes the binds of a group, and the view that they were decided on.
@@ -167,13 +174,14 @@ class Loop:
                     self._lazy = None
                 try:
                     rest_s = await self._turn()
-                except Exception:
-                    log.exception("cycle.failed")
-                    await asyncio.sleep(RETRY_AFTER_FAULT_S)
+                except Exception as error:
+                    await asyncio.sleep(self._troubles.failed(error))
                     self.wake()
                 else:
+                    self._troubles.well(self._clock.wall_ns() / 1e9)
                     await self._rest(rest_s)
         finally:
+            self._quarantine.stop()
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _rest(self, seconds: float) -> None:
@@ -188,7 +196,7 @@ class Loop:
 
     async def _wait(self) -> None:
         """Until there is news, or a time has come that matters to somebody."""
-        ends = [end for end in (self._setbacks.next_end(self._turned_at), self._due) if end is not None]
+        ends = [end for end in (self._setbacks.next_end(self._turned_at), self._due, self._back_at) if end is not None]
         end = min(ends, default=None)
         try:
             async with asyncio.timeout(None if end is None else max(0.0, end - self._clock.monotonic())):
@@ -206,12 +214,12 @@ class Loop:
             return self._standby_s
         if not self._leads:
             # A predecessor may have died in the middle of binding a gang: what it left goes first.
-            first = await self._decide(Turns())
+            first = await self._decide(Turns(), whole=True)
             self._setbacks.torn = {key for key, group in first.result.groups.items() if _is_torn(group)}
             self._leads = True
         self._turned_at = self._clock.monotonic()
         turns = self._setbacks.turns(self._turned_at)
-        decided = await self._decide(turns)
+        decided = await self._decide(turns, whole=bool(turns.first or self._setbacks.backoff))
         if self._may_act():
             self._settle_setbacks(decided.result, turns)
             if self._setbacks.promises.note(decided.cluster, decided.result):
@@ -219,20 +227,26 @@ class Loop:
             self._act(decided)
             self._acted(decided)
         next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
-        self._due = self._clock.monotonic() + (next_ns - now_ns) / 1e9 + LATE_S if next_ns else None
+        wait_s = min(LOOK_AGAIN_S, max(0.0, (next_ns - now_ns) / 1e9))
+        self._due = self._clock.monotonic() + wait_s + LATE_S if next_ns else None
         return decided.seconds
 
-    async def _decide(self, turns: Turns) -> Decided:
+    async def _decide(self, turns: Turns, whole: bool = False) -> Decided:
+        """A cycle; with ``whole`` all of its result may be read here without anything being raised."""
         cluster, config = self._store.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
-            result = await asyncio.get_running_loop().run_in_executor(
+            decision: Decision = await asyncio.get_running_loop().run_in_executor(
                 self._thread,
-                lambda: run_cycle(cluster, config, self._clock.wall_ns(), self._cache, self._clock.monotonic, turns),
+                lambda: self._quarantine.decide(
+                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, turns, whole
+                ),
             )
         finally:
             self.busy_since = None
-        return Decided(cluster, result, self._clock.monotonic() - started)
+        self._troubles.decided(decision)
+        self._back_at = decision.back_at
+        return Decided(cluster, decision.result, self._clock.monotonic() - started)
 
     def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
         """Forget setbacks of groups that have recovered or are gone."""

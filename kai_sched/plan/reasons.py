@@ -34,6 +34,7 @@ NOT_READY = "NotReady"
 QUEUE_NOT_LEAF = "QueueIsNotALeaf"
 NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
+SCHEDULER_ERROR = "SchedulerError"  # as Kubernetes' own scheduler says it
 
 DELAYED = "PreemptionDelayNotElapsed"
 
@@ -93,6 +94,15 @@ def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
 def not_supported(what: str) -> Reason:
     """``what`` the group asks for comes with a later version."""
     return Reason(NOT_SUPPORTED, f"this version cannot schedule {what}: the group is left pending")
+
+
+def left_out(what: str, problem: str) -> Reason:
+    """The scheduler raises over an object, and goes on without it."""
+    return Reason(
+        SCHEDULER_ERROR,
+        f"the scheduler fails with {what} ({problem}), so it is left out until it changes, and tried again every few "
+        "minutes: correct it, or report this as a fault of the scheduler",
+    )
 
 
 def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason
 
@@ -70,6 +71,7 @@ class CycleResult:
     ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
     ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: later
     cycles are to be told (``Turns``).
+    ``left_out`` are objects without which it was decided, and what the cycle raises with each of them.
     Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
     """
 
@@ -84,3 +86,4 @@ class CycleResult:
     open_s: float = 0.0
     actions_s: Mapping[str, float] = field(default_factory=dict)
     next_ns: int = 0
+    left_out: Mapping[tuple[type[Object], str], str] = field(default_factory=dict)

@@ -75,6 +75,16 @@ class Metrics:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
             registry=self._registry,
         )
+        self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
+        self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
+        self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
+        self._success = self._gauge(
+            "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
+        )
+        self._quarantined = self._gauge(
+            "quarantined_objects", "Objects without which cycles are decided, as they fail with them", "kind"
+        )
+        self._quarantined_kinds: set[str] = set()
         self._queues = _Queues(self._prefix)
         self._registry.register(self._queues)
         ProcessCollector(registry=self._registry)
@@ -95,6 +105,20 @@ class Metrics:
                 self._preemptions.add("", count)
         self._queues.show(cluster.queues, result.queues)
 
+    def observe_failure(self) -> None:
+        """A cycle has failed."""
+        self._failures.inc()
+
+    def observe_success(self, now_s: float) -> None:
+        """A cycle went well at that time (seconds since the epoch)."""
+        self._success.set(now_s)
+
+    def observe_left_out(self, counts: Mapping[str, int]) -> None:
+        """A cycle was decided without so many objects of these kinds."""
+        self._quarantined_kinds |= counts.keys()
+        for kind in self._quarantined_kinds:
+            self._quarantined.labels(kind).set(counts.get(kind, 0))
+
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
         """A pod is bound. The first time may be below zero where clocks differ, and is none then."""
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
@@ -107,6 +131,13 @@ class Metrics:
         pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
         uid = group.uid if group else ""
         self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
+
+    def observe_readiness(self, leader: bool, checks: Mapping[str, bool]) -> None:
+        """Whether this process leads, and whether each check by its name finds all well. Others are dropped."""
+        self._leader.set(leader)
+        self._ready.clear()
+        for name, well in checks.items():
+            self._ready.labels(name).set(well)
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""

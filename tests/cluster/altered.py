@@ -1,8 +1,9 @@
 """`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT SECONDS run ...
 
 WHAT is "stalled": a watch is dead after so long without a byte. Or "busy": the cycle that first sees the pod
-default/slow computes for so long, without a pause in which others could run but those that the interpreter makes.
-Or "jumping": the wall clock is put forward by so much at SIGUSR1, and back at SIGUSR2.
+default/slow computes for so long, without a pause in which others could run but those that the interpreter makes. Or
+"hasty": webhooks are served after so long by a process that is not in step with the cluster. Or "jumping": the wall
+clock is put forward by so much at SIGUSR1, and back at SIGUSR2.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from kai_sched.cli.main import main
 from kai_sched.cluster.reflector import Pace, Reflector
 from kai_sched.cycle.run import run_cycle
-from kai_sched.operator import app, loop
+from kai_sched.operator import app, loop, probes
 from kai_sched.operator.handlers import kopf_settings
 
 
@@ -43,6 +44,10 @@ def busy(seconds: float) -> None:
     loop.run_cycle = slow_cycle
 
 
+def hasty(seconds: float) -> None:
+    probes.STEP_S = seconds
+
+
 def jumping(seconds: float) -> None:
     ahead_ns = [0]
 
@@ -56,6 +61,6 @@ def jumping(seconds: float) -> None:
 
 if __name__ == "__main__":
     _, what, seconds, *rest = sys.argv
-    {"stalled": stalled, "busy": busy, "jumping": jumping}[what](float(seconds))
+    {"stalled": stalled, "busy": busy, "hasty": hasty, "jumping": jumping}[what](float(seconds))
     sys.argv = ["kai-sched", *rest]
     main()

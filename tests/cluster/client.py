@@ -45,6 +45,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "BindRequest": (names.BIND_REQUEST_VERSION, "bindrequests", True),
     "PodGroup": (names.POD_GROUP_VERSION, "podgroups", True),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims", True),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
     "Service": ("v1", "services", True),
     "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices", True),
     "Endpoints": ("v1", "endpoints", True),

@@ -222,5 +222,5 @@ def test_a_namespace_that_ends_holds_up_no_other(
     cluster.create(objects.pod("other"))
     cluster.wait_bound(["other"])
     assert cluster.bound("ending") == {}
-    assert one.get("/readyz")[0] == 200
+    assert one.get("/readyz/scheduling")[0] == 200
     assert sum(bindings(own_plane.audit, mark).values()) == 1

@@ -43,7 +43,9 @@ class Recorder:
 
     async def _connect(self) -> Api:
         port = self._server.sockets[0].getsockname()[1]
-        credentials = Credentials(f"http://127.0.0.1:{port}", None, False, None, None, "Bearer", "token", None, None, ())
+        credentials = Credentials(
+            f"http://127.0.0.1:{port}", None, False, None, None, "Bearer", "token", None, None, ()
+        )
         return Api(_NoLogin(), credentials, 8)  # type: ignore[arg-type]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

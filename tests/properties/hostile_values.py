@@ -173,7 +173,16 @@ NAMES = [
     "%s",
 ]
 CHOICES = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal", "Always", "True", "False", "Unknown"]
-CHOICES += ["NoSchedule", "NoExecute", "Pending", "Running", "Succeeded", "Failed", "WaitForFirstConsumer", "preemptible"]
+CHOICES += [
+    "NoSchedule",
+    "NoExecute",
+    "Pending",
+    "Running",
+    "Succeeded",
+    "Failed",
+    "WaitForFirstConsumer",
+    "preemptible",
+]
 WRONG_TYPES: list[Any] = [None, True, False, 0, -1, 1.5, 10**30, "", "x", [], {}, [[]], [None], {"": None}, DEEP, HUGE]
 
 

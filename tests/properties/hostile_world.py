@@ -146,7 +146,9 @@ def bases() -> dict[str, Object]:
         "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
         "SchedulingShard": thing("SchedulingShard", "default", spec={}),
         "Config": thing("Config", "kai-config", spec={}),
-        "Topology": thing("Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]}),
+        "Topology": thing(
+            "Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]}
+        ),
     }
 
 
@@ -220,9 +222,7 @@ class World:
         self.store = Store()
         self.cache = Cache()
         self.keeper = StatusKeeper(Config())
-        self.feed = Feed(
-            self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.keeper)
-        )
+        self.feed = Feed(self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.keeper))
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.steady_ns = 10**12
         self._version = 0
@@ -303,7 +303,9 @@ def may_compete(content: Object) -> bool:
         return False
     selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
     chooses = isinstance(selector, dict) and bool(selector)
-    endures = isinstance(tolerations, list) and any(isinstance(each, dict) and not each.get("key") for each in tolerations)
+    endures = isinstance(tolerations, list) and any(
+        isinstance(each, dict) and not each.get("key") for each in tolerations
+    )
     return endures and not chooses
 
 
@@ -429,4 +431,3 @@ def carried_out(objects: Iterable[Object], result: CycleResult) -> list[Object]:
             each = {**each, "spec": {**each["spec"], "nodeName": place}, "status": {"phase": "Running"}}
         found.append(each)
     return found
-

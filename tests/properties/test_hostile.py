@@ -148,7 +148,17 @@ def test_bytes_that_are_no_object(found: Hostile, data: st.DataObject) -> None:
     deep = b"[" * DEEP_LEVELS + b"]" * DEEP_LEVELS
     broken = data.draw(
         st.sampled_from(
-            [raw, raw[:at], raw[:at] + b"\xff" + raw[at:], raw[:at] + b"\x00" + raw[at:], deep, b"", b"null", b"[]", b"{}"]
+            [
+                raw,
+                raw[:at],
+                raw[:at] + b"\xff" + raw[at:],
+                raw[:at] + b"\x00" + raw[at:],
+                deep,
+                b"",
+                b"null",
+                b"[]",
+                b"{}",
+            ]
         )
         | st.just(b'{"metadata":{"name":"a"},' + raw[1:])
         | st.just(raw[:-1] + b',"metadata":null}')
@@ -224,4 +234,3 @@ def test_two_pods_never_get_the_same_devices(marks: dict[str, str], notes: dict[
     result = world_of([*others, *pods]).decide()
     bound = [effect.pod for effect in result.effects if type(effect).__name__ == "Bind"]
     assert len(bound) <= 1
-

@@ -122,9 +122,9 @@ def owned(name: str, reference: dict[str, Any] | None = None) -> dict[str, Any]:
     return content
 
 
-references = st.fixed_dictionaries(
-    {}, optional={key: texts for key in ("apiVersion", "kind", "name", "uid")}
-).map(lambda found: owned("bad", found))
+references = st.fixed_dictionaries({}, optional={key: texts for key in ("apiVersion", "kind", "name", "uid")}).map(
+    lambda found: owned("bad", found)
+)
 apart = st.builds(
     lambda name, namespace, key, value: _marked(owned("bad"), name, namespace, key, value),
     texts,

@@ -49,7 +49,9 @@ def paths_of(kind: str) -> list[str]:
     return [path for path in PATHS if path.endswith(REVIEWED[kind].split("-")[-1])]
 
 
-@given(found=hostiles(ROLES, 4), operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]), both=st.booleans())
+@given(
+    found=hostiles(ROLES, 4), operation=st.sampled_from(["CREATE", "UPDATE", "DELETE", "CONNECT"]), both=st.booleans()
+)
 def test_any_object_is_answered(found: Hostile, operation: str, both: bool) -> None:
     for path in paths_of(found.sane["kind"]):
         check(path, asked(found.content, operation, found.sane if both else found.content))
@@ -95,7 +97,9 @@ def _named(count: int, **more: Any) -> list[Any]:
 
 
 LARGE: dict[str, Any] = {
-    "chain": lambda n: _group([{"name": f"s{i}", "minMember": 0} | ({"parent": f"s{i - 1}"} if i else {}) for i in range(n)]),
+    "chain": lambda n: _group(
+        [{"name": f"s{i}", "minMember": 0} | ({"parent": f"s{i - 1}"} if i else {}) for i in range(n)]
+    ),
     "chain from below": lambda n: _group([{"name": f"s{i}", "parent": f"s{i + 1}", "minMember": 0} for i in range(n)]),
     "ring": lambda n: _group([{"name": f"s{i}", "parent": f"s{(i + 1) % n}"} for i in range(n)]),
     "star": lambda n: _group(_named(n, parent=lambda i: "s0" if i else None)),
@@ -104,7 +108,9 @@ LARGE: dict[str, Any] = {
     "orphans": lambda n: _group(_named(n, parent=lambda i: f"none{i}")),
     "both minima": lambda n: _group(_named(n, minMember=lambda _: 1, minSubGroup=lambda _: 1)),
     "unknown fields": lambda n: _group([{"name": "a", **{f"name{i}": i for i in range(n)}}]),
-    "levels": lambda n: thing("Topology", "a", spec={"levels": [{"nodeLabel": f"l{i}", "alias": f"a{i}"} for i in range(n)]}),
+    "levels": lambda n: thing(
+        "Topology", "a", spec={"levels": [{"nodeLabel": f"l{i}", "alias": f"a{i}"} for i in range(n)]}
+    ),
     "unknown resources": lambda n: thing("Queue", "a", spec={"resources": {f"gpus{i}": {} for i in range(n)}}),
     "annotations": lambda n: _pod(annotations={f"{names.MIG_PREFIX}{i}": "x" for i in range(n)}),
     "labels": lambda n: _pod(labels={f"{names.GPU_GROUPS_PREFIX}{i}": "x" for i in range(n)}),
@@ -155,4 +161,3 @@ def test_what_grows_too_fast_is_found() -> None:
     assert grows_too_fast(0.1, 0.4)
     assert not grows_too_fast(0.1, 0.25)
     assert not grows_too_fast(0.001, 0.01)
-

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
+from kai_sched.model.faults import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
-from kai_sched.reconcile.grouping.fields import Fields, whole_number
+from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner, Reference
 from kai_sched.reconcile.grouping.settings import Settings
 
@@ -121,7 +122,7 @@ def usable_name(fields: Fields, key: str, name: str) -> str:
     """The name that stands at ``key``, if a sub-group can have it. Raises GroupingError."""
     if len(name) > DNS_LABEL_LENGTH or not _DNS_LABEL.fullmatch(name):
         allowed = f"at most {DNS_LABEL_LENGTH} lower-case letters, digits and dashes"
-        raise fields.error(key, f"{name!r} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
+        raise fields.error(key, f"{shown(name)} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
     return name
 
 
@@ -135,5 +136,7 @@ def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, leas
         return None
     value = whole_number(text)
     if value is None or value < least:
-        raise owner.error(f"{place}[{key}]", f"{text!r} is not a number of {least} or more: correct it")
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is not a number of {least} or more: correct it")
+    if value > COUNT_MAX:
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is more than {COUNT_MAX}: give less")
     return value

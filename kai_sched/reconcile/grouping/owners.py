@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kai_sched.api import core, legal, names
+from kai_sched.api.custom import LABEL_KEY_LENGTH
 from kai_sched.model.faults import FieldError, decode_part
 from kai_sched.model.objects import NO_LABELS
 from kai_sched.model.read_meta import namespace_of
@@ -19,6 +21,7 @@ POD_VERSION = "v1"
 # No chain is this long; a longer one goes round in a circle.
 CHAIN_MAX = 32
 _REMEDY = "delete the object, or make it anew with an owner that is there"
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*", re.ASCII)
 
 _workload = msgspec.json.Decoder(core.Workload)
 
@@ -146,6 +149,8 @@ def check_reference(owned: Owner, reference: Reference) -> None:
     field = "metadata.ownerReferences[0]"
     if fault := legal.version_fault(reference.api_version):
         raise owned.error(f"{field}.apiVersion", f"the owner's apiVersion is impossible: {fault}; {_REMEDY}")
+    if len(reference.kind) > LABEL_KEY_LENGTH or not _KIND.fullmatch(reference.kind):
+        raise owned.error(f"{field}.kind", f"the owner's kind is impossible: {legal.shown(reference.kind)}; {_REMEDY}")
     if fault := legal.name_fault(reference.api_version, reference.name):
         raise owned.error(f"{field}.name", f"the owner's name is impossible: {fault}; {_REMEDY}")
 

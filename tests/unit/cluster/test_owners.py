@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.owners import DISCOVER_AGAIN_S, OwnerReader
+from kai_sched.cluster.owners import DISCOVER_AGAIN_S, FAILED_AGAIN_S, OwnerReader
 from kai_sched.reconcile.grouping.owners import Reference
 from tests.unit.cluster.conftest import ApiServer, status
 
@@ -87,6 +89,54 @@ async def test_what_is_not_there(api: Api, asked: list[tuple[str, str]]) -> None
 async def test_core_kinds_have_paths_of_their_own(api: Api, asked: list[tuple[str, str]]) -> None:
     assert await OwnerReader(api, Clock()).fetch(Reference("v1", "Pod", "ml", "driver")) is None
     assert asked[0][0] == "/api/v1"
+
+
+async def test_made_up_groups_cost_one_request_in_a_while(api: Api, asked: list[tuple[str, str]]) -> None:
+    clock = Clock()
+    owners = OwnerReader(api, clock)
+    await owners.fetch(JOB)
+    for n in range(60):
+        assert await owners.fetch(Reference(f"g{n}.example.com/v1", "Solver", "ml", "s")) is None
+        clock.time += 0.1
+    assert [path for path, _ in asked].count("/apis") == 2
+    assert len(asked) == 4
+    assert owners._kinds.keys() == {"batch/v1"}
+
+
+async def test_many_who_ask_at_once_wait_for_one_list(api: Api, asked: list[tuple[str, str]]) -> None:
+    found = await asyncio.gather(*(OwnerReader.fetch(owners, JOB) for owners in [OwnerReader(api, Clock())] * 5))
+    assert None not in found
+    assert [path for path, _ in asked].count("/apis") == 1
+
+
+async def test_a_group_whose_server_is_broken_is_not_asked_again_at_once(server: ApiServer, api: Api) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        asked.append(request.path)
+        return web.json_response(GROUPS) if request.path == "/apis" else status(503, "ServiceUnavailable", "no")
+
+    server.answer = answer
+    clock = Clock()
+    owners = OwnerReader(api, clock)
+    for _ in range(5):
+        with pytest.raises(ApiFailure, match="503"):
+            await owners.fetch(JOB)
+    assert asked == ["/apis", "/apis/batch/v1"]
+    clock.time += FAILED_AGAIN_S
+    with pytest.raises(ApiFailure, match="503"):
+        await owners.fetch(JOB)
+    assert asked == ["/apis", "/apis/batch/v1", "/apis/batch/v1"]
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"groups": 1}', b"\xff"])
+async def test_an_answer_that_is_none_is_a_failure(server: ApiServer, api: Api, body: bytes) -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=body)
+
+    server.answer = answer
+    with pytest.raises(ApiFailure, match="the list of groups cannot be read"):
+        await OwnerReader(api, Clock()).fetch(JOB)
 
 
 def forbid_objects(server: ApiServer) -> None:

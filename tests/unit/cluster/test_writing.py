@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kai_sched.api.legal import is_subdomain
 from kai_sched.cluster import writing
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.writing import ATTEMPTS, Writer, event_of, path_of, rfc3339
@@ -256,3 +257,38 @@ async def test_while_binds_wait_only_one_write_is_under_way(naps: Naps) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert len(bench.api.asked) == 12
     assert naps.seconds
+
+
+@pytest.mark.parametrize("part", ["_version", "_failed", "_now"])
+async def test_what_raises_costs_one_write(bench: Bench, part: str) -> None:
+    working = getattr(bench.writer, part)
+    calls: list[object] = []
+
+    def raising(*args: object) -> object:
+        calls.append(args)
+        if len(calls) == 1:
+            raise ZeroDivisionError("by the test")
+        return working(*args)
+
+    setattr(bench.writer, part, raising)
+    if part == "_failed":
+        bench.api.answers["PATCH"] = [failure(404)]
+    await bench.write(condition(changes=True))
+    await bench.write(condition("Other", changes=True), PatchStatus(QUEUE, {"n": 1}))
+    assert bench.api.methods[-2:] == ["PATCH", "PATCH"]
+    assert [body["status"] for body in bench.bodies][-1] == {"n": 1}
+
+
+async def test_a_name_that_cannot_be_is_given_up(bench: Bench) -> None:
+    await bench.write(PatchStatus(Ref("scheduling.run.ai/v2", "Queue", "", "a/../b", "u"), {}), condition())
+    ((write, why),) = bench.failed
+    assert (write.ref.name, why and why.status) == ("a/../b", 422)
+    assert bench.api.methods == ["PATCH"]
+
+
+def test_the_name_of_an_event_is_one() -> None:
+    """However long the name of its object, and wherever that is cut."""
+    for end in ("a" * 253, "a" * 199 + ".b", "a" * 198 + "-.b", "a"):
+        ref = Ref("v1", "Pod", "ml", end, "u")
+        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", rfc3339(NOW_S))["metadata"]["name"]
+        assert is_subdomain(name)

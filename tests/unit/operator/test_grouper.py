@@ -430,7 +430,7 @@ async def test_what_was_passed_over_is_told_to_the_owner(played: Played) -> None
     await settle(played)
     (event,) = played.events
     assert (event.ref.kind, event.reason) == ("Job", "PodGrouperWarning")
-    assert "there is no priority class 'urgent', so the next choice holds: correct the name" in event.message
+    assert "there is no priority class 'urgent', so 'train' holds: correct the name" in event.message
 
 
 @pytest.mark.parametrize("status", [404, 409])

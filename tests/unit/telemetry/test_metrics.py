@@ -37,6 +37,11 @@ CONTRACT = {
     "kai_queue_allocated_cpu_cores": "gauge",
     "kai_queue_allocated_memory_bytes": "gauge",
 }
+OURS = {
+    "kai_cycle_failures_total": "counter",
+    "kai_last_successful_cycle_timestamp_seconds": "gauge",
+    "kai_quarantined_objects": "gauge",
+}
 
 
 def types(text: str) -> dict[str, str]:
@@ -71,7 +76,7 @@ def labels(name: str, shown: str | None = None, display: str = "") -> tuple[tupl
 def test_names_and_types_are_those_of_the_contract() -> None:
     text = Metrics().render().decode()
     ours = {name: kind for name, kind in types(text).items() if name.startswith("kai_")}
-    assert ours == CONTRACT
+    assert ours == CONTRACT | OURS
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= types(text).keys()
 
 
@@ -93,6 +98,18 @@ def test_a_cycle_is_measured_in_milliseconds() -> None:
     assert values(metrics, "kai_open_session_latency_milliseconds") == {(): 100.0}
     assert values(metrics, "kai_close_session_latency_milliseconds") == {(): 50.0}
     assert values(metrics, "kai_action_scheduling_latency_milliseconds") == {(("action", "allocate"),): 12.5}
+
+
+def test_failing_cycles_and_what_is_left_out_are_counted() -> None:
+    metrics = Metrics()
+    assert values(metrics, "kai_cycle_failures_total") == {(): 0.0}
+    metrics.observe_failure()
+    metrics.observe_success(1234.5)
+    metrics.observe_left_out({"Pod": 2, "Node": 1})
+    metrics.observe_left_out({"Node": 1})
+    assert values(metrics, "kai_cycle_failures_total") == {(): 1.0}
+    assert values(metrics, "kai_last_successful_cycle_timestamp_seconds") == {(): 1234.5}
+    assert values(metrics, "kai_quarantined_objects") == {(("kind", "Node"),): 1.0, (("kind", "Pod"),): 0.0}
 
 
 def test_groups_are_counted_not_pods() -> None:
