@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from kai_sched.lowering import cache
 from kai_sched.model import store
 from kai_sched.model.recent import SIZE_MAX, Recent
 from tests.unit.operator.traffic import Traffic, collect, resident_bytes
@@ -50,6 +51,7 @@ def where(first: tracemalloc.Snapshot, then: tracemalloc.Snapshot, pods: int) ->
 async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     # What is bounded is full when counting begins.
     monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)
+    monkeypatch.setattr(cache, "SPARE_NUMBERS", 100)
     monkeypatch.setattr(Recent.__init__, "__defaults__", (200, SIZE_MAX))
     traffic = Traffic(monkeypatch, settle_s=0.2)
     async with traffic.run():
