@@ -9,7 +9,7 @@ import socket
 import string
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -35,16 +35,18 @@ from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.lists import OwnLists
 from kai_sched.operator.loop import Clock, Decided, Loop
+from kai_sched.operator.news import News
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
 from kai_sched.operator.telling import Telling
 from kai_sched.plan.effects import Bind
-from kai_sched.plan.receipts import receipt
+from kai_sched.plan.receipts import notice
 from kai_sched.reconcile.admission import review
-from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.solver.warmup import compile_all
+from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
+from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("operator")
 
@@ -84,8 +86,8 @@ class Operator:
         config = settings.config
         self._settings = settings
         self._store = Store()
-        keeper = StatusKeeper(config)
-        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, keeper))
+        news = News()
+        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, news))
         self._lists = OwnLists(api, self._feed, chance)
         self._reflectors = [Reflector(api, source, self._feed, chance) for source in SOURCES]
         self._lease = LeaderLease(
@@ -97,7 +99,7 @@ class Operator:
         )
         api.guard = self._lease.held
         self._telling = Telling(
-            api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
+            api, self._store, self._feed, news, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
         self._loop = Loop(
@@ -109,7 +111,7 @@ class Operator:
             self._telling.failed,
             clock,
         )
-        self._grouper = self._make_grouper(keeper, chance)
+        self._grouper = self._make_grouper(news, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
@@ -119,6 +121,7 @@ class Operator:
         )
         self._certificate = certificate.Keeper(api, options.namespace, lambda: datetime.now(UTC), self._webhooks.use)
         self._pages = pages
+        self._measure(pages.metrics)
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
@@ -126,20 +129,33 @@ class Operator:
         self._stopping = False
         self._failure = ""
 
-    def _make_grouper(self, keeper: StatusKeeper, chance: random.Random) -> Grouper:
+    def _measure(self, metrics: Metrics) -> None:
+        """Have the numbers of the parts shown."""
+        metrics.watch("binds", lambda: self._binder.pending)
+        metrics.watch("evictions", lambda: self._evicter.pending)
+        metrics.watch("writes", lambda: self._writer.pending)
+        metrics.watch("looks and writes of pod groups", lambda: self._grouper.pending)
+        self._api.told_failure = metrics.count_failure
+        for reflector in self._reflectors:
+            reflector.restarted = metrics.count_restart
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, MeasuredLoop):
+            metrics.add(LoopTimes(loop, metrics.prefix))
+
+    def _make_grouper(self, news: News, chance: random.Random) -> Grouper:
         return Grouper(
             self._api,
             self._store,
             self._feed,
             lambda: self._settings.config,
-            keeper.owners,
+            news.owners,
             self._writer.submit,
             lambda: self._binder.pending > 0,
             self._clock,
             chance,
         )
 
-    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], None]]:
+    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], Awaitable[None]]]:
         evictions = Evictions(
             self._store,
             self._feed.overlay,
@@ -151,7 +167,7 @@ class Operator:
         )
         now = lambda: self._clock.wall_ns() / 1e9  # noqa: E731 - the evicter wants seconds
         mark = self._options.mark_evicted
-        evicter = Evicter(self._api, evictions.check, evictions.ended, receipt, now, chance, mark)
+        evicter = Evicter(self._api, evictions.check, evictions.ended, notice, now, chance, mark)
         return evicter, evictions.carry_out
 
     async def run(self) -> int:
@@ -195,6 +211,7 @@ class Operator:
         self._go(self._binder.run(), "binder")
         self._go(self._evicter.run(), "evicter")
         self._go(self._writer.run(), "writer")
+        self._go(self._telling.run(), "telling")
         self._go(self._group(), "grouper")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
@@ -212,11 +229,11 @@ class Operator:
                 if self._lease.held():
                     await self._binder.drained()
                     await self._evicter.drained()
-                    self._telling.stop()
+                    await self._telling.stop()
                     await self._writer.drained()
         except TimeoutError:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
-        self._telling.stop()
+        await self._telling.stop()
         await self._volumes.stop()
         await self._lease.release()
         tasks = list(self._tasks)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kai_sched.cluster.evicting import End
+from kai_sched.cluster.turns import Turn
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
@@ -46,7 +47,7 @@ class Evictions:
         self._under_way: dict[str, tuple[Plan, Cluster]] = {}  # by uid of the victim
         self._refused: dict[str, Backoff] = {}  # by uid of a pod that could not be evicted
 
-    def carry_out(self, decided: Decided) -> None:
+    async def carry_out(self, decided: Decided) -> None:
         """Send what a cycle has decided; from now on these pods count as leaving."""
         if not decided.result.evicted:
             return
@@ -55,11 +56,16 @@ class Evictions:
         self._refused = {
             uid: backoff for uid, backoff in self._refused.items() if uid in there or uid in self._under_way
         }
+        turn = Turn()
         for plan in plans_of(decided.result.effects, decided.cluster):
             waits = (self._refused.get(eviction.uid, Backoff()) for eviction in plan.evictions)
             if any(now < backoff.until for backoff in waits):
                 continue
-            chosen = [each for each in plan.evictions if self._overlay.expect(each.pod, each.uid, now_ns)]
+            chosen = []
+            for each in plan.evictions:
+                if self._overlay.expect(each.pod, each.uid, now_ns):
+                    chosen.append(each)
+                await turn.pause()
             if chosen:
                 self._under_way.update((each.uid, (plan, decided.cluster)) for each in chosen)
                 self._planned(plan, decided.cluster)

@@ -11,6 +11,7 @@ import random
 from contextlib import aclosing
 
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.turns import Turn
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.handlers import OWN_KINDS, OwnKind
 
@@ -50,11 +51,13 @@ class OwnLists:
 
     async def _list(self, own: OwnKind) -> None:
         self._feed.begin(own.kind)
+        turn = Turn()
         try:
             async with aclosing(self._api.list_pages(own.path, {})) as pages:
                 async for items, _ in pages:
                     for raw in items:
                         self._feed.item(own.kind, raw)
+                        await turn.pause()
                     await asyncio.sleep(0)
         except ApiFailure as failure:
             if failure.status != 404:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -36,7 +37,7 @@ def application(
         return web.Response(status=200 if well else 503, body=body, content_type="application/json")
 
     async def scrape(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await asyncio.to_thread(metrics), headers={"Content-Type": METRICS_TYPE})
 
     pages = web.Application()
     pages.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scrape)])

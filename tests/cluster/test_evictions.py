@@ -62,7 +62,7 @@ def test_a_queue_takes_its_share_back_from_a_borrower(ready: Cluster, own_plane:
     assert told["metadata"]["annotations"]["evictor-action-type"] == "reclaim"
     winner = told["metadata"]["annotations"]["evictor-pod-group-name"]
     assert (
-        "that frees 0.1 CPU cores, 1 GPU, 0.067 GB memory on node-0" in ready.wait_event(winner, "Evicting")["message"]
+        "that frees 0.1 CPU cores, 1 GPU, 64Mi memory on node-0" in ready.wait_event(winner, "Evicting")["message"]
     )
 
 
