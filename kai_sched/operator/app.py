@@ -134,6 +134,7 @@ class Operator:
         metrics.watch("binds", lambda: self._binder.pending)
         metrics.watch("evictions", lambda: self._evicter.pending)
         metrics.watch("writes", lambda: self._writer.pending)
+        metrics.watch("events", lambda: self._writer.events)
         metrics.watch("looks and writes of pod groups", lambda: self._grouper.pending)
         self._api.told_failure = metrics.count_failure
         for reflector in self._reflectors:

@@ -1,4 +1,4 @@
-"""What the event loop hears, kept for the thread that computes statuses: of each object the latest, and cheap to add."""
+"""What the event loop hears, kept for the thread that computes statuses: of each object the latest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What is told of a cycle: statuses, conditions and events to the cluster, numbers to Prometheus, lines to the log.
 
-Nothing here decides anything, and all of it can be late. The event loop only collects; a thread computes (``statuses``),
-and what is to be written comes back in slices.
+Nothing here decides anything, and all of it can be late. The event loop only collects; a thread computes, see
+``statuses``, and what is to be written comes back in slices.
 """
 
 from __future__ import annotations

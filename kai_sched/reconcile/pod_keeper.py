@@ -88,7 +88,9 @@ class PodKeeper(Kept):
     def reword(self, keys: Iterable[str]) -> None:
         """Only the wording of what is told of these has changed: that can wait where it waits already."""
         waiting = self._subjects.get
-        self.mark(key for key in keys if (subject := waiting(key)) is not None and not subject.rewords(names.POD_SCHEDULED))
+        self.mark(
+            key for key in keys if (subject := waiting(key)) is not None and not subject.rewords(names.POD_SCHEDULED)
+        )
 
     def _look(self, key: str, moment: Moment) -> list[Write]:
         subject, pod = self._subjects.get(key), self.waiting.get(key)

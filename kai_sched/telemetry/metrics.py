@@ -71,9 +71,7 @@ class Metrics:
         self._scheduled = Series(
             f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", ("action",)
         )
-        self._preemptions = Series(
-            f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room"
-        )
+        self._preemptions = Series(f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room")
         self._preemptions.add((), 0)
         self._evicted = EvictedPods(f"{self._prefix}pod_group_evicted_pods_total", clock)
         self._queues = _Queues(self._prefix)
@@ -82,7 +80,11 @@ class Metrics:
         self._registry.register(self._depths)
         self._lost_writes = self._counter("lost_writes", "Statuses and events that were not written", "why")
         self._api_errors = self._counter(
-            "api_request_errors", "Requests to the API server that failed; code 0 is no answer", "verb", "resource", "code"
+            "api_request_errors",
+            "Requests to the API server that failed; code 0 is no answer",
+            "verb",
+            "resource",
+            "code",
         )
         self._restarts = self._counter("watch_restarts", "Watches that were begun anew", "resource")
         ProcessCollector(registry=self._registry)
@@ -233,7 +235,9 @@ class _Queues(Collector):
 
     def _collect_pending(self) -> Iterator[Metric]:
         labels = ("queue", "reason")
-        pods = GaugeMetricFamily(f"{self._prefix}pending_pods", "Pods that wait, by the reason of their group", labels=labels)
+        pods = GaugeMetricFamily(
+            f"{self._prefix}pending_pods", "Pods that wait, by the reason of their group", labels=labels
+        )
         groups = GaugeMetricFamily(f"{self._prefix}pending_podgroups", "Pod groups with such pods", labels=labels)
         for key, (n_pods, n_groups) in self._pending.items():
             pods.add_metric(key, n_pods)

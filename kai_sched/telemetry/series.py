@@ -51,7 +51,7 @@ class Series:
 
 
 class EvictedPods:
-    """How many pods each group has lost, until it has been gone for KEPT_S; no more than SERIES_MAX series, the youngest.
+    """How many pods each group has lost, until it has been gone for KEPT_S. SERIES_MAX at the most, the youngest.
 
     ``add`` and ``forget`` are for one thread.
     """
@@ -59,7 +59,9 @@ class EvictedPods:
     def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self.series = Series(name, "Pods that were evicted", ("podgroup", "namespace", "uid", "nodepool", "action"))
         self._clock = clock
-        self._seen: OrderedDict[Labels, float] = OrderedDict()  # when its group was there last, the youngest series last
+        self._seen: OrderedDict[Labels, float] = (
+            OrderedDict()
+        )  # when its group was there last, the youngest series last
         self._looked = clock()
 
     def add(self, eviction: Evict, cluster: Cluster) -> None:

@@ -88,7 +88,7 @@ class Bench:
 
     async def until(self, done: Any) -> None:
         async with asyncio.timeout(10):
-            while not done():
+            while not done():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.005)
 
 
@@ -253,6 +253,7 @@ def test_news_reach_the_keeper_whatever_a_status_holds() -> None:
 
     class Ear(StatusKeeper):
         def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
+            super().observe_pod(key, uid, condition)
             heard.append((key, condition))
 
         def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None:
