@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kai_sched.cluster.evicting import End
+from kai_sched.cluster.turns import Turn
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
@@ -47,7 +48,7 @@ class Evictions:
         self._under_way: dict[str, tuple[Plan, Cluster]] = {}  # by uid of the victim
         self._refused: dict[str, tuple[str, Backoff]] = {}  # by uid: pods that could not be evicted, and their keys
 
-    def carry_out(self, decided: Decided) -> None:
+    async def carry_out(self, decided: Decided) -> None:
         """Send what a cycle has decided; from now on these pods count as leaving."""
         self._forget_gone(decided.cluster)
         if not decided.result.evicted:
@@ -55,11 +56,16 @@ class Evictions:
         now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
         there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
         self._refused = {uid: each for uid, each in self._refused.items() if uid in there or uid in self._under_way}
+        turn = Turn()
         for plan in plans_of(decided.result.effects, decided.cluster):
             waits = (self._refused[each.uid][1] for each in plan.evictions if each.uid in self._refused)
             if any(now < backoff.until for backoff in waits):
                 continue
-            chosen = [each for each in plan.evictions if self._overlay.expect(each.pod, each.uid, now_ns)]
+            chosen = []
+            for each in plan.evictions:
+                if self._overlay.expect(each.pod, each.uid, now_ns):
+                    chosen.append(each)
+                await turn.pause()
             if chosen:
                 self._under_way.update((each.uid, (plan, decided.cluster)) for each in chosen)
                 self._tell(plan, decided.cluster)

@@ -99,7 +99,7 @@ def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metri
         if readiness.webhooks:
             checks["webhooks"] = readiness.of_pod().ready
         metrics.observe_readiness(report.leader, checks)
-        return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await asyncio.to_thread(metrics.render), headers={"Content-Type": METRICS_TYPE})
 
     pages = web.Application()
     pages.add_routes(

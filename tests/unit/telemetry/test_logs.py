@@ -8,13 +8,11 @@ import logging
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 import structlog
 
 from kai_sched.telemetry import logs
-from kai_sched.telemetry.logs import Bound
 
 
 class Terminal(io.StringIO):
@@ -63,6 +61,51 @@ def test_debug_is_kept_out() -> None:
     logs.set_up(stream)
     structlog.get_logger().debug("queue.seen")
     assert stream.getvalue() == ""
+
+
+def test_debug_can_be_had_and_libraries_stay_as_they_are() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream, level="debug")
+    structlog.get_logger().debug("queue.seen")
+    logging.getLogger("kopf").info("Handler 'queue' succeeded.")
+    assert [line["event"] for line in lines(stream)] == ["queue.seen"]
+
+
+def test_a_level_keeps_out_what_is_below_it() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream, level="error")
+    structlog.get_logger().warning("object.doubtful")
+    logging.getLogger("kopf").warning("late")
+    structlog.get_logger().error("lease.lost")
+    assert [line["event"] for line in lines(stream)] == ["lease.lost"]
+
+
+def test_a_flood_of_warnings_is_held_back_and_counted() -> None:
+    now = 0.0
+    limit = logs.RateLimit(3, lambda: now)
+
+    def said(event: str, level: str = "warning") -> dict[str, object] | None:
+        try:
+            return dict(limit(None, level, {"event": event, "level": level}))
+        except structlog.DropEvent:
+            return None
+
+    told = [said("object.doubtful") for _ in range(10)]
+    assert [line is not None for line in told] == [True] * 3 + [False] * 7
+    assert said("lease.lost") == {"event": "lease.lost", "level": "warning"}  # others are not held back by it
+    assert all(said("group.bound", "info") for _ in range(10))  # nor is what is no warning
+    now = 60.0
+    assert said("object.doubtful") == {"event": "object.doubtful", "level": "warning", "suppressed": 7}
+    assert said("object.doubtful") == {"event": "object.doubtful", "level": "warning"}
+
+
+def test_floods_are_held_back_in_the_log() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream)
+    for _ in range(2 * logs.MOST_A_MINUTE):
+        structlog.get_logger().warning("object.doubtful")
+        logging.getLogger("kopf").warning("again")
+    assert len(lines(stream)) == 2 * logs.MOST_A_MINUTE
 
 
 def test_a_failure_has_its_traceback_in_the_same_line() -> None:
@@ -139,31 +182,3 @@ def test_setting_up_again_replaces_what_was() -> None:
     structlog.get_logger().info("cycle.done")
     assert first.getvalue() == ""
     assert [line["event"] for line in lines(second)] == ["kopf", "cycle.done"]
-
-
-def test_many_warnings_of_a_kind_are_counted_instead() -> None:
-    now = 0.0
-    bound = Bound(3, lambda: now)
-
-    def through(event: str, method: str = "warning") -> dict[str, Any] | None:
-        try:
-            return dict(bound(None, method, {"event": event}))
-        except structlog.DropEvent:
-            return None
-
-    assert [through("a") is not None for _ in range(10)] == [True] * 3 + [False] * 7
-    assert through("b") == {"event": "b"}
-    assert [through("a", "info") for _ in range(10)] == [{"event": "a"}] * 10
-    now += 60.0
-    assert through("a") == {"event": "a", "and_more": 7}
-    assert through("a") == {"event": "a"}
-    now += 60.0
-    assert through("a") == {"event": "a"}
-
-
-def test_a_process_bounds_its_warnings() -> None:
-    stream = io.StringIO()
-    logs.set_up(stream, as_json=True)
-    for n in range(500):
-        structlog.get_logger().warning("same", n=n)
-    assert len(stream.getvalue().splitlines()) == logs.WARNINGS_A_MINUTE
