@@ -50,9 +50,10 @@ class Config:
     queue_label: str = names.QUEUE_LABEL
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
+    # Pods that hold a device for those who share it: the label "app" that they have, and where they are.
     reservation_app_label: str = "kai-resource-reservation"
     reservation_namespace: str = "kai-resource-reservation"
-    scaling_namespace: str = "kai-scale-adjust"
+    scaling_namespace: str = "kai-scale-adjust"  # of the pods that make autoscalers add nodes for those who share
     # Of the grouping of pods: the ConfigMap ("namespace/name") that tells of kinds, and whether revisions are gangs.
     kinds_config_map: str = ""
     gang_schedule_knative: bool = True
