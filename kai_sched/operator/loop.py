@@ -24,7 +24,7 @@ from kai_sched.model.inflight import Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import SteadyWall
-from kai_sched.operator.troubles import NO_LEASE, Troubles
+from kai_sched.operator.troubles import Troubles
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.telemetry.metrics import Metrics
@@ -124,7 +124,7 @@ class Loop:
         standby_s: float = 10.0,
         troubles: Troubles | None = None,
     ) -> None:
-        self._troubles = troubles or Troubles(Metrics(), lambda _: None, NO_LEASE, clock.monotonic)
+        self._troubles = troubles or Troubles(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic)
         self._store = store
         self._overlay = overlay
         self._config = config
