@@ -122,15 +122,10 @@ class Operator:
         self._failure = ""
 
     def _make_loop(self, clock: Clock) -> Loop:
+        config, told = lambda: self._settings.config, self._telling
+        act = lambda: self._lease.held() and self._grouper.is_caught_up  # noqa: E731 - made before what it asks
         return Loop(
-            self._store,
-            self._feed.overlay,
-            lambda: self._settings.config,
-            lambda: self._lease.held() and self._grouper.is_caught_up,
-            self._telling.acted,
-            self._telling.failed,
-            clock,
-            troubles=self._troubles,
+            self._store, self._feed.overlay, config, act, told.acted, told.failed, clock, troubles=self._troubles
         )
 
     def _make_grouper(self, keeper: StatusKeeper, chance: random.Random) -> Grouper:
