@@ -336,10 +336,12 @@ class Grouper:
             self._writes.done(item)  # the pod is gone
             return
         if failure.status == 409:
+            before = self._feed.known(POD_GROUP).get(key)
             await self._see(key)
-            self._writes.done(item)
-            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
-            return
+            if self._feed.known(POD_GROUP).get(key) != before:
+                self._writes.done(item)
+                self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+                return
         wait_s = self._writes.failed(item)
         log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
         if not 400 <= failure.status < 500 or failure.is_missing_right:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_what_a_quota_or_a_policy_refuses_is_told_to_its_people_only(cluster: Cl
     cluster.patch("ResourceQuota", "few", {"status": status}, "limited", subresource="/status")
     cluster.delete("ValidatingAdmissionPolicyBinding", "still")
     for namespace in ("limited", "still"):
-        wait_until(lambda where=namespace: _is_marked(cluster, where), f"{namespace}: the pod in its group", 60.0)  # type: ignore[misc]
+        wait_until(partial(_is_marked, cluster, namespace), f"{namespace}: the pod in its group", 60.0)
         cluster.wait_bound(["job-0"], namespace)
 
 
