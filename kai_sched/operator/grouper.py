@@ -282,7 +282,10 @@ class Grouper:
         """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
         now_s = self._clock.monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failed.values()):
-            is_early = now_s - self._gone_s.setdefault(source, now_s) < GONE_S
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._looks.add(source, end_s - now_s)
         else:
             is_early = False
             self._gone_s.pop(source, None)
