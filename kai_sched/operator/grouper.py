@@ -287,7 +287,10 @@ class Grouper:
         """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
         now_s = self._clock.monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failed.values()):
-            is_early = now_s - self._gone_s.setdefault(source, now_s) < GONE_S
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._looks.add(source, end_s - now_s)
         else:
             is_early = False
             self._gone_s.pop(source, None)
@@ -341,10 +344,12 @@ class Grouper:
             self._writes.done(item)  # the pod is gone
             return
         if failure.status == 409:
+            before = self._feed.known(POD_GROUP).get(key)
             await self._see(key)
-            self._writes.done(item)
-            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
-            return
+            if self._feed.known(POD_GROUP).get(key) != before:
+                self._writes.done(item)
+                self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+                return
         wait_s = self._writes.failed(item)
         log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
         if not 400 <= failure.status < 500 or failure.is_missing_right:
