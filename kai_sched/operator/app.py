@@ -23,9 +23,9 @@ from kai_sched.cluster.binding import Binder
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
-from kai_sched.cluster.reflector import Reflector, Source
+from kai_sched.cluster.reflector import Reflector
 from kai_sched.cluster.volumes import VolumeBinding
-from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, TOPOLOGY, VOLUME
+from kai_sched.model.read import POD, QUEUE, VOLUME
 from kai_sched.model.store import Store
 from kai_sched.operator.admission import Admission
 from kai_sched.operator.certificate import remedied
@@ -39,6 +39,7 @@ from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings, read_settings
+from kai_sched.operator.sources import SOURCES
 from kai_sched.operator.telling import Telling
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.receipts import receipt
@@ -47,23 +48,6 @@ from kai_sched.solver.warmup import compile_all
 
 log = structlog.get_logger("operator")
 
-INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
-SOURCES = (
-    Source(OPERATOR_CONFIG, f"/apis/{OPERATOR_CONFIG[0]}/configs", optional=True),
-    Source(SHARD, f"/apis/{SHARD[0]}/schedulingshards", optional=True),
-    Source(TOPOLOGY, f"/apis/{TOPOLOGY[0]}/topologies", optional=True),
-    Source(QUEUE, f"/apis/{QUEUE[0]}/queues", remedy=INSTALL),
-    Source(POD_GROUP, f"/apis/{POD_GROUP[0]}/podgroups", remedy=INSTALL),
-    Source(("v1", "Node"), "/api/v1/nodes"),
-    Source(("v1", "Namespace"), "/api/v1/namespaces"),
-    Source(("scheduling.k8s.io/v1", "PriorityClass"), "/apis/scheduling.k8s.io/v1/priorityclasses"),
-    Source(("storage.k8s.io/v1", "StorageClass"), "/apis/storage.k8s.io/v1/storageclasses"),
-    Source(VOLUME, "/api/v1/persistentvolumes"),
-    Source(("v1", "PersistentVolumeClaim"), "/api/v1/persistentvolumeclaims"),
-    Source(("v1", "ConfigMap"), "/api/v1/configmaps", metadata_only=True),
-    Source(BIND_REQUEST, f"/apis/{BIND_REQUEST[0]}/bindrequests", optional=True),
-    Source(POD, "/api/v1/pods"),
-)
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
 RELEASE_S = 5.0
@@ -227,7 +211,8 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._admission.stop(began, hurry)
-        self._stop.set()  # kopf waits for those who wait for it
+        await self._pages.stop()  # kopf would wait for the connections that are open
+        self._stop.set()  # and so it would for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
     def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -153,8 +153,9 @@ class Pages:
 
     async def stop(self) -> None:
         """Answer no more."""
-        if self._listener:
-            await self._listener.stop()
+        listener, self._listener = self._listener, None
+        if listener:
+            await listener.stop()
 
 
 def _tell(what: str, failing: Mapping[str, str], leader: bool) -> None:
