@@ -32,6 +32,7 @@ from kai_sched.operator.certificate import remedied
 from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.garbage import Calm
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.loop import Clock, Decided, Loop
@@ -106,6 +107,8 @@ class Operator:
         self._admission = admission
         self._pages = pages
         self._measure(pages.metrics)
+        self._calm = Calm()
+        self._calm.start()
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
@@ -258,6 +261,7 @@ class Operator:
         self._compiled = True
         await self._known.wait()
         log.info("operator.synced", pods=len(self._feed.known(POD)), queues=len(self._feed.known(QUEUE)))
+        self._calm.settle()
         self._loop.wake()
         await self._loop.run()
 

@@ -26,7 +26,7 @@ from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided, group_of
 from kai_sched.operator.news import News
 from kai_sched.operator.statuses import Batch, Bound, Statuses, kinds_of, pod_ref
-from kai_sched.plan.effects import Bind, Evict, Plan, Ref, Write
+from kai_sched.plan.effects import Bind, Emit, Evict, Plan, Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
@@ -228,7 +228,9 @@ class Telling:
 
     def _lost(self, write: Write, failure: ApiFailure | None) -> None:
         self._metrics.count_lost_write("queue full" if failure is None else "refused")
-        if failure is None or failure.status not in (404, 409):
+        if failure is None and isinstance(write, Emit):
+            log.debug("event.dropped", object=write.ref.key, reason=write.reason)
+        elif failure is None or failure.status not in (404, 409):
             what = type(write).__name__
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
 
