@@ -86,7 +86,11 @@ def pods() -> Iterator[Object]:
     for i, version in enumerate(("v1", "a/v1", "../v1", "apps/v1?x", "batch/..", "batch/v1\r\n")):
         yield owned(f"owner-version-{i}", apiVersion=version)
     for i, digits_ in enumerate(DIGITS):
-        notes = {names.GPU_MEMORY_ANNOTATION: digits_, names.GPU_DEVICES_ANNOTATION: digits_, "nvidia.com/mig-1g": digits_}
+        notes = {
+            names.GPU_MEMORY_ANNOTATION: digits_,
+            names.GPU_DEVICES_ANNOTATION: digits_,
+            "nvidia.com/mig-1g": digits_,
+        }
         yield pod(f"digits-{i}", annotations=notes)
     most = str(2**63 - 1)
     yield asking("asks-most", cpu="9E", memory="8Ei", **{GPU: most})
@@ -101,7 +105,9 @@ def pods() -> Iterator[Object]:
     yield _affine("terms", podAntiAffinity=terms, podAffinity=terms)
     yield pod("endures", tolerations=[{"operator": "Exists", "tolerationSeconds": -(2**63)}])
     yield pod("a" * 253)
-    yield pod("volumes", volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(20)])
+    yield pod(
+        "volumes", volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(20)]
+    )
     yield pod("gates", schedulingGates=[{"name": "example.com/never"}])
 
 

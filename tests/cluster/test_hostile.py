@@ -105,7 +105,11 @@ def test_others_are_served_whatever_is_there(live: Cluster, shared_operator: Ope
 
 def clear(cluster: Cluster) -> bool:
     """Delete what is hostile; whether all of it is gone."""
-    left = [(kind, each) for kind in ("Pod", "PodGroup", "PersistentVolumeClaim", "BindRequest") for each in _in(cluster, kind)]
+    left = [
+        (kind, each)
+        for kind in ("Pod", "PodGroup", "PersistentVolumeClaim", "BindRequest")
+        for each in _in(cluster, kind)
+    ]
     parallel(lambda one: cluster.delete(one[0], one[1]["metadata"]["name"], EVIL, grace_s=0), left)
     for kind, name in (("Queue", "most"), ("Queue", "lost"), ("PriorityClass", "lowest"), ("Node", "odd")):
         cluster.delete(kind, name)
@@ -127,6 +131,3 @@ def settled(cluster: Cluster) -> bool:
 def _allocated(cluster: Cluster, queue: str) -> str:
     status = cluster.get("Queue", queue).get("status") or {}
     return str((status.get("allocated") or {}).get(GPU, "0"))
-
-
-assert ARENA
