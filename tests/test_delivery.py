@@ -132,7 +132,9 @@ def test_every_test_is_run_by_test_or_by_test_long() -> None:
     """Both run the whole tree, one without what is marked as long, the other with that alone."""
     commands = re.findall(r"-m pytest (.*)", recipe("test"))
     assert "--hypothesis-profile=full -m 'not long'" in commands
-    assert re.findall(r"-m pytest (.*)", recipe("test-long")) == ["--hypothesis-profile=full -m long"]
+    long = recipe("test-long")
+    assert re.findall(r"-m pytest (.*)", long) == ["--hypothesis-profile=full -m long"]
+    assert re.findall(r"-m tests.cluster.soak (.*)", long) == ["--minutes 2"]
 
 
 def test_what_is_long_is_left_out_of_the_fast_tests() -> None:

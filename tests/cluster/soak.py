@@ -19,6 +19,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -104,19 +106,22 @@ class Replicas:
                 self.faults.append(f"{replica.process.name} logged {dict(wrong) or 'a traceback'}")
 
 
-class Memory(threading.Thread):
-    """Resident memory of a replica each second from ``start`` on, in millions of bytes."""
+class Memory:
+    """Resident memory each second, in millions of bytes, as (seconds from the start, memory)."""
 
-    def __init__(self, replica: Operator) -> None:
-        super().__init__(daemon=True)
-        self._replica = replica
-        self._samples: list[tuple[float, float]] = []
+    def __init__(self, samples: Sequence[tuple[float, float]] = ()) -> None:
+        self._samples = list(samples)
 
-    def run(self) -> None:
+    def follow(self, replica: Operator) -> None:
+        """Take samples of the replica from now on, until it ends."""
+        threading.Thread(target=self._follow, args=(replica,), daemon=True).start()
+
+    def _follow(self, replica: Operator) -> None:
         started_s = time.monotonic()
-        while self._replica.process.exit_code is None:
-            self._samples.append((time.monotonic() - started_s, self._replica.rss_mb))
-            time.sleep(1.0)
+        with suppress(OSError):  # it has ended
+            while replica.process.exit_code is None:
+                self._samples.append((time.monotonic() - started_s, replica.rss_mb))
+                time.sleep(1.0)
 
     def mean(self, from_s: float, to_s: float) -> float:
         """The mean of what was noted in that time. Raises StatisticsError where nothing was."""
@@ -139,8 +144,8 @@ class Memory(threading.Thread):
 
 def stay(replicas: Replicas, stays: Operator, load: Load, minutes: float, chance: random.Random) -> list[Figure]:
     """Measure the replica that stays, while the standby is killed again and again."""
-    memory, started_s, cpu_s, made = Memory(stays), time.monotonic(), stays.cpu_s, load.judge.made
-    memory.start()
+    memory, started_s, cpu_s, made = Memory(), time.monotonic(), stays.cpu_s, load.judge.made
+    memory.follow(stays)
     standby = replicas.start()
     next_kill_s = chance.uniform(*BETWEEN_KILLS_S)
     while (now_s := time.monotonic() - started_s) < minutes * 60:

@@ -16,6 +16,7 @@ from kai_sched import Cache
 from kai_sched.api import names
 from tests.properties.hostile_requests import Recorder
 from tests.properties.hostile_values import BY_KIND, DEEP_LEVELS, encode, texts
+from tests.properties.hostile_wire import ANNOTATIONS, LABELS, PREFIXES
 from tests.properties.hostile_world import (
     ADMINISTRATORS,
     BASES,
@@ -34,7 +35,6 @@ from tests.properties.hostile_world import (
     strict,
     world_of,
 )
-from tests.properties.hostile_wire import ANNOTATIONS, LABELS, PREFIXES
 from tests.properties.plans import text_of
 
 SANE = sane_objects()

@@ -116,7 +116,7 @@ def owned(name: str, reference: dict[str, Any] | None = None) -> dict[str, Any]:
     return content
 
 
-references = st.fixed_dictionaries({}, optional={key: texts for key in ("apiVersion", "kind", "name", "uid")}).map(
+references = st.fixed_dictionaries({}, optional=dict.fromkeys(("apiVersion", "kind", "name", "uid"), texts)).map(
     lambda found: owned("bad", found)
 )
 apart = st.builds(

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from kai_sched.lowering import cache
 from kai_sched.model import store
+from kai_sched.model.recent import SIZE_MAX, Recent
 from tests.unit.operator.traffic import Traffic, collect, resident_bytes
 
 MEGABYTE = 1e6
@@ -47,7 +49,10 @@ def where(first: tracemalloc.Snapshot, then: tracemalloc.Snapshot, pods: int) ->
 @pytest.mark.slow
 @pytest.mark.usefixtures("hundredths")
 async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)  # it is full when counting begins
+    # What is bounded is full when counting begins.
+    monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)
+    monkeypatch.setattr(cache, "SPARE_NUMBERS", 100)
+    monkeypatch.setattr(Recent.__init__, "__defaults__", (200, SIZE_MAX))
     traffic = Traffic(monkeypatch, settle_s=0.2)
     async with traffic.run():
         await traffic.come_and_go(FEW)

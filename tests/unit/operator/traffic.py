@@ -28,14 +28,16 @@ import pytest
 from kai_sched.api import names
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.login import Credentials
+from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator import app
-from kai_sched.operator.app import SOURCES, Operator
+from kai_sched.operator.app import Operator
 from kai_sched.operator.handlers import OWN_KINDS
 from kai_sched.operator.loop import Clock
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
+from kai_sched.operator.sources import SOURCES
 from tests.unit.operator.worlds import FREE, NODE
 
 Object = dict[str, Any]
@@ -119,7 +121,10 @@ class Server:
 
     async def list_pages(self, path: str, *_: object, **__: object) -> AsyncGenerator[tuple[list[bytes], str], None]:
         """As of Api; what changes from now on is for the next watch."""
-        kind = self._kinds[path]
+        kind = self._kinds.get(path)
+        if kind is None:  # owners: they are got one by one
+            yield [], "1"
+            return
         self._watched[kind] = asyncio.Queue()
         yield [json.dumps(content).encode() for content in self.objects[kind].values()], str(self.version)
 
@@ -156,10 +161,13 @@ class Server:
         return json.dumps({"kind": "PartialObjectMetadata", "metadata": owner}).encode()
 
     def _outside(self, path: str) -> bytes:
-        """Events, statuses of queues, and which kinds there are."""
-        kinds = [("jobs", "Job"), ("replicasets", "ReplicaSet"), ("widgets", "Widget")]
+        """Which groups there are, and which kinds; events, and statuses of queues."""
+        if path == GROUPS:
+            versions = [{"groupVersion": version} for version in ("apps/v1", "batch/v1")]
+            return json.dumps({"groups": [{"versions": versions}]}).encode()
+        kinds = [("jobs", "Job"), ("replicasets", "ReplicaSet")]
         found = [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in kinds]
-        return json.dumps({"metadata": {"resourceVersion": "1"}, "resources": found, "path": path}).encode()
+        return json.dumps({"metadata": {"resourceVersion": "1"}, "resources": found}).encode()
 
     def _write(self, method: str, path: str, kind: Kind, key: str, change: Object) -> bytes:
         if method == "POST" and kind == POD_GROUP:
@@ -322,7 +330,7 @@ def _pod(batch: int, n: int) -> tuple[list[tuple[Kind, Object]], Object, bool]:
             meta["ownerReferences"] = [_owner("apps/v1", "ReplicaSet", n)]
         case 3 if n % 50 == 3:
             meta["ownerReferences"] = [_owner(f"team-{n}.example.com/v1", "Widget", n)]
-    gpus, fits = 0, True
+    gpus, fits = 0, n % 50 != 3  # nobody knows a Widget
     if n % 25 in (6, 7):  # each second batch with a priority that drives those of the one before from the GPUs
         gpus, fits = 1, False
         labels["priorityClassName"] = "inference" if batch % 2 else f"class-{batch}"
