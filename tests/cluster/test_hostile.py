@@ -131,6 +131,3 @@ def settled(cluster: Cluster) -> bool:
 def _allocated(cluster: Cluster, queue: str) -> str:
     status = cluster.get("Queue", queue).get("status") or {}
     return str((status.get("allocated") or {}).get(GPU, "0"))
-
-
-assert ARENA
