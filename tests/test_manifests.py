@@ -18,10 +18,11 @@ from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.operator import certificate, webhooks
-from kai_sched.operator.app import DRAIN_S, RELEASE_S, SOURCES
+from kai_sched.operator.app import DRAIN_S, RELEASE_S
 from kai_sched.operator.handlers import KINDS
 from kai_sched.operator.listen import SHUTDOWN_S
 from kai_sched.operator.options import Options
+from kai_sched.operator.sources import SOURCES
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules

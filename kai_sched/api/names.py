@@ -117,7 +117,6 @@ INVALID = "Invalid"
 NORMAL = "Normal"
 WARNING = "Warning"
 SCHEDULED = "Scheduled"
-BOUND = "Bound"
 EVICT = "Evict"
 EVICTING = "Evicting"  # ours: told to whom it is for
 PIPELINED = "Pipelined"

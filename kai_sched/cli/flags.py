@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
+
+
+class Level(enum.StrEnum):
+    """Lines of the log from which level on are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 Kubeconfig = Annotated[
     str | None, typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]")
@@ -43,4 +54,7 @@ UpdatePodEvictionCondition = Annotated[
 ]
 LogJson = Annotated[
     bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
+]
+LogLevel = Annotated[
+    Level, typer.Option(help="Which lines are logged; debug adds the cycles that decide nothing.", case_sensitive=False)
 ]

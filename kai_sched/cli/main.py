@@ -107,6 +107,7 @@ def run(
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     log_json: flags.LogJson = None,
+    log_level: flags.LogLevel = flags.Level.INFO,
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
 
@@ -138,7 +139,7 @@ def run(
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
     )
-    raise typer.Exit(run(Request(options, scheduler_conf, log_json)))
+    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level.value)))
 
 
 @app.command()

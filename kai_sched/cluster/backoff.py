@@ -20,8 +20,10 @@ class Backoff:
     low: float = 0.5
     asked_max_s: float = 30.0
 
-    def wait_s(self, failures: int, chance: random.Random, asked_s: float | None = None) -> float:
-        """Seconds after the ``failures``-th failure in a row, counted from 1."""
+    def wait_s(self, failures: int, chance: random.Random | None = None, asked_s: float | None = None) -> float:
+        """Seconds after the ``failures``-th failure in a row, counted from 1; the longest ones without ``chance``."""
         doublings = min(max(failures - 1, 0), _DOUBLINGS_MAX)
-        wait_s = min(self.last_s, self.first_s * 2.0**doublings) * chance.uniform(self.low, 1.0)
+        wait_s = min(self.last_s, self.first_s * 2.0**doublings)
+        if chance is not None:
+            wait_s *= chance.uniform(self.low, 1.0)
         return wait_s + min(self.asked_max_s, asked_s) if asked_s else wait_s

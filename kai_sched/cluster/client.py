@@ -89,6 +89,7 @@ class Api:
         self._renewing = asyncio.Lock()
         self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
         self.guarded_s = math.inf  # the longest that a write may take after the guard has said yes
+        self.told_failure: Callable[[str, str, int], None] | None = None  # hears verb, resource and status of each
         self._refused: dict[str, tuple[str, float]] = {}  # by right: what was said, and when
 
     @classmethod
@@ -273,6 +274,7 @@ class Api:
                 response.release()
             if call.needs_right and failure.is_missing_right:
                 self._refused[_right(call)] = (failure.message, self._clock())
+            self._tell(call, failure.status)
             raise failure
         if self._refused:
             self._refused.pop(_right(call), None)
@@ -280,12 +282,17 @@ class Api:
 
     def _failed(self, call: _Call, wrong: Exception) -> ApiFailure:
         """What went wrong below HTTP, or in the libraries that speak it."""
+        self._tell(call, 0)
         if isinstance(wrong, TimeoutError):
             return ApiFailure(call.verb, call.path, 0, "Timeout", str(wrong) or "no answer in time")
         if isinstance(wrong, aiohttp.ClientConnectorError):  # its own text shows the address of an SSLContext
             why = f"cannot connect to {self._credentials.server}: {wrong.__cause__ or wrong}"
             return ApiFailure(call.verb, call.path, 0, "NoAnswer", why)
         return ApiFailure(call.verb, call.path, 0, "NoAnswer", str(wrong) or type(wrong).__name__)
+
+    def _tell(self, call: _Call, status: int) -> None:
+        if self.told_failure is not None:
+            self.told_failure(call.verb, _right(call).partition(" ")[2], status)
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         # one part is replaced: reading the whole address again for each request costs more than all else here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from random import Random
@@ -14,6 +15,7 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path
+from kai_sched.cluster.turns import Turn
 from kai_sched.telemetry.faults import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
@@ -102,6 +104,8 @@ class Reflector:
         self._pauses = Backoff(self._pace.retry_first_s, self._pace.retry_last_s)
         self._failures = 0  # in a row
         self._told_absent = False
+        self._watches = 0
+        self.restarted: Callable[[str], None] | None = None  # hears the resource of each watch but the first
         self.listed = False  # whether the sink has ever had a complete list
         self.synced = False  # whether it has one and, as far as is known, hears of every change
         self.state = f"{self._resource}: not listed yet"  # "synced", or a sentence that says what is wrong
@@ -126,6 +130,7 @@ class Reflector:
         source = self._source
         accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
         version = None
+        turn = Turn()
         async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:
             async for items, of_page in pages:
                 if version is None:
@@ -133,6 +138,7 @@ class Reflector:
                 version = of_page
                 for raw in items:
                     self._sink.item(source.kind, raw)
+                    await turn.pause()
                 await asyncio.sleep(0)
         self._sink.finish(source.kind)
         self._version = version or ""
@@ -151,13 +157,18 @@ class Reflector:
             stalled_s=self._pace.stalled_s,
             accept=accept,
         )
+        self._watches += 1
+        if self._watches > 1 and self.restarted is not None:
+            self.restarted(self._resource)
         accepted = False
         silent = True
+        turn = Turn()
         try:
             async with aclosing(stream) as lines:
                 async for line in lines:
                     if line:
                         self._tell(line)
+                        await turn.pause()
                         silent = False
                         self._failures = 0
                     else:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from kai_sched.api import names
 from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster.budget import Budget
 from kai_sched.cluster.client import MERGE, NOT_LEADER, STRATEGIC, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, objects_path
@@ -28,6 +32,7 @@ from kai_sched.telemetry.faults import FAULTS
 ATTEMPTS = 5
 BACKOFF = Backoff(0.4, 10.0, asked_max_s=10.0)
 QUEUE_MAX = 50_000
+EVENTS_MAX = 5_000
 BUSY_PAUSE_S = 0.02
 
 _PLURALS = {
@@ -58,6 +63,7 @@ class Writer:
     ``now`` is the wall clock in seconds. ``version`` is the resourceVersion in which a pod is known to wait for a node,
     empty for one that does not: what was to be said of a waiting pod must not be said of one bound meanwhile.
     ``failed`` is told what was given up, and why. The oldest writes are dropped where more than QUEUE_MAX wait.
+    Events have a budget, so that no flood of them reaches the API server, and a queue of EVENTS_MAX.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Writer:
         failed: Callable[[Write, ApiFailure | None], None],
         chance: random.Random,
         workers: int = 8,
+        budget: Budget | None = None,
     ) -> None:
         self._api = api
         self._source = source
@@ -80,6 +87,8 @@ class Writer:
         self._chance = chance
         self._workers = workers
         self._waiting: OrderedDict[Key, Write] = OrderedDict()
+        self._events: OrderedDict[Key, Write] = OrderedDict()
+        self._budget = budget or Budget(time.monotonic)
         # What is being sent, and what has come meanwhile about the same thing: an older write must not land last.
         self._under_way: set[Key] = set()
         self._later: dict[Key, Write] = {}
@@ -89,11 +98,16 @@ class Writer:
 
     @property
     def pending(self) -> int:
-        """Writes that wait."""
+        """Writes that wait, events aside."""
         return len(self._waiting)
 
+    @property
+    def events(self) -> int:
+        """Events that wait."""
+        return len(self._events)
+
     async def drained(self) -> None:
-        """Return once nothing waits."""
+        """Return once nothing waits but events that are beyond their budget."""
         await self._idle.wait()
 
     def submit(self, writes: Iterable[Write]) -> None:
@@ -101,10 +115,11 @@ class Writer:
         for write in writes:
             self._idle.clear()
             key = _key(write)
-            queue = self._later if key in self._under_way else self._waiting
-            queue[key] = _merged(queue.get(key), write)
-            if len(self._waiting) > QUEUE_MAX:
-                self._give_up(self._waiting.popitem(last=False)[1], None)
+            queue = self._queue(write)
+            into = self._later if key in self._under_way else queue
+            into[key] = _merged(into.get(key), write)
+            if len(queue) > (EVENTS_MAX if queue is self._events else QUEUE_MAX):
+                self._give_up(queue.popitem(last=False)[1], None)
         self._news.set()
 
     async def run(self) -> None:
@@ -115,14 +130,18 @@ class Writer:
 
     async def _work(self, *, steady: bool) -> None:
         while True:
-            if not self._waiting:
+            wait_s = self._budget.wait_s() if self._events else None
+            if not self._waiting and wait_s != 0.0:
                 self._news.clear()
-                await self._news.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._news.wait()
             if not steady and self._busy():
                 await asyncio.sleep(BUSY_PAUSE_S)
                 continue
-            if self._waiting:
-                key, write = self._waiting.popitem(last=False)
+            queue = self._next()
+            if queue:
+                key, write = queue.popitem(last=False)
                 self._under_way.add(key)
                 try:
                     await self._write(key, write)
@@ -131,9 +150,16 @@ class Writer:
                 finally:
                     self._under_way.discard(key)
                     if key in self._later:
-                        self._waiting[key] = self._later.pop(key)
-                if not self._waiting and not self._under_way:
+                        self._queue(write)[key] = self._later.pop(key)
+                if not self._next() and not self._under_way:
                     self._idle.set()
+
+    def _queue(self, write: Write) -> OrderedDict[Key, Write]:
+        return self._events if isinstance(write, Emit) else self._waiting
+
+    def _next(self) -> OrderedDict[Key, Write]:
+        """Where the next write stands: an event, as long as their budget lasts."""
+        return self._events if self._events and not self._budget.wait_s() else self._waiting
 
     async def _write(self, key: Key, write: Write) -> None:
         for attempt in range(1, ATTEMPTS + 1):
@@ -182,6 +208,9 @@ class Writer:
                     {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
                 )
             case Emit():
+                if write.reason == names.UNSCHEDULABLE and write.ref.kind == "Pod" and not self._version(write.ref):
+                    return  # it has got a node while this was waiting
+                self._budget.take()
                 await self._emit(write)
 
     async def _patch(self, ref: Ref, part: str, content_type: str, body: dict[str, Any]) -> None:

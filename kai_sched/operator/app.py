@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -23,10 +23,9 @@ from kai_sched.cluster.binding import Binder
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
-from kai_sched.cluster.paths import objects_path
-from kai_sched.cluster.reflector import Reflector, Source
+from kai_sched.cluster.reflector import Reflector
 from kai_sched.cluster.volumes import VolumeBinding
-from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, TOPOLOGY, VOLUME
+from kai_sched.model.read import POD, QUEUE, VOLUME
 from kai_sched.model.store import Store
 from kai_sched.operator.admission import Admission
 from kai_sched.operator.certificate import remedied
@@ -36,36 +35,22 @@ from kai_sched.operator.feed import Feed
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.loop import Clock, Decided, Loop
+from kai_sched.operator.news import News
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings, read_settings
+from kai_sched.operator.sources import SOURCES
 from kai_sched.operator.telling import Telling
 from kai_sched.operator.troubles import Troubles
 from kai_sched.plan.effects import Bind, Emit, Ref
-from kai_sched.plan.receipts import receipt
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.plan.receipts import notice
 from kai_sched.solver.warmup import compile_all
+from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
+from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("operator")
 
-INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
-SOURCES = (
-    Source(OPERATOR_CONFIG, objects_path(OPERATOR_CONFIG[0], "configs"), optional=True),
-    Source(SHARD, objects_path(SHARD[0], "schedulingshards"), optional=True),
-    Source(TOPOLOGY, objects_path(TOPOLOGY[0], "topologies"), optional=True),
-    Source(QUEUE, objects_path(QUEUE[0], "queues"), remedy=INSTALL),
-    Source(POD_GROUP, objects_path(POD_GROUP[0], "podgroups"), remedy=INSTALL),
-    Source(("v1", "Node"), objects_path("v1", "nodes")),
-    Source(("v1", "Namespace"), objects_path("v1", "namespaces")),
-    Source(("scheduling.k8s.io/v1", "PriorityClass"), objects_path("scheduling.k8s.io/v1", "priorityclasses")),
-    Source(("storage.k8s.io/v1", "StorageClass"), objects_path("storage.k8s.io/v1", "storageclasses")),
-    Source(VOLUME, objects_path("v1", "persistentvolumes")),
-    Source(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
-    Source(("v1", "ConfigMap"), objects_path("v1", "configmaps"), metadata_only=True),
-    Source(BIND_REQUEST, objects_path(BIND_REQUEST[0], "bindrequests"), optional=True),
-    Source(POD, objects_path("v1", "pods")),
-)
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
 RELEASE_S = 5.0
@@ -95,8 +80,8 @@ class Operator:
         config = settings.config
         self._settings = settings
         self._store = Store()
-        keeper = StatusKeeper(config)
-        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, keeper))
+        news = News()
+        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, news))
         self._reflectors = [Reflector(api, source, self._feed, chance) for source in SOURCES]
         self._lease = LeaderLease(
             lambda: Api.connect(options.kubeconfig, options.context, 2, options.server),
@@ -107,7 +92,7 @@ class Operator:
         )
         api.guard, api.guarded_s = self._lease.held, self._lease.guarded_s
         self._telling = Telling(
-            api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
+            api, self._store, self._feed, news, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
         lease = Ref("coordination.k8s.io/v1", "Lease", options.namespace, options.lease_name(config))
@@ -122,13 +107,14 @@ class Operator:
             clock,
             troubles=self._troubles,
         )
-        self._grouper = self._make_grouper(keeper, chance)
+        self._grouper = self._make_grouper(news, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
         self._evicter, self._loop.evict = self._make_evicter(chance)
         self._admission = admission
         self._pages = pages
+        self._measure(pages.metrics)
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
@@ -136,20 +122,34 @@ class Operator:
         self._stopping = False
         self._failure = ""
 
-    def _make_grouper(self, keeper: StatusKeeper, chance: random.Random) -> Grouper:
+    def _measure(self, metrics: Metrics) -> None:
+        """Have the numbers of the parts shown."""
+        metrics.watch("binds", lambda: self._binder.pending)
+        metrics.watch("evictions", lambda: self._evicter.pending)
+        metrics.watch("writes", lambda: self._writer.pending)
+        metrics.watch("events", lambda: self._writer.events)
+        metrics.watch("looks and writes of pod groups", lambda: self._grouper.pending)
+        self._api.told_failure = metrics.count_failure
+        for reflector in self._reflectors:
+            reflector.restarted = metrics.count_restart
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, MeasuredLoop):
+            metrics.add(LoopTimes(loop, metrics.prefix))
+
+    def _make_grouper(self, news: News, chance: random.Random) -> Grouper:
         return Grouper(
             self._api,
             self._store,
             self._feed,
             lambda: self._settings.config,
-            keeper.owners,
+            news.owners,
             self._writer.submit,
             lambda: self._binder.pending > 0,
             self._clock,
             chance,
         )
 
-    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], None]]:
+    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], Awaitable[None]]]:
         evictions = Evictions(
             self._store,
             self._feed.overlay,
@@ -161,7 +161,7 @@ class Operator:
         )
         now = lambda: self._clock.wall_ns() / 1e9  # noqa: E731 - the evicter wants seconds
         mark = self._options.mark_evicted
-        evicter = Evicter(self._api, evictions.check, evictions.ended, receipt, now, chance, mark)
+        evicter = Evicter(self._api, evictions.check, evictions.ended, notice, now, chance, mark)
         return evicter, evictions.carry_out
 
     async def run(self) -> int:
@@ -203,6 +203,7 @@ class Operator:
         self._go(self._binder.run(), "binder")
         self._go(self._evicter.run(), "evicter")
         self._go(self._writer.run(), "writer")
+        self._go(self._telling.run(), "telling")
         self._go(self._group(), "grouper")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
@@ -220,11 +221,11 @@ class Operator:
                 if self._lease.held():
                     await self._binder.drained()
                     await self._evicter.drained()
-                    self._telling.stop()
+                    await self._telling.stop()
                     await self._writer.drained()
         except TimeoutError:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
-        self._telling.stop()
+        await self._telling.stop()
         await self._volumes.stop()
         await self._lease.release(RELEASE_S)
         tasks = list(self._tasks)
@@ -232,7 +233,8 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._admission.stop(began, hurry)
-        self._stop.set()  # kopf waits for those who wait for it
+        await self._pages.stop()  # kopf would wait for the connections that are open
+        self._stop.set()  # and so it would for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
     def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:

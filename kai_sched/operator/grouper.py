@@ -22,6 +22,7 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.grouping import create_group, get_group, mark_pod, replace_group
 from kai_sched.cluster.owners import OwnerReader
 from kai_sched.cluster.paths import object_path
+from kai_sched.cluster.turns import Turn
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
@@ -107,12 +108,14 @@ class Grouper:
         """What is to be looked at or written, and does not wait for its time."""
         return self._looks.pending + self._writes.pending
 
-    def _lead(self) -> None:
+    async def _lead(self) -> None:
         """From now on look and write: at all that is there, as nobody may have done so for a while."""
         self._groups.look, self._groups.left = self._ask, self._keeper.forget
         self._groups.write = lambda kind, key: self._writes.add((kind, key))
-        for source in self._groups.sources():
+        turn = Turn()
+        for source in list(self._groups.sources()):
             self._ask(source)
+            await turn.pause()
 
     def _ask(self, source: str, delay_s: float = 0.0) -> None:
         self._asked_s[source] = self._clock.monotonic() + delay_s
@@ -120,7 +123,7 @@ class Grouper:
 
     async def run(self, caught_up: Callable[[], None]) -> None:
         """Until cancelled, from when this replica leads on. ``caught_up`` is called once, when cycles may act."""
-        self._lead()
+        await self._lead()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._catch_up(caught_up))
             for number in range(WRITERS):
@@ -155,8 +158,10 @@ class Grouper:
             self._forget_old()
             sources = self._groups.waiting()
             period_s = max(REVIEW_S, len(sources) / REVIEWED_PER_SECOND)
+            turn = Turn()
             for source in sources:
                 self._ask(source, self._chance.uniform(0.001, period_s))
+                await turn.pause()
 
     # Looking
 

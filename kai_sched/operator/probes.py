@@ -99,7 +99,7 @@ def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metri
         if readiness.webhooks:
             checks["webhooks"] = readiness.of_pod().ready
         metrics.observe_readiness(report.leader, checks)
-        return web.Response(body=metrics.render(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=await asyncio.to_thread(metrics.render), headers={"Content-Type": METRICS_TYPE})
 
     pages = web.Application()
     pages.add_routes(
@@ -153,8 +153,9 @@ class Pages:
 
     async def stop(self) -> None:
         """Answer no more."""
-        if self._listener:
-            await self._listener.stop()
+        listener, self._listener = self._listener, None
+        if listener:
+            await listener.stop()
 
 
 def _tell(what: str, failing: Mapping[str, str], leader: bool) -> None:

@@ -18,7 +18,7 @@ from kai_sched.model.read_custom import read_pod_group, read_queue, too_deep
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import is_too_long
 from kai_sched.plan.reasons import some_of
-from kai_sched.reconcile.admission_types import TOLD_MAX, AdmissionSettings, Answer, Request, reserved, together
+from kai_sched.reconcile.admission_types import TOLD_MAX, AdmissionSettings, Answer, Request, reserved, together, word
 
 _wire = msgspec.json.Decoder(core.CustomObject)
 RESOURCES = ("cpu", "memory", "gpu")
@@ -175,13 +175,11 @@ def validate_topology(request: Request, _settings: AdmissionSettings, _suffix: s
     levels = (request.object.get("spec") or {}).get("levels") or ()
     labels = {level.get("nodeLabel") for level in levels}
     aliases = [level["alias"] for level in levels if level.get("alias")]
-    repeated = sorted(alias for alias, count in Counter(aliases).items() if count > 1)
-    taken = sorted(labels & set(aliases))
+    repeated = some_of([word(alias) for alias, count in sorted(Counter(aliases).items()) if count > 1])
+    taken = some_of([word(label) for label in sorted(labels & set(aliases))])
     refusals = []
     if repeated:
-        refusals.append(f"aliases must be unique, these are not: {shown(some_of(repeated))}: give each level its own")
+        refusals.append(f"aliases must be unique, these are not: {repeated}: give each level its own")
     if taken:
-        refusals.append(
-            f"an alias must not be a nodeLabel of the topology, these are: {shown(some_of(taken))}: rename them"
-        )
+        refusals.append(f"an alias must not be a nodeLabel of the topology, these are: {taken}: rename them")
     return Answer(denied=f"{request.label}: spec.levels: " + "; ".join(refusals) if refusals else "")

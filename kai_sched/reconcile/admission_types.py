@@ -74,9 +74,7 @@ class Request:
         meta = found if isinstance(found, Mapping) else {}
         name = meta.get("name") or self.name or meta.get("generateName") or ""
         namespace = meta.get("namespace") or self.namespace
-        return (
-            f"{_word(self.object.get('kind') or 'object')} {_word(namespace) + '/' if namespace else ''}{_word(name)}"
-        )
+        return f"{word(self.object.get('kind') or 'object')} {word(namespace) + '/' if namespace else ''}{word(name)}"
 
     @property
     def keeps_spec(self) -> bool:
@@ -93,7 +91,8 @@ class Answer:
     patch: tuple[dict[str, Any], ...] = ()
 
 
-def _word(value: object) -> str:
+def word(value: object) -> str:
+    """A name as it is, or as messages quote it where it is none that can be shown."""
     text = value if isinstance(value, str) else shown(value)
     return text if text.isprintable() and len(text) <= NAME_LENGTH else shown(text)
 

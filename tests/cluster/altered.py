@@ -1,9 +1,9 @@
-"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT SECONDS run ...
+"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT NUMBER run ...
 
-WHAT is "stalled": a watch is dead after so long without a byte. Or "busy": the cycle that first sees the pod
+WHAT is "stalled": a watch is dead after so many seconds without a byte. Or "busy": the cycle that first sees the pod
 default/slow computes for so long, without a pause in which others could run but those that the interpreter makes. Or
 "hasty": webhooks are served after so long by a process that is not in step with the cluster. Or "jumping": the wall
-clock is put forward by so much at SIGUSR1, and back at SIGUSR2.
+clock is put forward by so much at SIGUSR1, and back at SIGUSR2. Or "paged": lists come in pages of so many objects.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 from kai_sched.cli.main import main
+from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Pace, Reflector
 from kai_sched.cycle.run import run_cycle
 from kai_sched.operator import app, loop, probes
@@ -59,8 +60,14 @@ def jumping(seconds: float) -> None:
     app.Clock = lambda: loop.Clock(wall_ns=lambda: time.time_ns() + ahead_ns[0])  # type: ignore[assignment, misc]
 
 
+def paged(objects: float) -> None:
+    Api.list_pages = partialmethod(Api.list_pages, limit=round(objects))  # type: ignore[method-assign, assignment]
+
+
+CHANGES = {"stalled": stalled, "busy": busy, "hasty": hasty, "jumping": jumping, "paged": paged}
+
 if __name__ == "__main__":
-    _, what, seconds, *rest = sys.argv
-    {"stalled": stalled, "busy": busy, "hasty": hasty, "jumping": jumping}[what](float(seconds))
+    _, what, number, *rest = sys.argv
+    CHANGES[what](float(number))
     sys.argv = ["kai-sched", *rest]
     main()

@@ -28,6 +28,7 @@ from tests.tree import ROOT
 GIVEN = "KAI_TEST_KUBECONFIG"
 SYSTEM_NAMESPACE = "kai-scheduler"
 SERVICE_ACCOUNT = "scheduler"
+LOG = ("--log-level", "debug")  # with the cycles that decide nothing, which tests wait for
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}"
 FOLDER = Path(__file__).resolve().parent
 OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
@@ -173,7 +174,7 @@ def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[St
     ) -> Operator:
         chosen = kubeconfig or plane.kubeconfig(OPERATOR, proxy.url if proxy else None)
         log = tmp_path / f"operator-{len(replicas)}.log"
-        words = ("--namespace", system_namespace, *flags)
+        words = (*LOG, "--namespace", system_namespace, *flags)
         replica = Operator(chosen, log, *words, webhooks=webhooks, shutdown_delay_s=shutdown_delay_s, entry=entry)
         replicas.append(replica)
         return replica.wait_ready() if ready else replica
@@ -192,7 +193,7 @@ def shared_operator(
     cluster, keep = _empty
     cluster.add_namespace(SYSTEM_NAMESPACE)
     log = tmp_path_factory.mktemp("shared") / "operator.log"
-    flags = ["--namespace", SYSTEM_NAMESPACE, "--no-default-queues"]
+    flags = [*LOG, "--namespace", SYSTEM_NAMESPACE, "--no-default-queues"]
     replica = Operator(plane.kubeconfig(OPERATOR), log, *flags, webhooks=True).wait_ready()
     replica.process.wait_until(lambda: bool(replica.logs("lease.held")), "the lease being held", 60.0)
     yield replica

@@ -27,7 +27,9 @@ from tests.cluster.installed import (
     wait_authorities,
     webhook_configurations,
 )
+from tests.cluster.operator_process import Operator
 from tests.cluster.processes import free_port, wait_until
+from tests.cluster.proxy import Proxy
 
 NAME = authority.service_name(certificate.SERVICE, SYSTEM_NAMESPACE)
 
@@ -120,7 +122,7 @@ def judged_annotations() -> set[str]:
 
 
 def test_configurations_that_are_new_are_trusted_within_seconds(cluster: Cluster, operator: StartOperator) -> None:
-    one = operator(webhooks=True)
+    one = operator(webhooks=True, shutdown_delay_s=20.0)
     assert one.webhook_port
     trusted = base64.b64decode(wait_authorities(cluster))
     for _ in range(2):  # the second time they are replaced faster than anybody polls
@@ -133,6 +135,16 @@ def test_configurations_that_are_new_are_trusted_within_seconds(cluster: Cluster
     assert dry_run(cluster, objects.queue("team")) == ""
     cluster.patch("MutatingWebhookConfiguration", certificate.MUTATING[0], other_scheduler(), how=JSON_PATCH)
     wait_until(lambda: one.logs("webhooks.other_scheduler"), "the log telling of another scheduler's name")
+    end_twice(one)
+
+
+def end_twice(replica: Operator) -> None:
+    """Tell it to end, and once more while it still serves webhooks, for which it has 20 s."""
+    replica.process.signal(signal.SIGTERM)
+    wait_until(lambda: replica.logs("webhooks.leaving"), "the webhooks being served on")
+    assert replica.get("/readyz")[0] == 503
+    replica.process.signal(signal.SIGTERM)
+    assert replica.process.wait(10.0) == 0
 
 
 def other_scheduler() -> list[Object]:
@@ -141,16 +153,23 @@ def other_scheduler() -> list[Object]:
     return [{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": expression}]
 
 
-def test_webhooks_are_served_while_scheduling_waits(cluster: Cluster, operator: StartOperator) -> None:
-    """A definition that is missing must not make the cluster refuse pods; and it may come later."""
+def test_webhooks_are_served_while_scheduling_waits(cluster: Cluster, proxy: Proxy, operator: StartOperator) -> None:
+    """A right or a definition that is missing must not make the cluster refuse pods; and it may come later."""
     missing = ("queues.scheduling.run.ai", "podgroups.scheduling.run.ai")
     for name in missing:
         cluster.delete("CustomResourceDefinition", name)
     left = lambda: {crd["metadata"]["name"] for crd in cluster.list("CustomResourceDefinition")}  # noqa: E731
     wait_until(lambda: not left() & {*missing}, "the definitions being gone")
-    one = operator(webhooks=True, ready=False, entry=("tests.cluster.altered", "hasty", "3"))
+    refused = proxy.add("GET", "/configs", status=403)
+    hasty = ("tests.cluster.altered", "hasty", "3")
+    one, two = [operator(proxy=proxy, webhooks=True, shutdown_delay_s=20.0, ready=False, entry=hasty) for _ in range(2)]
+    for replica in (one, two):
+        wait_not_ready(replica, "settings", "403")
+        wait_until(lambda replica=replica: replica.get("/readyz")[0] == 200, "/readyz: 200", 20.0)
+    end_twice(two)
+    proxy.remove(refused)
     wait_not_ready(one, "queues", "404", "install the custom resource definitions")
-    wait_until(lambda: one.get("/readyz")[0] == 200, "/readyz: 200", 20.0)
+    assert one.get("/readyz")[0] == 200
     status, text = one.get("/readyz/scheduling")
     assert (status, json.loads(text)["ready"]) == (503, False)
     assert one.webhook_port
@@ -163,6 +182,7 @@ def test_webhooks_are_served_while_scheduling_waits(cluster: Cluster, operator: 
     cluster.add_queues("team")
     cluster.wait_bound(["good"])
     one.wait_ready(30.0)
+    end_twice(one)
 
 
 RATE = 200  # pods a second
@@ -203,17 +223,17 @@ class Load:
 
 
 def test_no_pod_is_refused_while_replicas_are_replaced(cluster: Cluster, operator: StartOperator) -> None:
-    old = [operator(webhooks=True, shutdown_delay_s=2.5, ready=False) for _ in range(2)]
-    for replica in old:
+    every = [operator(webhooks=True, shutdown_delay_s=2.5, ready=False) for _ in range(4)]
+    for replica in every:
         replica.wait_ready()
+    old, new = every[:2], every[2:]
     with Balancer() as service:
         service.use(replica.webhook_port for replica in old)
         install_webhooks(cluster, service.port, wait_authorities(cluster))
         replicas = list(old)
         with Load(cluster) as load:
-            new = [operator(webhooks=True, shutdown_delay_s=2.5, ready=False) for _ in old]
             for ends, comes in zip(old, new, strict=True):
-                wait_until(lambda replica=comes: replica.get("/readyz")[0] == 200, "/readyz: 200", 60.0)
+                assert comes.get("/readyz")[0] == 200
                 replicas.append(comes)
                 service.use(replica.webhook_port for replica in replicas)
                 ends.process.signal(signal.SIGTERM)

@@ -136,7 +136,8 @@ def illegal(seen: Iterable[tuple[str, str]]) -> list[str]:
         path, _, query = target.partition("?")
         segments = path.removeprefix("/").split("/")
         legal = all(_SEGMENT.fullmatch(segment) and ".." not in unquote(segment) for segment in segments)
-        if not (path.startswith(("/api/", "/apis/")) and legal and _QUERIES.fullmatch(query)):
+        ours = path == "/apis" or path.startswith(("/api/", "/apis/"))
+        if not (ours and legal and _QUERIES.fullmatch(query)):
             found.append(f"{verb} {target[:200]!r}")
         elif len(segments) > PARTS_MAX:
             found.append(f"{verb} {target[:200]!r} has too many parts")

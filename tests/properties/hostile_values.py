@@ -7,7 +7,6 @@ Python objects cannot.
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from hypothesis import strategies as st
@@ -237,6 +236,19 @@ def shown(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:80]}... ({len(text)} characters)"
 
 
-def is_finite(value: float) -> bool:
-    """Whether JSON has it."""
-    return math.isfinite(value)
+# Plain lists of what is drawn above, for those who draw by a seed of their own.
+LISTS: dict[str, list[Any]] = {
+    "integer": INTEGERS,
+    "number": NUMBERS,
+    "text": [*NAMES, *DIGITS, *CHOICES],
+    "name": NAMES,
+    "digits": DIGITS,
+    "duration": DURATIONS,
+    "time": TIMES,
+    "quantity": QUANTITIES,
+    "fraction": ["0.5", "0.1", "1", "0", "1e-9", "NaN", *DIGITS],
+    "flag": ["true", "false", "", "1"],
+    "boolean": [True, False],
+    "application": ["kai-resource-reservation"],
+    "anything": [*NAMES, *INTEGERS],
+}

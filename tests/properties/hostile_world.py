@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 import msgspec
+import pytest
+import structlog
 from hypothesis import strategies as st
 
 from kai_sched import Cache, CycleResult, Store, run_cycle
@@ -28,6 +31,7 @@ from kai_sched.operator.observing import Observing
 from kai_sched.operator.settings import Settings
 from kai_sched.plan.effects import Bind, Write
 from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.telemetry.faults import Faults
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
 
@@ -179,7 +183,7 @@ class Hostile:
         return kind_of(self.sane["kind"])
 
 
-def _sites_of(kind: str, versions: bool) -> dict[str, list[Site]]:
+def sites_of(kind: str, versions: bool = False) -> dict[str, list[Site]]:
     """The places of an object in groups that are about as important: no one with all that a status could say."""
     found: dict[str, list[Site]] = {}
     for site in sites(schema_of(kind)):
@@ -191,7 +195,7 @@ def _sites_of(kind: str, versions: bool) -> dict[str, list[Site]]:
 
 def hostiles(roles: Sequence[str], most: int = 3, versions: bool = False) -> st.SearchStrategy[Hostile]:
     """One object with one to ``most`` hostile values in it; ``versions``: its resourceVersion, too, may be one."""
-    places = {kind: _sites_of(kind, versions) for kind in {BASES[role]["kind"] for role in roles}}
+    places = {kind: sites_of(kind, versions) for kind in {BASES[role]["kind"] for role in roles}}
     entire = {kind: whole(schema_of(kind)) for kind in places}
 
     @st.composite
@@ -284,6 +288,23 @@ def world_of(objects: Iterable[Object]) -> World:
     world = World()
     world.list(objects)
     return world
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """An exception that the operator did not expect, and lives on after, is raised; and nothing is logged."""
+
+    def raised(_self: Faults, _part: str, _item: str, error: Exception) -> str:
+        raise error
+
+    def drop(*_: object) -> str:
+        raise structlog.DropEvent
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Faults, "note", raised)
+        structlog.configure(processors=[drop])
+        yield
+        structlog.reset_defaults()
 
 
 # What must not change

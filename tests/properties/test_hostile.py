@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from kai_sched import Cache
 from kai_sched.api import names
 from tests.properties.hostile_requests import Recorder
 from tests.properties.hostile_values import BY_KIND, DEEP_LEVELS, encode, texts
+from tests.properties.hostile_wire import ANNOTATIONS, LABELS, PREFIXES
 from tests.properties.hostile_world import (
     ADMINISTRATORS,
     BASES,
@@ -32,9 +32,9 @@ from tests.properties.hostile_world import (
     pod,
     sane_objects,
     sane_part,
+    strict,
     world_of,
 )
-from tests.properties.hostile_wire import ANNOTATIONS, LABELS, PREFIXES
 from tests.properties.plans import text_of
 
 SANE = sane_objects()
@@ -44,15 +44,10 @@ LONG = settings(max_examples=3000, suppress_health_check=[*HealthCheck])
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What is logged of thousands of hostile objects says nothing here."""
-
-    def drop(*_: object) -> str:
-        raise structlog.DropEvent
-
-    structlog.configure(processors=[drop])
-    yield
-    structlog.reset_defaults()
+def _strict() -> Iterator[None]:
+    """No exception is passed over; and what is logged of thousands of hostile objects says nothing here."""
+    with strict():
+        yield
 
 
 @pytest.fixture(scope="module")

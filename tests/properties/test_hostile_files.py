@@ -58,7 +58,7 @@ def sane_plan(document: Any) -> object:
     """What is decided of the sane pods."""
     cycle = document["cycles"][0]
     decided = {key: state for key, state in cycle["decided"].items() if key.startswith("sane/")}
-    return decided, cycle["evicted"]
+    return decided, [key for key in cycle["evicted"] if key.startswith("sane/")]
 
 
 def write(folder: Path, found: Sequence[Hostile], suffix: str) -> list[Path]:

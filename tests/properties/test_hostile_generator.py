@@ -13,8 +13,8 @@ from pydantic import BaseModel
 import kai_sched
 from kai_sched.api import core, names
 from kai_sched.api.custom import Model
-from kai_sched.operator.app import SOURCES
 from kai_sched.operator.handlers import OWN_KINDS
+from kai_sched.operator.sources import SOURCES
 from tests.properties.hostile_wire import (
     ANNOTATIONS,
     CUSTOM,

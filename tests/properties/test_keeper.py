@@ -54,7 +54,8 @@ class Twice:
     def show(self, item: Object) -> None:
         """Tell both what the API server shows of it."""
         self.world.objects = (item,)
-        for self.world.keeper in self.keepers:
+        for keeper in self.keepers:
+            self.world.keeper = keeper
             self.world.show()
 
     def change(self) -> None:
@@ -93,7 +94,8 @@ class Twice:
             self.store.remove(kind, item.key)
             for keeper in self.keepers:
                 forget = {Queue: keeper.forget_queue, PodGroup: keeper.forget_pod_group, Pod: keeper.forget_pod}
-                forget.get(kind, lambda key: None)(item.key)
+                if kind in forget:
+                    forget[kind](item.key)
         else:
             self.store.put(item)
             self.show(item)

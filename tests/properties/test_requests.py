@@ -167,7 +167,7 @@ def test_paths_of_writes_raise_nothing_else(namespace: str, name: str) -> None:
             path = make()
             assert path.isascii()
             assert path.isprintable()
-            assert path.count("/") in (5, 7)
+            assert path.count("/") in (3, 5, 7)
 
 
 @settings(max_examples=40, deadline=None)
@@ -186,7 +186,8 @@ def test_whatever_is_answered_is_a_failure_of_the_request(garbage: bytes) -> Non
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        api = Api(_Login(), Credentials(url, None, False, None, None, None, None, None, None, ()), 8)  # type: ignore[arg-type]
+        known = Credentials(url, None, False, None, None, None, None, None, None, ())
+        api = Api(_Login(), known, 8)  # type: ignore[arg-type]
         with pytest.raises(ApiFailure):
             await api.request("GET", Path("/x"), timeout_s=2.0)
         await api.close()

@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from kai_sched.api.legal import is_subdomain
 from kai_sched.cluster import writing
+from kai_sched.cluster.budget import Budget
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.cluster.writing import ATTEMPTS, Writer, event_of, path_of, rfc3339
+from kai_sched.cluster.writing import ATTEMPTS, EVENTS_MAX, Writer, event_of, path_of, rfc3339
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
 from tests.unit.cluster.scripted import Naps, ScriptedApi, failure
 
@@ -26,7 +27,7 @@ QUEUE = Ref("scheduling.run.ai/v2", "Queue", "", "q", "uq")
 class Bench:
     """A writer with one worker, or more, over a scripted API. ``versions`` are those of the pods that wait."""
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, budget: Budget | None = None) -> None:
         self.api = ScriptedApi()
         self.busy = False
         self.now_s = NOW_S
@@ -41,6 +42,7 @@ class Bench:
             lambda write, why: self.failed.append((write, why)),
             random.Random(1),
             workers,
+            budget,
         )
 
     async def write(self, *writes: Write) -> None:
@@ -292,3 +294,53 @@ def test_the_name_of_an_event_is_one() -> None:
         ref = Ref("v1", "Pod", "ml", end, "u")
         name = event_of(Emit(ref, "Normal", "R", "m"), "kai", rfc3339(NOW_S))["metadata"]["name"]
         assert is_subdomain(name)
+
+
+async def test_events_have_a_budget_and_statuses_do_not_wait_for_them() -> None:
+    now = 0.0
+    bench = Bench(budget=Budget(lambda: now, per_second=10.0, at_once=3))
+    running = asyncio.create_task(bench.writer.run())
+    events = [Emit(POD, "Normal", f"Fact{n}", "told") for n in range(6)]
+    status = PatchStatus(QUEUE, {"a": 1})
+    await bench.write(*events, status)  # returns although events wait
+    assert [verb for verb, *_ in bench.api.asked] == ["POST"] * 3 + ["PATCH"]
+    assert bench.writer.events == 3
+    now = 0.25
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        if bench.writer.events == 1:
+            break
+    assert bench.writer.events == 1
+    running.cancel()
+
+
+async def test_a_flood_of_events_is_bounded_and_the_oldest_go() -> None:
+    bench = Bench()
+    bench.writer.submit(Emit(POD, "Normal", f"Fact{n}", "told") for n in range(EVENTS_MAX + 5))
+    assert bench.writer.events == EVENTS_MAX
+    assert [write.reason for write, why in bench.failed if isinstance(write, Emit) and why is None] == [
+        f"Fact{n}" for n in range(5)
+    ]
+
+
+async def test_a_pod_that_got_a_node_meanwhile_is_not_called_unschedulable() -> None:
+    bench = Bench()
+    running = asyncio.create_task(bench.writer.run())
+    del bench.versions["ml/a"]
+    await bench.write(Emit(POD, "Warning", "Unschedulable", "no room"), Emit(POD, "Normal", "Scheduled", "bound"))
+    assert [body["reason"] for body in bench.bodies] == ["Scheduled"]
+    running.cancel()
+
+
+@pytest.mark.parametrize(("after_s", "free"), [(0.0, 0), (0.1, 5), (100.0, 20)])
+def test_a_budget_fills_up_again(after_s: float, free: int) -> None:
+    now = 0.0
+    budget = Budget(lambda: now, per_second=50.0, at_once=20)
+    for _ in range(20):
+        assert budget.wait_s() == 0.0
+        budget.take()
+    now = after_s
+    for _ in range(free):
+        assert budget.wait_s() == 0.0
+        budget.take()
+    assert budget.wait_s() == pytest.approx(0.02)

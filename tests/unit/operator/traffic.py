@@ -31,12 +31,13 @@ from kai_sched.cluster.login import Credentials
 from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator import app
-from kai_sched.operator.app import SOURCES, Operator
+from kai_sched.operator.app import Operator
 from kai_sched.operator.handlers import OWN_KINDS
 from kai_sched.operator.loop import Clock
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
+from kai_sched.operator.sources import SOURCES
 from tests.unit.operator.worlds import FREE, NODE
 
 Object = dict[str, Any]
