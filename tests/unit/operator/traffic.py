@@ -245,6 +245,10 @@ class Traffic:
             async with asyncio.timeout(DEADLINE_S):
                 await asyncio.sleep(self._settle_s)  # for what is looked at a second later
                 await self.operator._writer.drained()
+        for turn in range(3):  # cycles with nothing in them, so that none is kept that had something
+            self.server.put(NAMESPACE, {"metadata": _meta(f"idle-{turn}")})
+            self.server.remove(NAMESPACE, f"idle-{turn}")
+            await asyncio.sleep(self._settle_s)
 
     def _leave(self) -> None:
         """The oldest batch goes, and with its namespace the PodGroups that were made in it."""
