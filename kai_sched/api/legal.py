@@ -50,7 +50,8 @@ def name_fault(api_version: str, name: str) -> str:
         return segment_fault(name)
     if is_subdomain(name):
         return ""
-    return f"{shown(name)} is not 1 to {NAME_LENGTH} lower-case letters, digits, '-' and '.', a letter or digit at each end"
+    letters = "lower-case letters, digits, '-' and '.', a letter or digit at each end"
+    return f"{shown(name)} is not 1 to {NAME_LENGTH} {letters}"
 
 
 def version_fault(api_version: str) -> str:
