@@ -18,8 +18,9 @@ WARM := $(VENV)/.warm
 SOURCES := $(shell find kai_sched -name '*.py')
 SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 
-FAST := --hypothesis-profile=fast -m 'not slow and not cluster'
-FULL := --hypothesis-profile=full
+FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not long'
+FULL := --hypothesis-profile=full -m 'not long'
+LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
 # What runs a second time with kernels interpreted.
@@ -27,20 +28,22 @@ KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test test-fast test-kind check crds docs bench bench-cluster lock dist clean
-.PHONY: cluster-tools cluster-up cluster-down
+.PHONY: help demo install test test-fast test-long test-kind check crds docs bench bench-cluster lock dist clean
+.PHONY: cluster-tools cluster-up cluster-down soak
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
-	@echo 'make test       set up, then all checks and all tests'
+	@echo 'make test       set up, then all checks and all tests but the long ones'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
 	@echo 'make test-fast  the tests that take less than a minute together'
+	@echo 'make test-long  the tests that take minutes each, and two minutes of soak; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
 	@echo 'make docs       write docs/data-model.md anew from kai_sched/snapshot'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
+	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
 	@echo 'make cluster-down   end it'
 	@echo 'make cluster-tools  build etcd, kube-apiserver, kwok, KubeRay and so on (with Go; 15 minutes at first)'
@@ -60,6 +63,11 @@ test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
 
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST)
+
+# Fails where `make test` would leave something out.
+test-long: $(DEV) $(WARM) cluster-tools
+	CI=true $(BIN)/python -m pytest $(LONG)
+	$(BIN)/python -m tests.cluster.soak --minutes 2
 
 test-kind: $(DEV) $(WARM) cluster-tools
 	@docker info > /dev/null || { echo 'make test-kind needs Docker, and a daemon that answers' >&2; exit 1; }
@@ -90,6 +98,9 @@ bench: $(RUNTIME)
 
 bench-cluster: $(DEV) $(WARM) cluster-tools
 	$(BIN)/python -m tests.cluster.measure $(ARGS)
+
+soak: $(DEV) $(WARM) cluster-tools
+	$(BIN)/python -m tests.cluster.soak $(ARGS)
 
 cluster-tools: $(PLACE)
 	@$(BIN)/python -m tests.cluster.components

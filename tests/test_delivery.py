@@ -6,46 +6,139 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.tree import ROOT
 
-
-def run_ci(checkout: Path, conformance: str | None) -> subprocess.CompletedProcess[str]:
-    """Run .ci/run in a bare copy, where `make` only says what it was asked and with which conformance folder."""
-    (checkout / ".ci").mkdir(parents=True)
-    shutil.copy(ROOT / ".ci" / "run", checkout / ".ci")
-    programs = checkout / "programs"
-    programs.mkdir()
-    (programs / "make").write_text('#!/bin/sh\necho "make $* with ${KAI_CONFORMANCE_DIR-nothing}"\n')
-    (programs / "make").chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name != "KAI_CONFORMANCE_DIR"}
-    environment["PATH"] = f"{programs}:{environment['PATH']}"
-    if conformance is not None:
-        environment["KAI_CONFORMANCE_DIR"] = conformance
-    return subprocess.run([checkout / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
+LEFT_OUT = "CONFORMANCE WAS LEFT OUT"
+SAYS_WHAT_IT_HAS = 'test:\n\t@echo "make test, CI=$$CI, conformance=$${KAI_CONFORMANCE_DIR-none}"\n'
 
 
-def test_ci_runs_the_tests_without_conformance_data(tmp_path: Path) -> None:
-    assert run_ci(tmp_path / "checkout", None).stdout == "make test with nothing\n"
+def programs(folder: Path, *missing: str) -> Path:
+    """A folder with all that PATH has, but for these programs."""
+    folder.mkdir()
+    for place in map(Path, os.get_exec_path()):
+        for program in place.iterdir() if place.is_dir() else ():
+            if program.name not in missing and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return folder
 
 
-def test_ci_finds_conformance_data_beside_the_checkout(tmp_path: Path) -> None:
-    folder = tmp_path / "shared" / "conformance"
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A bare copy with the script, and with a Makefile that only says what it was called with. Go is in its PATH."""
+    path = tmp_path / "checkout"
+    (path / ".ci").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", path / ".ci")
+    (path / "Makefile").write_text(SAYS_WHAT_IT_HAS)
+    programs(tmp_path / "programs", "go")
+    go = tmp_path / "programs" / "go"
+    go.write_text("#!/bin/sh\n")
+    go.chmod(0o755)
+    return path
+
+
+def run_ci(checkout: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run the script as it is, with the real make."""
+    names = ("CI", "KAI_CONFORMANCE_DIR", "KAI_TEST_KUBECONFIG", "PYTEST_ADDOPTS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment["PATH"] = str(checkout.parent / "programs")
+    command = [checkout / ".ci" / "run"]
+    return subprocess.run(command, env=environment | given, capture_output=True, text=True, check=False)
+
+
+def conformance_data(folder: Path) -> Path:
     folder.mkdir(parents=True)
-    assert run_ci(tmp_path / "checkout", None).stdout == f"make test with {folder}\n"
+    (folder / "fairshare.jsonl").touch()
+    return folder
 
 
-def test_ci_takes_the_folder_that_is_named(tmp_path: Path) -> None:
-    assert run_ci(tmp_path / "checkout", str(tmp_path)).stdout == f"make test with {tmp_path}\n"
+def test_ci_fails_without_go(checkout: Path) -> None:
+    (checkout.parent / "programs" / "go").unlink()
+    done = run_ci(checkout)
+    assert done.returncode == 1
+    assert "go is not in PATH" in done.stderr
+    assert "Install Go" in done.stderr
+    assert "make test" not in done.stdout
 
 
-def test_ci_fails_where_the_folder_named_is_missing(tmp_path: Path) -> None:
-    for missing in (str(tmp_path / "nowhere"), ""):
-        result = run_ci(tmp_path / f"checkout{len(missing)}", missing)
-        assert (result.returncode, result.stdout) == (1, "")
-        assert f"KAI_CONFORMANCE_DIR names '{missing}'" in result.stderr
+def test_ci_says_last_that_conformance_was_left_out(checkout: Path) -> None:
+    done = run_ci(checkout)
+    first, last = done.stdout.splitlines()
+    assert (done.returncode, first) == (0, "make test, CI=true, conformance=none")
+    assert last.startswith(LEFT_OUT)
+
+
+def test_ci_fails_as_the_tests_do_and_still_says_what_was_left_out(checkout: Path) -> None:
+    (checkout / "Makefile").write_text("test:\n\t@echo failed; exit 3\n")
+    done = run_ci(checkout)
+    assert done.returncode == 2  # make's word for a recipe that failed
+    assert done.stdout.splitlines()[-1].startswith(LEFT_OUT)
+    conformance_data(checkout.parent / "shared" / "conformance")
+    done = run_ci(checkout)
+    assert (done.returncode, done.stdout) == (2, "failed\n")
+
+
+def test_ci_uses_the_conformance_data_beside_the_checkout(checkout: Path) -> None:
+    folder = conformance_data(checkout.parent / "shared" / "conformance")
+    done = run_ci(checkout)
+    assert (done.returncode, done.stdout) == (0, f"make test, CI=true, conformance={folder}\n")
+
+
+def test_ci_uses_the_conformance_data_that_are_named(checkout: Path) -> None:
+    conformance_data(checkout.parent / "shared" / "conformance")
+    named = conformance_data(checkout.parent / "named")
+    done = run_ci(checkout, KAI_CONFORMANCE_DIR=str(named))
+    assert (done.returncode, done.stdout) == (0, f"make test, CI=true, conformance={named}\n")
+
+
+@pytest.mark.parametrize("beside", ["empty folder", "file", "broken link"])
+def test_ci_fails_on_conformance_data_that_cannot_be_used(checkout: Path, beside: str) -> None:
+    place = checkout.parent / "shared" / "conformance"
+    place.parent.mkdir()
+    if beside == "empty folder":
+        place.mkdir()
+    elif beside == "file":
+        place.touch()
+    else:
+        place.symlink_to("nowhere")
+    for given in ({}, {"KAI_CONFORMANCE_DIR": str(place)}, {"KAI_CONFORMANCE_DIR": ""}):
+        done = run_ci(checkout, **given)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "is not a folder with a file fairshare.jsonl" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["KAI_TEST_KUBECONFIG", "PYTEST_ADDOPTS"])
+def test_ci_refuses_what_leaves_tests_out(checkout: Path, name: str) -> None:
+    done = run_ci(checkout, **{name: "-k nothing"})
+    assert done.returncode == 1
+    assert f"{name} is set" in done.stderr
+    assert "make test" not in done.stdout
+
+
+def recipe(target: str) -> str:
+    """The commands that make would run for a target of the real Makefile."""
+    names = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    command = ["make", "--dry-run", "--always-make", f"PYTHON={sys.executable}", target]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_test_is_run_by_test_or_by_test_long() -> None:
+    """Both run the whole tree, one without what is marked as long, the other with that alone."""
+    commands = re.findall(r"-m pytest (.*)", recipe("test"))
+    assert "--hypothesis-profile=full -m 'not long'" in commands
+    long = recipe("test-long")
+    assert re.findall(r"-m pytest (.*)", long) == ["--hypothesis-profile=full -m long"]
+    assert re.findall(r"-m tests.cluster.soak (.*)", long) == ["--minutes 2"]
+
+
+def test_what_is_long_is_left_out_of_the_fast_tests() -> None:
+    assert re.findall(r"-m pytest .* -m (.*)", recipe("test-fast")) == ["'not slow and not cluster and not long'"]
 
 
 def test_image_is_built_from_what_there_is() -> None:

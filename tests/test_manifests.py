@@ -18,9 +18,11 @@ from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.operator import certificate, webhooks
-from kai_sched.operator.app import SOURCES
-from kai_sched.operator.handlers import OWN_KINDS
+from kai_sched.operator.app import DRAIN_S, RELEASE_S
+from kai_sched.operator.handlers import KINDS
+from kai_sched.operator.listen import SHUTDOWN_S
 from kai_sched.operator.options import Options
+from kai_sched.operator.sources import SOURCES
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules
@@ -51,11 +53,11 @@ CLUSTER_RIGHTS = {
     ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
     ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
     ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,
-    ("scheduling.run.ai/queues", "list watch"): HANDLERS,
-    ("scheduling.run.ai/podgroups", "list watch"): HANDLERS,
-    ("kai.scheduler/topologies", "list watch"): HANDLERS,
-    ("kai.scheduler/configs", "list watch"): HANDLERS,
-    ("kai.scheduler/schedulingshards", "list watch"): HANDLERS,
+    ("scheduling.run.ai/queues", "list watch"): REFLECTOR,  # and kopf
+    ("scheduling.run.ai/podgroups", "list watch"): REFLECTOR,  # and kopf
+    ("kai.scheduler/topologies", "list watch"): REFLECTOR,
+    ("kai.scheduler/configs", "list watch"): REFLECTOR,
+    ("kai.scheduler/schedulingshards", "list watch"): REFLECTOR,
     ("apiextensions.k8s.io/customresourcedefinitions", "list watch"): HANDLERS,  # kopf waits for our kinds
     ("/pods", "delete"): EVICTER,
     ("/pods", "get patch"): BINDER,  # and the grouper
@@ -71,11 +73,11 @@ CLUSTER_RIGHTS = {
     ("scheduling.run.ai/queues", "create"): "kai_sched.operator.defaults",
     (
         "admissionregistration.k8s.io/mutatingwebhookconfigurations:" + ",".join(certificate.MUTATING),
-        "get patch",
+        "get list patch watch",
     ): KEEPER,
     (
         "admissionregistration.k8s.io/validatingwebhookconfigurations:" + ",".join(certificate.VALIDATING),
-        "get patch",
+        "get list patch watch",
     ): KEEPER,
 }
 OWN_NAMESPACE_RIGHTS = {
@@ -169,8 +171,10 @@ def test_all_that_the_issue_asks_for_is_there() -> None:
             "Deployment",
             "MutatingWebhookConfiguration",
             "Namespace",
+            "NetworkPolicy",
             "PodDisruptionBudget",
             "PriorityClass",
+            "ResourceQuota",
             "Role",
             "RoleBinding",
             "Service",
@@ -200,7 +204,8 @@ def test_each_right_is_needed_and_given_once(kind: str, needed: dict[tuple[str, 
 
 
 def test_what_is_watched_is_what_may_be_watched() -> None:
-    paths = [source.path for source in SOURCES] + [own.path for own in OWN_KINDS]
+    paths = [source.path for source in SOURCES]
+    assert {kind for kind, _ in KINDS} <= {source.kind for source in SOURCES}, "kopf may lose deletions"
     watched = {re.sub(r"^/(?:api/v1|apis/([^/]+)/[^/]+)/", r"\1/", path) for path in paths}
     may = {resource for resource, verbs in CLUSTER_RIGHTS if verbs == "list watch"}
     assert may - watched == {"apiextensions.k8s.io/customresourcedefinitions"}, "kopf's own"
@@ -291,6 +296,19 @@ def test_two_replicas_and_never_fewer_than_one() -> None:
     assert set(spread) == {"ScheduleAnyway"}, "one node is enough to run it"
 
 
+def test_there_is_time_to_end_in_order() -> None:
+    grace_s = pod_spec()["terminationGracePeriodSeconds"]
+    assert Options().shutdown_delay_s >= 5.0, "the cluster goes on sending requests for some seconds"
+    assert DRAIN_S + RELEASE_S + Options().shutdown_delay_s + SHUTDOWN_S < grace_s
+
+
+def test_critical_pods_have_a_quota_where_one_is_needed() -> None:
+    quota = the("ResourceQuota")["spec"]
+    (scope,) = quota["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": [pod_spec()["priorityClassName"]]}
+    assert int(quota["hard"]["pods"]) >= 10 * the("Deployment")["spec"]["replicas"]
+
+
 def test_selectors_select_the_pods() -> None:
     labels = the("Deployment")["spec"]["template"]["metadata"]["labels"]
     spread = [constraint["labelSelector"]["matchLabels"] for constraint in pod_spec()["topologySpreadConstraints"]]
@@ -309,6 +327,9 @@ def test_services_and_probes_reach_the_ports() -> None:
     assert [probe["path"] for probe in probes.values()] == ["/healthz", "/healthz", "/readyz"]
     (webhook,) = the("Service", certificate.SERVICE)["spec"]["ports"]
     assert (webhook["port"], webhook["targetPort"]) == (443, "webhook")
+    policy = the("NetworkPolicy")["spec"]
+    assert (policy["podSelector"]["matchLabels"], policy["policyTypes"]) == (APP, ["Ingress"])
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == ports.keys()
 
 
 def test_webhooks_are_those_that_are_served_and_kept_up_to_date() -> None:
@@ -347,9 +368,10 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
     """Fail is for our own kinds; pods are asked about only where they name our scheduler, outside of the system."""
     for path, hook in hooks().items():
         assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
-        assert 1 <= hook["timeoutSeconds"] <= 5
+        assert webhooks.ANSWER_S < hook["timeoutSeconds"] <= 5
         if path in (webhooks.MUTATE_POD, webhooks.VALIDATE_POD):
-            (condition,) = hook["matchConditions"]
+            condition, *on_update = hook["matchConditions"]
+            assert [each["name"] for each in on_update] == ["judged-parts-changed"] * (path == webhooks.VALIDATE_POD)
             assert condition == {
                 "name": "scheduler-name-match",
                 "expression": "has(object.spec.schedulerName) && object.spec.schedulerName == 'kai-scheduler'",
@@ -365,16 +387,9 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
                 names.QUEUE_GROUP,
                 names.KAI_GROUP,
             }
-            assert {"matchConditions", "namespaceSelector"} & hook.keys() == set()
+            assert "namespaceSelector" not in hook
+            changed = "!has(object.metadata.deletionTimestamp) && object.?spec != oldObject.?spec"
+            assert hook["matchConditions"] == [
+                {"name": "specification-changed", "expression": f"request.operation == 'CREATE' || {changed}"}
+            ]
     assert hooks()[webhooks.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"
-
-
-def test_the_default_queues_are_a_parent_and_its_child() -> None:
-    parent, child = yaml.safe_load_all((ROOT / "kai_sched" / "operator" / "default_queues.yaml").read_text())
-    assert parent["metadata"]["name"] == "default-parent-queue"
-    assert child["metadata"]["name"] == names.DEFAULT_QUEUE
-    assert child["spec"]["parentQueue"] == parent["metadata"]["name"]
-    for queue in (parent, child):
-        assert queue["apiVersion"] == names.QUEUE_VERSION
-        shares = queue["spec"]["resources"]
-        assert shares == {kind: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for kind in ("cpu", "gpu", "memory")}

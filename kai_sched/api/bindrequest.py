@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_sched.api.custom import Amounts, AnyObject, Int32, Model
+from kai_sched.api.custom import Amounts, AnyObject, Int32, Model, Name
 
 
 class ReceivedGPU(Model):
@@ -41,8 +41,8 @@ class NUMAZone(Model):
 
 
 class BindRequestSpec(Model):
-    pod_name: str | None = None
-    selected_node: str | None = None
+    pod_name: Name | None = None
+    selected_node: Name | None = None
     received_resource_type: str | None = Field(None, description="Regular, Fraction or MigInstance.")
     received_gpu: Annotated[ReceivedGPU | None, Field(alias="receivedGPU")] = None
     selected_gpu_groups: Annotated[list[str] | None, Field(alias="selectedGPUGroups")] = None

@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 INT32_MAX = 2**31 - 1
+NAME_LENGTH = 253  # of any object's name
+DURATION_LENGTH = 64
+DURATION_MAX_H = 87_600  # ten years
 
 
 class Model(BaseModel):
@@ -70,12 +73,19 @@ Amounts = dict[str, Quantity]
 Texts = dict[str, str]
 # The bounds on lengths keep the cost of rules within what the API server allows.
 DURATION_PATTERN = r"^([+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|[+-]?0)?$"
-_DURATION_RULE = {
-    "rule": f"self.matches(r'{DURATION_PATTERN}')",
-    "message": "is not a duration: write it as 90s, 10m or 1h30m",
-}
-Duration = Annotated[str, schema(maxLength=64, **{"x-kubernetes-validations": [_DURATION_RULE]})]
+_IS_DURATION = f"self.matches(r'{DURATION_PATTERN}')"
+_DURATION_RULES = [
+    {"rule": _IS_DURATION, "message": "is not a duration: write it as 90s, 10m or 1h30m"},
+    {
+        "rule": f"self == '' || !{_IS_DURATION} || duration(self) <= duration('{DURATION_MAX_H}h')",
+        "message": f"is longer than ten years: give at most {DURATION_MAX_H}h",
+    },
+]
+Duration = Annotated[str, schema(maxLength=DURATION_LENGTH, **{"x-kubernetes-validations": _DURATION_RULES})]
+# Names of other objects. Readers are as strict as the schema: nothing has a longer name.
+Name = Annotated[str, Field(max_length=NAME_LENGTH)]
 DNS_LABEL_LENGTH = 63
+LABEL_KEY_LENGTH = 316
 DNS_LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 LABEL_KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"

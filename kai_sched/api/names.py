@@ -15,6 +15,9 @@ CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"
 DEFAULT_PARENT_QUEUE = "default-parent-queue"
+# Kubernetes' own classes, and the one namespace in which they count for scheduling.
+SYSTEM_CLASSES_PREFIX = "system-"
+SYSTEM_NAMESPACE = "kube-system"
 
 # Labels
 QUEUE_LABEL = "kai.scheduler/queue"
@@ -114,7 +117,6 @@ INVALID = "Invalid"
 NORMAL = "Normal"
 WARNING = "Warning"
 SCHEDULED = "Scheduled"
-BOUND = "Bound"
 EVICT = "Evict"
 EVICTING = "Evicting"  # ours: told to whom it is for
 PIPELINED = "Pipelined"

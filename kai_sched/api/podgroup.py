@@ -6,7 +6,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN, Amounts, Count32, Duration, Int32, Model, schema
+from kai_sched.api.custom import (
+    DNS_LABEL_LENGTH,
+    DNS_LABEL_PATTERN,
+    LABEL_KEY_LENGTH,
+    Amounts,
+    Count32,
+    Duration,
+    Int32,
+    Model,
+    Name,
+    schema,
+)
+
+# More than any workload has, and as many as a PodGroup can well hold.
+SUB_GROUPS_MAX = 10_000
+# Sub-groups above each other; workloads need two or three.
+SUB_GROUP_DEPTH_MAX = 64
 
 _ONE_MINIMUM = (
     "!(has(self.minMember) && has(self.minSubGroup))",
@@ -15,10 +31,13 @@ _ONE_MINIMUM = (
 )
 
 
+Level = Annotated[str, Field(max_length=LABEL_KEY_LENGTH)]
+
+
 class TopologyConstraint(Model):
-    topology: str | None = Field(None, description="Name of a Topology; empty switches the constraint off.")
-    required_topology_level: str | None = Field(None, description="Level (node label or alias) that all must share.")
-    preferred_topology_level: str | None = Field(None, description="Level that all should share.")
+    topology: Name | None = Field(None, description="Name of a Topology; empty switches the constraint off.")
+    required_topology_level: Level | None = Field(None, description="Level (node label or alias) that all must share.")
+    preferred_topology_level: Level | None = Field(None, description="Level that all should share.")
 
 
 class SubGroup(Model):
@@ -46,8 +65,8 @@ class PodGroupSpec(Model):
     min_sub_group: Count32 | None = Field(
         None, description="Direct sub-groups needed at the least; absent is all of them."
     )
-    queue: str | None = Field(None, description="Name of a queue without children.")
-    priority_class_name: str | None = None
+    queue: Name | None = Field(None, description="Name of a queue without children.")
+    priority_class_name: Name | None = None
     preemptibility: Literal["preemptible", "non-preemptible"] | None = Field(
         None, description="Absent: preemptible where the priority is below 100."
     )
@@ -62,8 +81,10 @@ class PodGroupSpec(Model):
     )
     topology_constraint: TopologyConstraint | None = None
     sub_groups: Annotated[
-        list[SubGroup] | None, schema(**{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
-    ] = None
+        list[SubGroup] | None,
+        Field(max_length=SUB_GROUPS_MAX),
+        schema(**{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+    ] = Field(None, description=f"At most {SUB_GROUP_DEPTH_MAX} above each other.")
 
 
 class PodGroupCondition(Model):

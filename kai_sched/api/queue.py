@@ -6,15 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kai_sched.api.custom import INT32_MAX, Amounts, Duration, Model, schema
+from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Amounts, Duration, Model, Name, schema
 
-_BOUND = "self >= 0.0 || self == -1.0"
-NAME_LENGTH = 253
+# More than any cluster has of anything.
+SHARE_MAX = 1e15
+_BOUND = f"self >= 0.0 && self <= {SHARE_MAX:.1f} || self == -1.0"
 _INT32 = {"format": "int32", "minimum": -INT32_MAX - 1, "maximum": INT32_MAX}
 
 
 def _bound(text: str) -> dict[str, object]:
-    return {"x-kubernetes-validations": [{"rule": _BOUND, "message": f"{text} must be 0 or more, or -1"}]}
+    return {"x-kubernetes-validations": [{"rule": _BOUND, "message": f"{text} must be from 0 to {SHARE_MAX:g}, or -1"}]}
 
 
 class QueueShare(Model):
@@ -38,10 +39,10 @@ class QueueResources(Model):
 
 
 class QueueSpec(Model):
-    display_name: str | None = Field(None, description="Name for people, used in messages and metrics.")
-    parent_queue: Annotated[str | None, schema(maxLength=NAME_LENGTH)] = Field(
-        None, description="Name of the parent; empty for a root queue."
+    display_name: Annotated[str | None, schema(maxLength=NAME_LENGTH)] = Field(
+        None, description="Name for people, used in messages and metrics."
     )
+    parent_queue: Name | None = Field(None, description="Name of the parent; empty for a root queue.")
     priority: Annotated[int | None, schema(nullable=True, **_INT32)] = Field(
         None, description="Higher is served first over quota and reclaimed last; absent is 100."
     )

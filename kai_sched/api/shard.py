@@ -6,8 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kai_sched.api.custom import Int32, Model, Quantity, Texts, schema
+from kai_sched.api.custom import DURATION_LENGTH, Int32, Model, Name, Quantity, Texts, schema
 from kai_sched.api.status import OperandStatus
+
+# Weights of past usage beyond these mean nothing, and their products must stay numbers.
+K_VALUE_MAX = 1_000_000.0
 
 Strategy = Literal["binpack", "spread"]
 
@@ -17,9 +20,17 @@ class PlacementStrategy(Model):
     cpu: Strategy | None = Field(None, description="Absent: binpack.")
 
 
+# Days and weeks are understood here, too.
+LongDuration = Annotated[str, Field(max_length=DURATION_LENGTH)]
+
+
 class MinRuntime(Model):
-    preempt_min_runtime: str | None = Field(None, description="Default for queues that set none, a Go duration.")
-    reclaim_min_runtime: str | None = Field(None, description="Default for queues that set none, a Go duration.")
+    preempt_min_runtime: LongDuration | None = Field(
+        None, description="Default for queues that set none, a Go duration."
+    )
+    reclaim_min_runtime: LongDuration | None = Field(
+        None, description="Default for queues that set none, a Go duration."
+    )
 
 
 class UsageParams(Model):
@@ -77,12 +88,14 @@ class ShardSpec(Model):
         None, description="Accepted, without effect."
     )
     go_mem_limit: Quantity | None = Field(None, description="Accepted, without effect.")
-    partition_label_value: str | None = Field(None, description="The node pool that this shard is for.")
+    partition_label_value: Name | None = Field(None, description="The node pool that this shard is for.")
     queue_depth_per_action: dict[str, Int32] | None = Field(
         None, description="Jobs looked at per leaf queue; absent: all."
     )
     min_runtime: MinRuntime | None = None
-    k_value: float | None = Field(None, description="How strongly past usage counts in the division; absent: 1.")
+    k_value: Annotated[float | None, Field(ge=-K_VALUE_MAX, le=K_VALUE_MAX)] = Field(
+        None, description="How strongly past usage counts in the division; absent: 1."
+    )
     usage_db_config: Annotated[UsageDBConfig | None, Field(alias="usageDBConfig")] = None
     scenario_search_budgets: SearchBudgets | None = None
     plugins: dict[str, PluginSettings] | None = None

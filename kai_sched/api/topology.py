@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kai_sched.api.custom import LABEL_KEY_PATTERN, Model, schema
+from kai_sched.api.custom import LABEL_KEY_LENGTH, LABEL_KEY_PATTERN, Model, schema
 
-_KEY = {"minLength": 1, "maxLength": 316, "pattern": LABEL_KEY_PATTERN}
+_KEY = {"minLength": 1, "maxLength": LABEL_KEY_LENGTH, "pattern": LABEL_KEY_PATTERN}
 _HOST = "'kubernetes.io/hostname'"
 _RULES = [
     {

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import typer
+
+
+class Level(enum.StrEnum):
+    """Lines of the log from which level on are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 Kubeconfig = Annotated[
     str | None, typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]")
@@ -20,17 +31,21 @@ NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label 
 QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label by which pods name their queue.")]
 SchedulerConf = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
 ListenAddress = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz; empty: none.")
+    str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz (/readyz/scheduling); empty: none.")
 ]
 WebhookAddress = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
+]
+ShutdownDelay = Annotated[
+    float,
+    typer.Option(min=0, max=20, metavar="SECONDS", help="How long webhooks are still served after a signal to end."),
 ]
 LeaseName = Annotated[
     str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")
 ]
 MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="What the names of the metrics begin with.")]
 Connections = Annotated[
-    int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
+    int, typer.Option(min=1, max=1000, metavar="N", help="Requests that may be under way; binds may be three quarters.")
 ]
 DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
 UpdatePodEvictionCondition = Annotated[
@@ -39,4 +54,7 @@ UpdatePodEvictionCondition = Annotated[
 ]
 LogJson = Annotated[
     bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
+]
+LogLevel = Annotated[
+    Level, typer.Option(help="Which lines are logged; debug adds the cycles that decide nothing.", case_sensitive=False)
 ]

@@ -100,12 +100,14 @@ def run(
     scheduler_conf: flags.SchedulerConf = None,
     listen_address: flags.ListenAddress = ":8080",
     webhook_address: flags.WebhookAddress = "",
+    shutdown_delay: flags.ShutdownDelay = 5.0,
     lease_name: flags.LeaseName = "",
     metrics_namespace: flags.MetricsNamespace = "kai",
     connections: flags.Connections = 64,
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     log_json: flags.LogJson = None,
+    log_level: flags.LogLevel = flags.Level.INFO,
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
 
@@ -131,12 +133,13 @@ def run(
         lease=lease_name,
         listen_address=listen_address,
         webhook_address=webhook_address,
+        shutdown_delay_s=shutdown_delay,
         metrics_namespace=metrics_namespace,
         connections=connections,
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
     )
-    raise typer.Exit(run(Request(options, scheduler_conf, log_json)))
+    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level.value)))
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from dataclasses import dataclass, replace
 
@@ -18,9 +17,7 @@ from kai_sched.operator.app import run as run_operator
 from kai_sched.operator.listen import AddressError, parse_address
 from kai_sched.operator.options import Options
 from kai_sched.telemetry import logs
-
-# The operator's objects live long: looking at them again and again for garbage costs more than it finds.
-COLLECT_AFTER = 50_000
+from kai_sched.telemetry.loop_time import MeasuredLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +27,7 @@ class Request:
     options: Options
     scheduler_conf: str | None = None
     log_json: bool | None = None
+    log_level: str = "info"
 
 
 def run(request: Request) -> int:
@@ -40,9 +38,8 @@ def run(request: Request) -> int:
             parse_address(address)
         if request.scheduler_conf:
             options = _with_file(options, request.scheduler_conf)
-        logs.set_up(sys.stderr, request.log_json)
-        gc.set_threshold(COLLECT_AFTER, 20, 50)
-        return uvloop.run(run_operator(options))
+        logs.set_up(sys.stderr, request.log_json, request.log_level)
+        return uvloop.run(run_operator(options), loop_factory=MeasuredLoop)
     except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

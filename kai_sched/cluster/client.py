@@ -7,14 +7,21 @@ import functools
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
 from yarl import URL
 
+from kai_sched.cluster.failure import NOT_LEADER as NOT_LEADER
+from kai_sched.cluster.failure import ApiFailure as ApiFailure
+from kai_sched.cluster.failure import read, refused
+from kai_sched.cluster.lanes import Lanes, lane_of
 from kai_sched.cluster.login import Credentials, Login, LoginFailure
+from kai_sched.cluster.paths import Path
 
 TOKEN_FILE_S = 60.0  # the token of a service account is read this often, as Kubernetes asks of its clients
 RENEW_PAUSE_S = 1.0  # many requests may be refused at once; the login is not renewed for each
@@ -26,39 +33,9 @@ READ_BUFFER_BYTES = 2**18
 # reader costs as much as the event.
 FEW_BYTES = 2**15
 GATHER_S = 0.01
-MESSAGE_MAX = 300
+REFUSAL_S = 300.0  # a right that was missing counts as missing for so long after it was last needed
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-NOT_LEADER = "NotLeader"  # the reason of a write that the guard refused
-TERMINATING = "because it is being terminated"  # of a namespace, which is refused with 403 too
-
-
-class ApiFailure(Exception):
-    """A request that did not succeed. ``status`` 0: no answer (timeout, cut connection, DNS), or it was not sent."""
-
-    def __init__(
-        self, verb: str, path: str, status: int, reason: str, message: str, retry_after_s: float | None = None
-    ) -> None:
-        super().__init__(f"{verb} {path}: {f'{status} ' if status else ''}{reason}: {message}")
-        self.verb = verb
-        self.path = path
-        self.status = status
-        self.reason = reason  # of the Status object, as "Conflict"; "Timeout", "NoAnswer" or "NotLeader" for status 0
-        self.message = message
-        self.retry_after_s = retry_after_s
-
-
-class _Details(msgspec.Struct):
-    retry_after_s: float | None = msgspec.field(name="retryAfterSeconds", default=None)
-
-
-class _Status(msgspec.Struct):
-    """What the API server answers instead of an object."""
-
-    reason: str | None = None
-    message: str | None = None
-    code: int | None = None
-    details: _Details | None = None
 
 
 class _ListMeta(msgspec.Struct):
@@ -71,14 +48,13 @@ class _Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_decode_status = msgspec.json.Decoder(_Status).decode
 _decode_page = msgspec.json.Decoder(_Page).decode
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     verb: str
-    path: str
+    path: Path
     params: Mapping[str, str] | None
     body: bytes | None
     headers: Mapping[str, str]
@@ -100,18 +76,21 @@ class Api:
         self._loaded_at = clock()
         self._renewed_at = -math.inf
         self._use(credentials)
-        # The bound is a semaphore and not the connector's, so that a request that has passed the guard is sent at
-        # once, and watches, which last, take no slot.
-        self._slots = asyncio.Semaphore(connections)
+        # The bound is not the connector's, so that a request that has passed the guard is sent at once, and watches,
+        # which last, take no slot.
+        self._lanes = Lanes(connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
+            request_class=_Guarded,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "kai-sched", "Accept-Encoding": "identity"},
             read_bufsize=READ_BUFFER_BYTES,
         )
         self._renewing = asyncio.Lock()
         self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
-        self._refused: dict[str, str] = {}
+        self.guarded_s = math.inf  # the longest that a write may take after the guard has said yes
+        self.told_failure: Callable[[str, str, int], None] | None = None  # hears verb, resource and status of each
+        self._refused: dict[str, tuple[str, float]] = {}  # by right: what was said, and when
 
     @classmethod
     async def connect(
@@ -132,10 +111,15 @@ class Api:
         """The login in use, for handing it to others. It changes when it is renewed."""
         return self._credentials
 
+    @property
+    def binds_at_once(self) -> int:
+        """How many binds can be under way, so that there are connections left for all else."""
+        return self._lanes.binds
+
     async def request(
         self,
         method: str,
-        path: str,
+        path: Path,
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
@@ -145,26 +129,32 @@ class Api:
         guarded: bool = True,
         needs_right: bool = True,
     ) -> bytes:
-        """The body of the answer; raises ApiFailure. The time counts from when the request gets its connection.
+        """The body of the answer; raises ApiFailure, whatever goes wrong. The time counts from when it gets its slot.
 
         Where a right is missing, ``refusals`` tells, unless ``needs_right`` says that one can do without it.
 
-        With ``guarded`` a write is refused while the guard says no. A write with a ``timeout_s`` beyond the lease's
-        duration could be sent by a process that was stopped in the middle of connecting and had lost its lease.
+        With ``guarded`` a write is refused while the guard says no, which is asked once more when the connection is
+        there, and it is given up ``guarded_s`` after the guard was asked: nothing is sent by one who leads no more.
         """
         headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
         writes = guarded and method != "GET"
-        call = _Call(method, path, params, body, headers, _total(timeout_s), writes, needs_right)
-        async with self._slots:
-            try:
-                response = await self._respond(call)
-                return await response.read()
-            except (TimeoutError, aiohttp.ClientError, OSError) as wrong:
-                raise self._failed(call, wrong) from wrong
+        timeout = _total(min(timeout_s, self.guarded_s) if writes else timeout_s)
+        call = _Call(method, path, params, body, headers, timeout, writes, needs_right)
+        lane = lane_of(method, path)
+        own = await self._lanes.acquire(lane)
+        try:
+            response = await self._respond(call)
+            return await response.read()
+        except ApiFailure:
+            raise
+        except Exception as wrong:
+            raise self._failed(call, wrong) from wrong
+        finally:
+            self._lanes.release(lane, own)
 
     async def list_pages(
         self,
-        path: str,
+        path: Path,
         params: Mapping[str, str],
         limit: int = 500,
         accept: str = "application/json",
@@ -180,10 +170,7 @@ class Api:
             body = await self.request(
                 "GET", path, params=query, accept=accept, timeout_s=timeout_s, needs_right=needs_right
             )
-            try:
-                page = _decode_page(body)
-            except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-                raise ApiFailure("GET", path, 0, "NoAnswer", f"the list cannot be read: {wrong}") from wrong
+            page = read(_decode_page, body, path, "the list")
             yield page.items or [], page.metadata.resource_version
             if not page.metadata.more:
                 return
@@ -191,7 +178,7 @@ class Api:
 
     async def watch(
         self,
-        path: str,
+        path: Path,
         params: Mapping[str, str],
         resource_version: str,
         *,
@@ -231,12 +218,19 @@ class Api:
                         await asyncio.sleep(GATHER_S)
             finally:
                 response.release()
-        except (TimeoutError, aiohttp.ClientError, OSError) as wrong:
+        except ApiFailure:
+            raise
+        except Exception as wrong:
             raise self._failed(call, wrong) from wrong
 
     def refusals(self) -> str:
-        """The rights that were missing when last needed, as "may not POST pods/binding: ..."; empty where none was."""
-        return "; ".join(f"may not {right}: {message}" for right, message in sorted(self._refused.items()))
+        """The rights that were missing when last needed, as "may not POST pods/binding: ..."; empty where none was.
+
+        What has not been needed for REFUSAL_S is forgotten. Quotas and policies that refuse one object are none of it.
+        """
+        since = self._clock() - REFUSAL_S
+        self._refused = {right: told for right, told in self._refused.items() if told[1] > since}
+        return "; ".join(f"may not {right}: {message}" for right, (message, _) in sorted(self._refused.items()))
 
     async def renew(self) -> bool:
         """Log in anew; whether that made other credentials. Raises LoginFailure, and the old ones stay in use."""
@@ -273,18 +267,22 @@ class Api:
                 response = await self._send(call)
         if response.status >= 300:
             try:
-                failure = await _failure(call, response, told)
+                after, phrase = response.headers.get("Retry-After", ""), response.reason or ""
+                body = await response.read()
+                failure = refused(call.verb, call.path, response.status, phrase, after, body, told)
             finally:
                 response.release()
-            if failure.status == 403 and call.needs_right and TERMINATING not in failure.message:
-                self._refused[_right(call)] = failure.message
+            if call.needs_right and failure.is_missing_right:
+                self._refused[_right(call)] = (failure.message, self._clock())
+            self._tell(call, failure.status)
             raise failure
         if self._refused:
             self._refused.pop(_right(call), None)
         return response
 
     def _failed(self, call: _Call, wrong: Exception) -> ApiFailure:
-        """What went wrong below HTTP."""
+        """What went wrong below HTTP, or in the libraries that speak it."""
+        self._tell(call, 0)
         if isinstance(wrong, TimeoutError):
             return ApiFailure(call.verb, call.path, 0, "Timeout", str(wrong) or "no answer in time")
         if isinstance(wrong, aiohttp.ClientConnectorError):  # its own text shows the address of an SSLContext
@@ -292,11 +290,19 @@ class Api:
             return ApiFailure(call.verb, call.path, 0, "NoAnswer", why)
         return ApiFailure(call.verb, call.path, 0, "NoAnswer", str(wrong) or type(wrong).__name__)
 
+    def _tell(self, call: _Call, status: int) -> None:
+        if self.told_failure is not None:
+            self.told_failure(call.verb, _right(call).partition(" ")[2], status)
+
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         # one part is replaced: reading the whole address again for each request costs more than all else here
         url = self._server.with_path(self._prefix + call.path, encoded=True)
-        if call.guarded and self.guard is not None and not self.guard():
-            raise ApiFailure(call.verb, call.path, 0, NOT_LEADER, "not sent: this process does not hold the lease")
+        for value in (call.params or {}).values():
+            value.encode()  # raises for what is no text, of which the library would leave parts out
+        guard = self.guard if call.guarded else None
+        if guard is not None and not guard():
+            raise _not_leader(call.verb, call.path)
+        _asked_again.set(guard)
         request = self._session.request(
             call.verb,
             url,
@@ -339,13 +345,18 @@ def _right(call: _Call) -> str:
     return f"{call.verb} {'/'.join(parts[:1] + parts[2:3])}"
 
 
-async def _failure(call: _Call, response: aiohttp.ClientResponse, told: str) -> ApiFailure:
-    body = await response.read()
-    try:
-        status = _decode_status(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        status = _Status(message=body[:MESSAGE_MAX].decode(errors="replace").strip())
-    header = response.headers.get("Retry-After", "")
-    after_s = float(header) if header.isdecimal() else (status.details or _Details()).retry_after_s
-    reason = status.reason or response.reason or "Unknown"
-    return ApiFailure(call.verb, call.path, response.status, reason, (status.message or "no message") + told, after_s)
+_asked_again: ContextVar[Callable[[], bool] | None] = ContextVar("_asked_again", default=None)
+
+
+class _Guarded(aiohttp.ClientRequest):
+    """Asks the guard once more when the connection is there: making one takes time, in which the lease may end."""
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        guard = _asked_again.get()
+        if guard is not None and not guard():
+            raise _not_leader(self.method, self.url.raw_path)
+        return await super().send(conn)
+
+
+def _not_leader(verb: str, path: str) -> ApiFailure:
+    return ApiFailure(verb, path, 0, NOT_LEADER, "not sent: this process does not hold the lease")

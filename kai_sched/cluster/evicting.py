@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from kai_sched.api import core, names
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import NOT_LEADER, STRATEGIC, Api, ApiFailure
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import pod_path
+from kai_sched.cluster.pool import Pool
 from kai_sched.cluster.writing import rfc3339
 from kai_sched.plan.effects import Evict
+from kai_sched.telemetry.faults import FAULTS
 
 ATTEMPTS = 6
-FIRST_DELAY_S = 0.2
-DELAY_MAX_S = 5.0
+BACKOFF = Backoff(0.2, 5.0, asked_max_s=5.0)
 
 _decode_pod = msgspec.json.Decoder(core.Pod).decode
 
@@ -59,64 +62,47 @@ class Evicter:
         self._now = now
         self._chance = chance
         self._mark = mark
-        self._workers = workers
-        self._waiting: deque[Evict] = deque()
-        self._news = asyncio.Semaphore(0)
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._pool: Pool[Evict] = Pool("evicter", self._work, workers)
 
     @property
     def pending(self) -> int:
         """Evictions that are not settled."""
-        return len(self._waiting) + self._under_way
+        return self._pool.pending
 
     async def drained(self) -> None:
         """Return once every eviction is settled."""
-        await self._idle.wait()
+        await self._pool.drained()
 
     def submit(self, evictions: Sequence[Evict]) -> None:
         """Evict these, in this order."""
-        for eviction in evictions:
-            self._idle.clear()
-            self._waiting.append(eviction)
-            self._news.release()
+        self._pool.submit(evictions)
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._workers):
-                tasks.create_task(self._work())
+        await self._pool.run()
 
-    async def _work(self) -> None:
-        while True:
-            await self._news.acquire()
-            eviction = self._waiting.popleft()
-            self._under_way += 1
-            try:
-                end, message = await self._settle(eviction)
-            finally:
-                self._under_way -= 1
-            self._ended(eviction, end, message)
-            if not self.pending:
-                self._idle.set()
+    async def _work(self, eviction: Evict) -> None:
+        try:
+            end, message = await self._settle(eviction)
+        except Exception as error:
+            end, message = End.REFUSED, FAULTS.note("evicter", eviction.pod, error)
+        self._ended(eviction, end, message)
 
     async def _settle(self, eviction: Evict) -> tuple[End, str]:
         """Try until the pod is on its way out, or the eviction is given up."""
-        namespace, name = eviction.pod.split("/", 1)
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         marked, doubt = not self._mark, False  # doubt: it may have been carried out without our being told
         for attempt in range(1, ATTEMPTS + 1):
             if why := self._check(eviction):
-                return (End.EVICTED if doubt and await self._leaves(eviction, path) else End.OBSOLETE), why
+                return (End.EVICTED if doubt and await self._leaves(eviction) else End.OBSOLETE), why
             asked = False
             try:
                 if not marked:
                     body = self._condition(eviction)
-                    await self._api.request("PATCH", f"{path}/status", body=body, content_type=STRATEGIC)
+                    path = pod_path(eviction.pod, "status")
+                    await self._api.request("PATCH", path, body=body, content_type=STRATEGIC)
                     marked = True
                 asked = True
-                await self._api.request("DELETE", path, body=_options(eviction.uid))
+                await self._api.request("DELETE", pod_path(eviction.pod), body=_options(eviction.uid))
                 return End.EVICTED, ""
             except ApiFailure as wrong:
                 failure = wrong
@@ -125,16 +111,17 @@ class Evicter:
             if failure.status in (401, 403, 422):
                 return End.REFUSED, str(failure)
             doubt = doubt or (asked and failure.status not in (404, 409, 429))
-            if failure.status != 429 and await self._leaves(eviction, path):
+            if failure.status != 429 and await self._leaves(eviction):
                 return (End.EVICTED if doubt else End.OBSOLETE), f"pod {eviction.pod} is gone"
             if attempt < ATTEMPTS:
-                await asyncio.sleep(self._delay(attempt, failure))
+                await asyncio.sleep(BACKOFF.wait_s(attempt, self._chance, failure.retry_after_s))
         return End.REFUSED, str(failure)
 
-    async def _leaves(self, eviction: Evict, path: str) -> bool:
+    async def _leaves(self, eviction: Evict) -> bool:
         """Whether the pod is gone or on its way out, as far as can be known."""
         try:
-            pod = _decode_pod(await self._api.request("GET", path))
+            path = pod_path(eviction.pod)
+            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod")
         except ApiFailure as unknown:
             return unknown.status == 404
         meta = pod.metadata
@@ -149,10 +136,6 @@ class Evicter:
             "lastTransitionTime": rfc3339(self._now()),
         }
         return msgspec.json.encode({"metadata": {"uid": eviction.uid}, "status": {"conditions": [condition]}})
-
-    def _delay(self, attempt: int, failure: ApiFailure) -> float:
-        delay = min(DELAY_MAX_S, FIRST_DELAY_S * 2.0 ** (attempt - 1)) * self._chance.uniform(0.5, 1.0)
-        return max(delay, min(DELAY_MAX_S, failure.retry_after_s or 0.0))
 
 
 def _options(uid: str) -> bytes:

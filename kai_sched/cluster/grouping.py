@@ -9,7 +9,11 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.cluster.client import MERGE, Api
+from kai_sched.cluster.failure import read
 from kai_sched.cluster.owners import METADATA_ONLY
+from kai_sched.cluster.paths import Path, object_path, objects_path, pod_path
+
+RESOURCE = "podgroups"
 
 
 class _Version(core.Wire):
@@ -25,7 +29,7 @@ _decode_written = msgspec.json.Decoder(_Written).decode
 
 async def create_group(api: Api, key: str, body: bytes) -> bytes:
     """The PodGroup "namespace/name" as it is then. Raises ApiFailure."""
-    return await api.request("POST", _path(key).rpartition("/")[0], body=body)
+    return await api.request("POST", objects_path(names.POD_GROUP_VERSION, RESOURCE, key.partition("/")[0]), body=body)
 
 
 async def replace_group(api: Api, key: str, body: bytes) -> bytes:
@@ -40,18 +44,19 @@ async def get_group(api: Api, key: str) -> bytes:
 
 async def mark_pod(api: Api, key: str, metadata: Mapping[str, Any]) -> int:
     """Change the pod's metadata, its uid being the one given; the version that it has then. Raises ApiFailure."""
-    namespace, name = key.split("/", 1)
     # The answer is the pod: its metadata is enough, and spares both sides most of it.
+    path = pod_path(key)
     raw = await api.request(
         "PATCH",
-        f"/api/v1/namespaces/{namespace}/pods/{name}",
+        path,
         body=msgspec.json.encode({"metadata": metadata}),
         content_type=MERGE,
         accept=METADATA_ONLY,
     )
-    return int(_decode_written(raw).metadata.resource_version or 0)
+    version = read(_decode_written, raw, path, "the pod").metadata.resource_version or ""
+    return int(version) if version.isdecimal() else 0
 
 
-def _path(key: str) -> str:
-    namespace, name = key.split("/", 1)
-    return f"/apis/{names.POD_GROUP_VERSION}/namespaces/{namespace}/podgroups/{name}"
+def _path(key: str) -> Path:
+    namespace, _, name = key.partition("/")
+    return object_path(names.POD_GROUP_VERSION, RESOURCE, namespace, name)

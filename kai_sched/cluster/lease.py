@@ -15,7 +15,15 @@ from typing import Any
 import msgspec
 
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.failure import read
 from kai_sched.cluster.login import LoginFailure
+from kai_sched.cluster.paths import Path, object_path, objects_path
+from kai_sched.telemetry.faults import FAULTS
+
+VERSION = "coordination.k8s.io/v1"
+
+
+_decode_lease = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def boot_time() -> float:
@@ -30,6 +38,11 @@ class Terms:
     lease_s: float = 15.0  # who has not been heard of for so long is replaced
     renew_deadline_s: float = 10.0  # the holder itself gives up so long after its last renewal was sent
     retry_s: float = 2.0
+
+    @property
+    def guarded_s(self) -> float:
+        """How long a write may take that was begun while the lease was held: then another may lead."""
+        return self.lease_s - self.renew_deadline_s
 
 
 class LeaderLease:
@@ -54,7 +67,6 @@ class LeaderLease:
         self._connect = connect
         self._namespace = namespace
         self._name = name
-        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self.identity = identity
         self._random = random
         self._terms = terms or Terms()
@@ -91,6 +103,11 @@ class LeaderLease:
         if self.failure is not None:
             return f"lease {self._namespace}/{self._name}: {self.failure}"
         return "leading" if self.held() else f"standby, {self.holder or 'nobody'} leads"
+
+    @property
+    def guarded_s(self) -> float:
+        """As ``Terms.guarded_s``."""
+        return self._terms.guarded_s
 
     async def wait_held(self) -> None:
         """Return as soon as we lead."""
@@ -149,9 +166,10 @@ class LeaderLease:
                     self._tell()
                     if gained:
                         await self._announce(api)
-                except (ApiFailure, LoginFailure) as failure:
+                except Exception as failure:
                     self._lease = None  # whether it was written is not known: read it
-                    self.failure = str(failure)
+                    known = isinstance(failure, ApiFailure | LoginFailure)
+                    self.failure = str(failure) if known else FAULTS.note("lease", self._name, failure)
                     self._tell()
                 await self._pause()
             if api is not None and self._lease is not None:
@@ -172,29 +190,47 @@ class LeaderLease:
 
     async def _attempt(self, api: Api) -> bool:
         """Take or renew the lease if we may; whether we lead from now on. Raises ApiFailure."""
-        lease = self._lease or await self._read(api)
-        if lease is None:
-            lease = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"namespace": self._namespace, "name": self._name},
-            }
-        elif not self._may_take(lease.get("spec") or {}):
-            self._lease = None
+        held_until = self._held_until
+        if self._lease is not None:
+            try:
+                return await self._take(api, self._lease, held_until)
+            except ApiFailure as refused:
+                if refused.status not in (404, 409):
+                    raise
+                # It was deleted, or written by another: until it is known to be ours, nothing may be sent.
+                self._held_until = float("-inf")
+                self._lease = None
+        lease = await self._read(api)
+        if not (self._is_free() if lease is None else self._may_take(lease.get("spec") or {})):
             self._held_until = float("-inf")
             return False
+        return await self._take(api, lease or self._new(), held_until)
+
+    def _new(self) -> dict[str, Any]:
+        metadata = {"namespace": self._namespace, "name": self._name}
+        return {"apiVersion": VERSION, "kind": "Lease", "metadata": metadata}
+
+    async def _take(self, api: Api, lease: dict[str, Any], held_until: float) -> bool:
+        """Write it as ours, which it was until ``held_until``; whether we lead from now on. Raises ApiFailure."""
         sent_at = self._clock()
         self._lease = await self._write(api, lease, self.identity)
-        self._tell()  # that it was lost, where it had run out before this renewal
-        gained = not self.held()
+        lost = self._clock() >= held_until
+        if lost:
+            self._tell()  # that it was lost, where it had run out before this renewal
         self._held_until = sent_at + self._terms.renew_deadline_s
         self.holder = self.identity
-        return gained and self.held()
+        self._seen = None
+        return lost and self.held()
+
+    def _is_free(self) -> bool:
+        """Whether a Lease that is not there may be made: one that was deleted frees nobody of its holder."""
+        return self._seen is None or self._clock() >= self._end_of(*self._seen)
 
     def _may_take(self, spec: dict[str, Any]) -> bool:
         """Whether the record is ours already, nobody's, or one that has not changed for as long as it may."""
         self.holder = spec.get("holderIdentity") or ""
         if self.holder in ("", self.identity):
+            self._seen = None
             return True
         now = self._clock()
         if self._seen is None or self._seen[0] != spec:
@@ -206,7 +242,7 @@ class LeaderLease:
         return since + max(self._terms.lease_s, spec.get("leaseDurationSeconds") or 0)
 
     async def _read(self, api: Api) -> dict[str, Any] | None:
-        path = f"{self._leases}/{self._name}"
+        path = object_path(VERSION, "leases", self._namespace, self._name)
         try:
             return _decode(path, await api.request("GET", path, timeout_s=self._timeout_s()))
         except ApiFailure as failure:
@@ -225,7 +261,8 @@ class LeaderLease:
             changed["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
         body = msgspec.json.encode({**lease, "spec": changed})
         new = "resourceVersion" not in lease["metadata"]
-        path = self._leases if new else f"{self._leases}/{self._name}"
+        leases = objects_path(VERSION, "leases", self._namespace)
+        path = leases if new else object_path(VERSION, "leases", self._namespace, self._name)
         answer = await api.request("POST" if new else "PUT", path, body=body, timeout_s=self._timeout_s())
         self.created = self.created or new
         return _decode(path, answer)
@@ -239,7 +276,7 @@ class LeaderLease:
     async def _announce(self, api: Api) -> None:
         now = datetime.now(UTC)
         involved = {
-            "apiVersion": "coordination.k8s.io/v1",
+            "apiVersion": VERSION,
             "kind": "Lease",
             "namespace": self._namespace,
             "name": self._name,
@@ -257,8 +294,8 @@ class LeaderLease:
             "lastTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "count": 1,
         }
-        path = f"/api/v1/namespaces/{self._namespace}/events"
         with suppress(ApiFailure):  # only news for people
+            path = objects_path("v1", "events", self._namespace)
             await api.request("POST", path, body=msgspec.json.encode(event), timeout_s=self._terms.retry_s)
 
 
@@ -267,11 +304,8 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _decode(path: str, body: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise ApiFailure("GET", path, 0, "NoAnswer", f"the lease cannot be read: {wrong}") from wrong
+def _decode(path: Path, body: bytes) -> dict[str, Any]:
+    return read(_decode_lease, body, path, "the lease")
 
 
 def _micro(moment: datetime) -> str:

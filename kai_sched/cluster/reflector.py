@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from random import Random
@@ -10,7 +11,12 @@ from typing import Protocol
 
 import msgspec
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import Path
+from kai_sched.cluster.turns import Turn
+from kai_sched.telemetry.faults import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
 
@@ -21,13 +27,17 @@ RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watc
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed)."""
+    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed).
+
+    ``remedy`` is what to do where one is absent that is not optional.
+    """
 
     kind: Kind
-    path: str  # "/api/v1/pods"
+    path: Path  # "/api/v1/pods"
     params: tuple[tuple[str, str], ...] = ()  # selectors
     metadata_only: bool = False
     optional: bool = False
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,7 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 
 
 class Reflector:
-    """Runs until it is cancelled. Whatever the API server does is retried; only a sink that raises ends it."""
+    """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, it is listed anew."""
 
     def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
         self._api = api
@@ -91,8 +101,11 @@ class Reflector:
         self._resource = source.path.rpartition("/")[2]
         self._version = ""  # to watch from; empty: list first
         self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
-        self._retry_s = self._pace.retry_first_s
+        self._pauses = Backoff(self._pace.retry_first_s, self._pace.retry_last_s)
+        self._failures = 0  # in a row
         self._told_absent = False
+        self._watches = 0
+        self.restarted: Callable[[str], None] | None = None  # hears the resource of each watch but the first
         self.listed = False  # whether the sink has ever had a complete list
         self.synced = False  # whether it has one and, as far as is known, hears of every change
         self.state = f"{self._resource}: not listed yet"  # "synced", or a sentence that says what is wrong
@@ -109,11 +122,15 @@ class Reflector:
                 await self._watch()
             except ApiFailure as failure:
                 await asyncio.sleep(self._failed(verb, failure))
+            except Exception as error:
+                why = FAULTS.note("reflector", self._resource, error)
+                await asyncio.sleep(self._failed("list", ApiFailure("GET", self._source.path, 0, "Fault", why)))
 
     async def _list(self) -> None:
         source = self._source
         accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
         version = None
+        turn = Turn()
         async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:
             async for items, of_page in pages:
                 if version is None:
@@ -121,6 +138,7 @@ class Reflector:
                 version = of_page
                 for raw in items:
                     self._sink.item(source.kind, raw)
+                    await turn.pause()
                 await asyncio.sleep(0)
         self._sink.finish(source.kind)
         self._version = version or ""
@@ -139,15 +157,20 @@ class Reflector:
             stalled_s=self._pace.stalled_s,
             accept=accept,
         )
+        self._watches += 1
+        if self._watches > 1 and self.restarted is not None:
+            self.restarted(self._resource)
         accepted = False
         silent = True
+        turn = Turn()
         try:
             async with aclosing(stream) as lines:
                 async for line in lines:
                     if line:
                         self._tell(line)
+                        await turn.pause()
                         silent = False
-                        self._retry_s = self._pace.retry_first_s
+                        self._failures = 0
                     else:
                         accepted = True
                         self.synced, self.state = True, "synced"
@@ -163,13 +186,11 @@ class Reflector:
             await asyncio.sleep(self._pace.retry_first_s)
 
     def _tell(self, line: bytes) -> None:
-        try:
-            event = _decode_event(line)
-            if event.type == "ERROR":
-                error = _decode_error(event.object)
-                raise ApiFailure("GET", self._source.path, error.code, error.reason, error.message)
-        except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-            raise ApiFailure("GET", self._source.path, 0, "NoAnswer", f"an event cannot be read: {wrong}") from wrong
+        path = self._source.path
+        event = read(_decode_event, line, path, "an event")
+        if event.type == "ERROR":
+            error = read(_decode_error, event.object, path, "an event")
+            raise ApiFailure("GET", path, error.code, error.reason, error.message)
         if event.type in ("ADDED", "MODIFIED"):
             self._sink.changed(self._source.kind, event.object)
         elif event.type == "DELETED":
@@ -187,8 +208,9 @@ class Reflector:
         may = "may not" if failure.status in (401, 403) else "cannot"
         status = f"{failure.status} " if failure.status else ""
         self.synced = False
-        self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}"
-        return max(self._backoff(), failure.retry_after_s or 0.0)
+        remedy = f": {self._source.remedy}" if failure.status == 404 and self._source.remedy else ""
+        self.state = f"{status}{failure.reason}: {may} {verb} {self._resource}: {failure.message}{remedy}"
+        return self._backoff(failure.retry_after_s)
 
     def _absent(self) -> float:
         if not self._told_absent:
@@ -199,7 +221,6 @@ class Reflector:
         self.state = f"{self._resource}: not known to the API server, so there are none (is the CRD installed?)"
         return self._pace.absent_s
 
-    def _backoff(self) -> float:
-        wait_s = self._retry_s * (0.5 + self._random.random() / 2)
-        self._retry_s = min(self._retry_s * 2, self._pace.retry_last_s)
-        return wait_s
+    def _backoff(self, asked_s: float | None = None) -> float:
+        self._failures += 1
+        return self._pauses.wait_s(self._failures, self._random, asked_s)

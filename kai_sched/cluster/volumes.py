@@ -15,11 +15,13 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.cluster.binding import BindFailure
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
+from kai_sched.cluster.paths import object_path
 from kai_sched.model.objects import Pod, VolumeClaim
 from kai_sched.model.store import Cluster, Store
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import Bind, ClaimVolume, VolumeWrite
 from kai_sched.reconcile.volumes import Refusal, plan_volumes
+from kai_sched.telemetry.faults import FAULTS
 
 TIMEOUT_S = 120.0
 VOLUME_BINDING = "VolumeBinding"
@@ -56,21 +58,12 @@ class VolumeBinding:
 
     def submit(self, group: Sequence[Bind], cluster: Cluster) -> None:
         """Have the group bound, after its volumes. ``cluster`` is the view that it was decided on."""
-        book = VolumeBook(cluster)
-        writes: list[VolumeWrite] = []
-        awaits: list[str] = []
-        refusal = ""
-        for bind in group:
-            pod = cluster.pods[bind.pod]
-            if not pod.shape.claims:
-                continue
-            plan = plan_volumes(book, pod, bind.node, self._decided)
-            if isinstance(plan, Refusal):
-                refusal = refusal or plan.message
-                continue
-            writes += plan.writes
-            awaits += plan.awaits
-            self._decided.update({_claim_of(write): write for write in plan.writes})
+        try:
+            writes, awaits, refusal = self._plan(group, cluster)
+        except Exception as error:
+            self._fail(group, FAULTS.note("volumes", group[0].pod, error))
+            return
+        self._decided.update({_claim_of(write): write for write in writes})
         if not awaits and not refusal:
             self._submit(group)
             return
@@ -78,6 +71,26 @@ class VolumeBinding:
         task = asyncio.create_task(self._carry_out(group, writes, awaits, refusal), name="volumes")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+    def _plan(self, group: Sequence[Bind], cluster: Cluster) -> tuple[list[VolumeWrite], list[str], str]:
+        """What has to be written, the claims to wait for, and why the group cannot be bound, if that is so."""
+        book = VolumeBook(cluster)
+        writes: list[VolumeWrite] = []
+        awaits: list[str] = []
+        decided = dict(self._decided)
+        refusal = ""
+        for bind in group:
+            pod = cluster.pods[bind.pod]
+            if not pod.shape.claims:
+                continue
+            plan = plan_volumes(book, pod, bind.node, decided)
+            if isinstance(plan, Refusal):
+                refusal = refusal or plan.message
+                continue
+            writes += plan.writes
+            awaits += plan.awaits
+            decided.update({_claim_of(write): write for write in plan.writes})
+        return writes, awaits, refusal
 
     async def stop(self) -> None:
         """Give up waiting."""
@@ -99,6 +112,8 @@ class VolumeBinding:
             why = str(failure)
         except TimeoutError:
             why = f"the claims {', '.join(awaits)} were not bound within {self._timeout_s:.0f} s"
+        except Exception as error:
+            why = FAULTS.note("volumes", group[0].pod, error)
         finally:
             for write in writes:
                 self._decided.pop(_claim_of(write), None)
@@ -153,17 +168,20 @@ class VolumeBinding:
                 "resourceVersion": self._version(write.volume.name),
                 "annotations": {names.BOUND_BY_CONTROLLER_ANNOTATION: "yes"},
             }
-            path = f"/api/v1/persistentvolumes/{write.volume.name}"
+            path = object_path("v1", "persistentvolumes", "", write.volume.name)
             patch: Mapping[str, Any] = {"metadata": known, "spec": {"claimRef": reference}}
         else:
             claim = write.claim
-            path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
+            path = object_path("v1", "persistentvolumeclaims", claim.namespace, claim.name)
             patch = {"metadata": {"uid": claim.uid, "annotations": {names.SELECTED_NODE_ANNOTATION: write.node}}}
         await self._api.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE)
 
     def _fail(self, group: Sequence[Bind], why: str) -> None:
         for bind in group:
-            self._failed(bind, BindFailure(VOLUME_BINDING, why))
+            try:
+                self._failed(bind, BindFailure(VOLUME_BINDING, why))
+            except Exception as error:
+                FAULTS.note("volumes", bind.pod, error)
 
 
 def _claim_of(write: VolumeWrite) -> str:

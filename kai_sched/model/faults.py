@@ -8,19 +8,38 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kai_sched.api.legal import QUOTED_MAX as QUOTED_MAX
+from kai_sched.api.legal import shown as shown
+
 # Called with (field, message) for what can be passed over: the object is used, without that field.
 Warn = Callable[[str, str], None]
 
 Part = TypeVar("Part")
+
+# Whole messages are cut to this many characters.
+MESSAGE_MAX = 1000
+
+
+def as_json(value: object) -> str:
+    """The value as people wrote it, cut where it is long."""
+    try:
+        return msgspec.json.encode(value).decode()[:QUOTED_MAX]
+    except (OverflowError, RecursionError, UnicodeEncodeError):
+        return shown(value)
+
+
+def _cut(message: str) -> str:
+    """The message without its middle where it is long: what is wrong stands in front, what to do at the end."""
+    half = MESSAGE_MAX // 2
+    return message if len(message) <= MESSAGE_MAX else f"{message[:half]} ... {message[-half:]}"
 
 
 class FieldError(ValueError):
     """A field that makes the object unusable: its path, such as "spec.priority", and what is wrong and what to do."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}" if field else message)
-        self.field = field
-        self.message = message
+        self.field, self.message = _cut(field), _cut(message)
+        super().__init__(f"{self.field}: {self.message}" if self.field else self.message)
 
 
 class TypeFault(FieldError):
@@ -70,6 +89,8 @@ def decode_part(decoder: msgspec.json.Decoder[Part], raw: bytes | memoryview, fi
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
         raise wrong_type(error, raw, field) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TypeFault(field, f"not valid JSON ({error}): correct the file") from None
     except RecursionError:
         raise TypeFault(field, "nested too deep: no Kubernetes object is") from None
 
@@ -89,7 +110,7 @@ def _name_keys(path: str, raw: bytes | memoryview, message: str) -> str:
     parts = re.findall(r"\.([A-Za-z0-9_]+)|\[(\d+)\]|\[(\.\.\.)\]", path)
     try:
         node: Any = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return path  # another value of the object is beyond what can be decoded
     named = ""
     for name, index, any_key in parts:

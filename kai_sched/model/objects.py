@@ -178,9 +178,9 @@ class WeightedPodTerm:
     term: PodTerm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Shape:
-    """All that placement needs to know of a pod. The reader gives equal shapes as one object.
+    """All that placement needs to know of a pod. The reader gives equal shapes as one object, while somebody has it.
 
     ``request`` is sorted by resource name and holds no zero, ``pods`` always 1 included.
     ``unsupported`` names what the pod asks for and this version cannot give, one text each, field first.

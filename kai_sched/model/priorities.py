@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kai_sched.api import names
 from kai_sched.model.objects import PodGroup, PriorityClass
 
 DEFAULT_PRIORITY = 50
 PREEMPTIBLE_BELOW = 100
 # The classes that are installed with the scheduler.
 SHIPPED_CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+
+
+def is_reserved(name: str, namespace: str) -> bool:
+    """Whether the class is one of Kubernetes' own, above all others, which count in its own namespace only."""
+    return name.startswith(names.SYSTEM_CLASSES_PREFIX) and namespace != names.SYSTEM_NAMESPACE
+
+
+def reserved_text(name: str, instead: str) -> str:
+    """What is told of a class that does not count; ``instead`` says what holds."""
+    return f"{name!r} counts in namespace {names.SYSTEM_NAMESPACE} only; {instead} holds instead: name another class"
 
 
 def default_priority(classes: Mapping[str, PriorityClass]) -> int:

@@ -20,4 +20,11 @@ class Problem:
     fatal: bool = False
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.source, self.subject, self.field, self.message) if part)
+        return printable(": ".join(part for part in (self.source, self.subject, self.field, self.message) if part))
+
+
+def printable(text: str) -> str:
+    """The text in one line, with control characters escaped: what people read may come from anybody."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -95,7 +95,7 @@ class Reader:
     """Reads the objects of one cluster. What many of them share is read once, so one reader should read them all."""
 
     def __init__(self, config: Config) -> None:
-        self._pods = PodReader(config.queue_label, config.node_pool_label)
+        self._pods = PodReader(config)
 
     def read_pod(self, wire: core.Pod, warn: Warn) -> Pod:
         """As ``read``, for a pod that is decoded already."""

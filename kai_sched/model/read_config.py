@@ -10,8 +10,9 @@ import msgspec
 
 from kai_sched.api import config as operator
 from kai_sched.api import scheduler_file, shard
+from kai_sched.api.custom import INT32_MAX
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, Config
-from kai_sched.model.faults import FieldError, Warn
+from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.read_custom import parse_part
 from kai_sched.model.times import parse_duration
 
@@ -63,7 +64,7 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
             for p, plugin in enumerate(tier.plugins or ()):
                 field = f"tiers[{t}].plugins[{p}]"
                 if plugin.name not in KNOWN_PLUGINS:
-                    warn(f"{field}.name", f"there is no plugin {plugin.name!r}; it is left out: correct the name")
+                    warn(f"{field}.name", f"there is no plugin {shown(plugin.name)}; it is left out: correct the name")
                     continue
                 if plugin.disabled():
                     switches = ", ".join(plugin.disabled())
@@ -94,7 +95,7 @@ def check_actions(actions: tuple[str, ...], field: str) -> None:
     """Raises FieldError for an unknown or repeated action, or none at all."""
     for action in actions:
         if action not in ACTIONS:
-            raise FieldError(field, f"there is no action {action!r}: use some of {', '.join(ACTIONS)}")
+            raise FieldError(field, f"there is no action {shown(action)}: use some of {', '.join(ACTIONS)}")
         if actions.count(action) > 1:
             raise FieldError(field, f"action {action!r} is there twice: name it once")
     if not actions:
@@ -131,8 +132,15 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
     reservation = spec.binder.resource_reservation if spec.binder else None
-    if reservation is not None and reservation.app_label:
-        base = replace(base, reservation_app_label=reservation.app_label)
+    if reservation is not None:
+        base = replace(
+            base,
+            reservation_app_label=reservation.app_label or base.reservation_app_label,
+            reservation_namespace=reservation.namespace or base.reservation_namespace,
+        )
+    scaling = spec.node_scale_adjuster.args if spec.node_scale_adjuster else None
+    if scaling is not None and scaling.node_scale_namespace:
+        base = replace(base, scaling_namespace=scaling.node_scale_namespace)
     grouper = spec.pod_grouper.args if spec.pod_grouper else None
     return base if grouper is None else _with_grouper(grouper, base)
 
@@ -227,15 +235,18 @@ def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
 
 def _read_bool(text: str) -> bool:
     if text not in _TRUE | _FALSE:
-        raise ValueError(f"{text!r} is neither true nor false: write one of them")
+        raise ValueError(f"{shown(text)} is neither true nor false: write one of them")
     return text in _TRUE
 
 
 def _read_int(text: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number: write one") from None
+        value = None
+    if value is None or not -INT32_MAX - 1 <= value <= INT32_MAX:
+        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: write one")
+    return value
 
 
 def _read_stuck_s(text: str) -> float:

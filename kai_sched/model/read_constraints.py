@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kai_sched.api import core, names
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.faults import FieldError, Warn, decode_part, shown
 from kai_sched.model.objects import (
     HostPort,
     NodeSelector,
@@ -18,6 +18,8 @@ from kai_sched.model.objects import (
     WeightedPodTerm,
 )
 from kai_sched.model.read_requests import SIDECAR_POLICY
+from kai_sched.model.recent import Recent
+from kai_sched.model.selectors import compared
 
 _NODE_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _POD_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
@@ -42,7 +44,7 @@ def read_node_selector(selector: core.Selector, field: str) -> NodeSelector:
         fields = _requirements(term.match_fields, _NODE_OPERATORS, f"{where}.matchFields")
         for j, requirement in enumerate(fields):
             if requirement.key != "metadata.name":
-                message = f"{requirement.key!r} is not a field of nodes to select by: use metadata.name"
+                message = f"{shown(requirement.key)} is not a field of nodes to select by: use metadata.name"
                 raise FieldError(f"{where}.matchFields[{j}].key", message)
         if expressions or fields:
             terms.append(_sorted_set(expressions + fields))
@@ -53,12 +55,12 @@ def _requirements(wire: Sequence[core.Requirement] | None, known: Iterable[str],
     found = []
     for i, each in enumerate(wire or ()):
         if each.operator not in known:
-            message = f"{each.operator!r} is not an operator: use one of {', '.join(sorted(known))}"
+            message = f"{shown(each.operator)} is not an operator: use one of {', '.join(sorted(known))}"
             raise FieldError(f"{field}[{i}].operator", message)
         values = tuple(each.values or ())
-        if each.operator in ("Gt", "Lt") and not (len(values) == 1 and values[0].lstrip("+-").isdecimal()):
+        if each.operator in ("Gt", "Lt") and not (len(values) == 1 and compared(values[0]) is not None):
             raise FieldError(
-                f"{field}[{i}].values", f"operator {each.operator} compares with one whole number: give it"
+                f"{field}[{i}].values", f"operator {each.operator} compares with one whole number of 64 bits: give it"
             )
         if each.operator in ("In", "NotIn") and not values:
             raise FieldError(f"{field}[{i}].values", f"operator {each.operator} needs at least one value: give it")
@@ -81,9 +83,9 @@ class ConstraintReader:
     """Remembers the texts that it has seen: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
-        self._affinities: dict[object, Affinity] = {}
-        self._tolerations: dict[bytes, tuple[Toleration, ...]] = {}
-        self._selectors: dict[bytes, tuple[tuple[str, str], ...]] = {}
+        self._affinities: Recent[tuple[bytes, str, tuple[tuple[str, str], ...]], Affinity] = Recent()
+        self._tolerations: Recent[bytes, tuple[Toleration, ...]] = Recent()
+        self._selectors: Recent[bytes, tuple[tuple[str, str], ...]] = Recent()
 
     def affinity(self, raw: bytes, namespace: str, labels: Mapping[str, str]) -> Affinity:
         """Required node affinity, then required, anti and preferred inter-pod terms. Raises FieldError."""
@@ -95,7 +97,8 @@ class ConstraintReader:
         known = self._affinities.get(key)
         if known is None:
             wire = decode_part(_affinity, raw, "spec.affinity") or core.Affinity()
-            known = self._affinities[key] = _read_affinity(wire, namespace, labels)
+            size = len(raw) + sum(len(name) + len(value) for name, value in own)
+            known = self._affinities.put(key, _read_affinity(wire, namespace, labels), size)
         return known
 
     def tolerations(self, raw: bytes) -> tuple[Toleration, ...]:
@@ -105,7 +108,7 @@ class ConstraintReader:
             wire = decode_part(_tolerations, raw, "spec.tolerations") or []
             found = {Toleration(e.key or "", e.operator or "Equal", e.value or "", e.effect or "") for e in wire}
             known = tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
-            self._tolerations[raw] = known
+            self._tolerations.put(raw, known, len(raw))
         return known
 
     def node_selector(self, raw: bytes) -> tuple[tuple[str, str], ...]:
@@ -113,7 +116,7 @@ class ConstraintReader:
         known = self._selectors.get(raw)
         if known is None:
             known = tuple(sorted((decode_part(_selector, raw, "spec.nodeSelector") or {}).items()))
-            self._selectors[raw] = known
+            self._selectors.put(raw, known, len(raw))
         return known
 
 
@@ -133,7 +136,7 @@ def _read_affinity(wire: core.Affinity, namespace: str, labels: Mapping[str, str
         field = f"spec.affinity.{name}.preferredDuringSchedulingIgnoredDuringExecution"
         for i, soft in enumerate(part.preferred_during_scheduling_ignored_during_execution or ()):
             if not 0 < soft.weight <= WEIGHT_MAX:
-                raise FieldError(f"{field}[{i}].weight", f"{soft.weight} is no weight: give 1 to {WEIGHT_MAX}")
+                raise FieldError(f"{field}[{i}].weight", f"{shown(soft.weight)} is no weight: give 1 to {WEIGHT_MAX}")
             term = _term(soft.pod_affinity_term, namespace, labels, f"{field}[{i}].podAffinityTerm")
             preferred.append(WeightedPodTerm(sign * soft.weight, term))
     return node_selector, required[0], required[1], tuple(preferred)
@@ -156,16 +159,21 @@ def _term(wire: core.PodTerm, namespace: str, labels: Mapping[str, str], field: 
     return PodTerm(wire.topology_key, selector, listed, elsewhere)
 
 
-def read_ports(spec: core.PodSpec) -> tuple[HostPort, ...]:
-    """Ports taken on the node by containers and sidecars. On the host's network every container port is one."""
+def read_ports(spec: core.PodSpec, warn: Warn, unsupported: list[str]) -> tuple[HostPort, ...]:
+    """Ports taken on the node by containers and sidecars. On the host's network every container port is one.
+
+    What is no port is told, and noted in ``unsupported``.
+    """
     found = set()
     sidecars = [each for each in spec.init_containers or () if each.restart_policy == SIDECAR_POLICY]
     for container in (*sidecars, *(spec.containers or ())):
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number and not 0 < number <= PORT_MAX:
-                raise FieldError("spec.containers.ports", f"{number} is no port: give 1 to {PORT_MAX}")
-            if number:
+                message = f"{shown(number)} is no port: give 1 to {PORT_MAX}"
+                warn("spec.containers.ports", f"{message}; until then the pod is not scheduled")
+                unsupported.append("spec.containers.ports, which are not valid")
+            elif number:
                 found.add(HostPort(number, port.protocol or "TCP", port.host_ip or _ANY_ADDRESS))
     return tuple(sorted(found, key=lambda each: (each.port, each.protocol, each.host_ip)))
 

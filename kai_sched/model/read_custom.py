@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -10,8 +12,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kai_sched.api import bindrequest, core, names, podgroup, queue
-from kai_sched.api.custom import Model
-from kai_sched.model.faults import FieldError, TypeFault, Warn
+from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
+from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
+from kai_sched.api.queue import SHARE_MAX
+from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, shown
 from kai_sched.model.objects import (
     NO_LABELS,
     UNLIMITED,
@@ -22,15 +26,17 @@ from kai_sched.model.objects import (
     SubGroup,
     TopologyConstraint,
 )
+from kai_sched.model.priorities import is_reserved, reserved_text
 from kai_sched.model.read_meta import duration_s, identity, namespace_of, time_ns
+from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import parse_time
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 DEFAULT_QUEUE_PRIORITY = 100
 MEGABYTE = 1_000_000.0
-PRIORITY_MAX = 2**31 - 1
-SHARE_MAX = 1e15
+# Of the fields that a part does not have; a broken writer may give any number.
+UNKNOWN_TOLD_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _EXPECTED = {
     "string_type": "a text",
@@ -57,10 +63,10 @@ def parse_part(model: type[AnyModel], raw: bytes, path: str, warn: Warn) -> AnyM
 
 def warn_unknown(found: Model, path: str, warn: Warn) -> None:
     """Tell every field that the model does not have."""
-    for place, known in found.unknown_fields(path):
+    for place, known in islice(found.unknown_fields(path), UNKNOWN_TOLD_MAX):
         field = place.lstrip(".")
         name = field.rsplit(".", 1)[-1]
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name[:QUOTED_MAX], known, n=1)
         remedy = f"did you mean {near[0]}?" if near else f"the fields here are {', '.join(known)}"
         warn(field, f"unknown field, ignored: {remedy}")
 
@@ -72,9 +78,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
     field = field.lstrip(".")
     expected = _EXPECTED.get(error["type"])
     if expected:
-        return TypeFault(
-            field, f"expected {expected}, got {msgspec.json.encode(error['input']).decode()[:80]}: correct the value"
-        )
+        return TypeFault(field, f"expected {expected}, got {as_json(error['input'])}: correct the value")
     if error["type"] == "missing":
         return FieldError(field, "missing: give it a value")
     return FieldError(field, f"{error['msg'][:1].lower()}{error['msg'][1:]}: correct the value")
@@ -82,7 +86,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
     """Tell fields beside ``spec`` that no object has."""
-    for name in sorted(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys() - _TOP_FIELDS):
+    for name in sorted(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
         warn(name, "unknown field, ignored: fields of ours belong below spec")
 
 
@@ -92,8 +96,9 @@ def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
     name = identity(meta)
     spec = parse_part(queue.QueueSpec, bytes(wire.spec), "spec", warn)
     priority = DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority
-    if abs(priority) > PRIORITY_MAX:
-        raise FieldError("spec.priority", f"{priority} is too large: give a number of 32 bits")
+    if not -INT32_MAX - 1 <= priority <= INT32_MAX:
+        message = f"{shown(priority)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        raise FieldError("spec.priority", message)
     resources = spec.resources
     if resources is None:
         warn(
@@ -104,15 +109,15 @@ def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
     return Queue(
         name,
         uid=meta.uid or "",
-        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp", warn),
         parent=spec.parent_queue or "",
-        display_name=spec.display_name or "",
+        display_name=(spec.display_name or "")[:NAME_LENGTH],
         priority=priority,
         cpu=_share(resources.cpu, 1.0, "cpu"),
         memory=_share(resources.memory, MEGABYTE, "memory"),
         gpu=_share(resources.gpu, 1.0, "gpu"),
-        preempt_min_runtime_s=duration_s(spec.preempt_min_runtime, "spec.preemptMinRuntime"),
-        reclaim_min_runtime_s=duration_s(spec.reclaim_min_runtime, "spec.reclaimMinRuntime"),
+        preempt_min_runtime_s=duration_s(spec.preempt_min_runtime, "spec.preemptMinRuntime", warn),
+        reclaim_min_runtime_s=duration_s(spec.reclaim_min_runtime, "spec.reclaimMinRuntime", warn),
         labels=meta.labels or NO_LABELS,
     )
 
@@ -131,15 +136,16 @@ def _bound(value: float | None, unit: float, field: str) -> float:
     value = value or 0.0
     if value < 0 and value != UNLIMITED:
         raise FieldError(field, f"{value:g} is below 0: give 0 or more, or -1 for unlimited")
-    if value > SHARE_MAX:
-        raise FieldError(field, f"{value:g} is more than any cluster has: give less, or -1 for unlimited")
+    if not value <= SHARE_MAX:
+        message = f"{value:g} is more than any cluster has: give at most {SHARE_MAX:g}, or -1 for unlimited"
+        raise FieldError(field, message)
     return UNLIMITED if value < 0 else value * unit
 
 
 def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
     """Raises FieldError for what makes the group unusable."""
     meta = wire.metadata or core.Meta()
-    name = identity(meta)
+    name, namespace = identity(meta), namespace_of(meta)
     spec = parse_part(podgroup.PodGroupSpec, bytes(wire.spec), "spec", warn)
     annotations = meta.annotations or NO_LABELS
 
@@ -153,20 +159,22 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
 
     if spec.min_member is not None and spec.min_sub_group is not None:
         warn("spec.minMember", "ignored, as minSubGroup is there: leave one of them out")
+    sub_groups = tuple(_sub_group(each, i, warn) for i, each in enumerate(spec.sub_groups or ()))
+    _check_depth(sub_groups)
     return PodGroup(
-        namespace_of(meta),
+        namespace,
         name,
         uid=meta.uid or "",
-        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+        created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp", warn),
         queue=spec.queue or "",
-        priority_class=spec.priority_class_name or "",
+        priority_class=_class_of(spec, namespace, warn),
         preemptible=None if spec.preemptibility is None else spec.preemptibility == "preemptible",
         min_member=spec.min_member,
         min_sub_group=spec.min_sub_group,
-        sub_groups=tuple(_sub_group(each, i, warn) for i, each in enumerate(spec.sub_groups or ())),
+        sub_groups=sub_groups,
         topology=_topology(spec.topology_constraint),
-        preemption_delay_s=max(0.0, duration_s(spec.preemption_delay, "spec.preemptionDelay") or 0.0),
-        staleness_grace_s=duration_s(spec.staleness_grace_period, "spec.stalenessGracePeriod"),
+        preemption_delay_s=max(0.0, duration_s(spec.preemption_delay, "spec.preemptionDelay", warn) or 0.0),
+        staleness_grace_s=duration_s(spec.staleness_grace_period, "spec.stalenessGracePeriod", warn),
         mark_unschedulable=spec.mark_unschedulable is not False,
         scheduling_backoff=-1 if spec.scheduling_backoff is None else spec.scheduling_backoff,
         stale_since_ns=time_of(names.STALE_ANNOTATION),
@@ -174,6 +182,27 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
         last_eviction_ns=time_of(names.LAST_EVICTION_ANNOTATION),
         labels=meta.labels or NO_LABELS,
     )
+
+
+def _class_of(spec: podgroup.PodGroupSpec, namespace: str, warn: Warn) -> str:
+    """One that counts for Kubernetes' own pods only is told, and passed over."""
+    name = spec.priority_class_name or ""
+    if not is_reserved(name, namespace):
+        return name
+    warn("spec.priorityClassName", reserved_text(name, "the default priority"))
+    return ""
+
+
+def _check_depth(sub_groups: Sequence[SubGroup]) -> None:
+    depths, _ = survey({each.name: each.parent for each in sub_groups})
+    for i, each in enumerate(sub_groups):
+        if depths[each.name] > SUB_GROUP_DEPTH_MAX:
+            raise FieldError(f"spec.subGroups[{i}].parent", too_deep(each.name))
+
+
+def too_deep(name: str) -> str:
+    """What is told of a sub-group that stands too deep."""
+    return f"sub-group {name!r} has {SUB_GROUP_DEPTH_MAX} or more above it: have at most {SUB_GROUP_DEPTH_MAX} levels"
 
 
 def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:

@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 from kai_sched.api import core
-from kai_sched.model.faults import FieldError
-from kai_sched.model.times import parse_duration, parse_time
+from kai_sched.api.custom import DURATION_MAX_H
+from kai_sched.api.legal import segment_fault
+from kai_sched.model.faults import FieldError, Warn
+from kai_sched.model.times import TooFar, format_time, is_too_long, parse_duration, parse_time
 
 DEFAULT_NAMESPACE = "default"
 
 
 def identity(meta: core.Meta) -> str:
-    """The object's name. Raises FieldError where it has none."""
+    """The object's name. Raises FieldError where it has none, or one that no object can have."""
     name = meta.name
     if not name:
         raise FieldError("metadata.name", "missing: give the object a name")
-    if "/" in name:
-        raise FieldError("metadata.name", f"{name!r} has a slash: names of objects have none")
+    if fault := segment_fault(name):
+        raise FieldError("metadata.name", fault)
     return name
 
 
 def namespace_of(meta: core.Meta) -> str:
     """The namespace, or the one that the API server would put the object in. Raises FieldError."""
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    if "/" in namespace:
-        raise FieldError("metadata.namespace", f"{namespace!r} has a slash: names of namespaces have none")
+    if fault := segment_fault(namespace):
+        raise FieldError("metadata.namespace", fault)
     return namespace
 
 
-def time_ns(text: str | None, field: str) -> int:
-    """Nanoseconds since the epoch, 0 where there is no time. Raises FieldError."""
+def time_ns(text: str | None, field: str, warn: Warn | None = None) -> int:
+    """Nanoseconds since the epoch, 0 where there is no time. Raises FieldError.
+
+    With ``warn``, a time that is too far away is told there, and the nearest that can be reckoned with holds: an
+    object must not be lost for it. A long grace makes such times of deletion.
+    """
     if not text:
         return 0
     try:
         return parse_time(text)
+    except TooFar as error:
+        if warn is None:
+            raise FieldError(field, str(error)) from None
+        warn(field, f"{error}; {format_time(error.nearest_ns)} holds instead")
+        return error.nearest_ns
     except ValueError as error:
         raise FieldError(field, str(error)) from None
 
 
-def duration_s(text: str | None, field: str) -> float | None:
-    """Seconds, None where there is no duration. Raises FieldError."""
+def duration_s(text: str | None, field: str, warn: Warn) -> float | None:
+    """Seconds, None where there is no duration. One that is too long is told and cut, so that what runs by it goes on.
+
+    Raises FieldError.
+    """
     if not text:
         return None
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
+        if is_too_long(text):
+            warn(field, f"{text!r} is longer than {DURATION_MAX_H}h (ten years), which holds instead: give less")
     except ValueError as error:
         raise FieldError(field, str(error)) from None
+    return seconds

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kai_sched.api import core, names
-from kai_sched.model.faults import FieldError
+from kai_sched.api.custom import INT32_MAX
+from kai_sched.model.faults import FieldError, shown
 from kai_sched.model.objects import (
     NO_LABELS,
     ConfigMap,
@@ -34,7 +35,6 @@ _CONDITIONS = {
 }
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
-PRIORITY_MAX = 2**31 - 1
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
@@ -69,7 +69,7 @@ def _taints(spec: core.NodeSpec) -> tuple[Taint, ...]:
     found = set()
     for i, taint in enumerate(spec.taints or ()):
         if taint.effect not in _TAINT_EFFECTS:
-            message = f"{taint.effect!r} is not an effect: use NoSchedule, PreferNoSchedule or NoExecute"
+            message = f"{shown(taint.effect)} is not an effect: use NoSchedule, PreferNoSchedule or NoExecute"
             raise FieldError(f"spec.taints[{i}].effect", message)
         found.add(Taint(taint.key, taint.value or "", taint.effect))
     return tuple(sorted(found, key=lambda each: (each.key, each.value, each.effect)))
@@ -169,6 +169,7 @@ def read_priority_class(wire: core.PriorityClass) -> PriorityClass:
     name = identity(wire.metadata or core.Meta())
     if wire.value is None:
         raise FieldError("value", "missing: give the class its priority, a whole number")
-    if abs(wire.value) > PRIORITY_MAX:
-        raise FieldError("value", f"{wire.value} is too large: give a number of 32 bits")
+    if not -INT32_MAX - 1 <= wire.value <= INT32_MAX:
+        message = f"{shown(wire.value)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        raise FieldError("value", message)
     return PriorityClass(name, wire.value, bool(wire.global_default))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 from kai_sched.api import core, names
+from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, TypeFault, Warn
 from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
+from kai_sched.model.priorities import is_reserved, reserved_text
 from kai_sched.model.read_constraints import (
     NO_AFFINITY,
     Affinity,
@@ -33,15 +36,16 @@ _SHARING_KEYS = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, nam
 class PodReader:
     """Reads pods of one cluster; equal shapes become one object.
 
-    ``queue_label`` and ``node_pool_label`` are the keys of ``Config``.
+    What the API server takes can be read: a pod that has its node holds room there, whatever else it says.
     """
 
-    def __init__(self, queue_label: str = names.QUEUE_LABEL, node_pool_label: str = names.NODE_POOL_LABEL) -> None:
-        self._queue_label = queue_label
-        self._node_pool_label = node_pool_label
+    def __init__(self, config: Config) -> None:
+        self._queue_label = config.queue_label
+        self._node_pool_label = config.node_pool_label
+        self._scheduler = config.scheduler_name
         self._requests = RequestReader()
         self._constraints = ConstraintReader()
-        self._shapes: dict[object, Shape] = {}
+        self._shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
     def read(self, wire: core.Pod, warn: Warn) -> Pod:
         """The pod. Raises FieldError for what makes it unusable; the rest goes to ``warn``."""
@@ -56,17 +60,17 @@ class PodReader:
             name,
             self._shape(spec, namespace, name, labels, annotations, warn),
             uid=meta.uid or "",
-            created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp"),
+            created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp", warn),
             labels=labels,
             group=annotations.get(names.POD_GROUP_ANNOTATION, ""),
             sub_group=labels.get(names.SUB_GROUP_LABEL, ""),
             queue=self._queue(labels),
             scheduler=spec.scheduler_name or "",
-            priority_class=labels.get(names.PRIORITY_CLASS_LABEL) or spec.priority_class_name or "",
+            priority_class=self._priority_class(spec, namespace, labels, warn),
             node=spec.node_name or "",
             nominated_node=status.nominated_node_name or "",
             phase=PHASES.get(status.phase or "", Phase.UNKNOWN),
-            deleted_ns=time_ns(meta.deletion_timestamp, "metadata.deletionTimestamp"),
+            deleted_ns=time_ns(meta.deletion_timestamp, "metadata.deletionTimestamp", warn),
             gates=tuple(sorted(gate.name or "" for gate in spec.scheduling_gates)) if spec.scheduling_gates else (),
             gpu_groups=_gpu_groups(labels),
         )
@@ -78,6 +82,18 @@ class PodReader:
             pool = labels.get(self._node_pool_label)
             return f"{project}-{pool}" if pool else project
         return queue
+
+    def _priority_class(self, spec: core.PodSpec, namespace: str, labels: Mapping[str, str], warn: Warn) -> str:
+        """That of the label, else that of the spec; neither may be one that counts for Kubernetes' own pods only."""
+        label, own = labels.get(names.PRIORITY_CLASS_LABEL, ""), spec.priority_class_name or ""
+        named = label or own
+        if not named.startswith(names.SYSTEM_CLASSES_PREFIX) or not is_reserved(named, namespace):
+            return named
+        rest = "" if is_reserved(own, namespace) else own
+        if spec.scheduler_name == self._scheduler:
+            field = f"metadata.labels[{names.PRIORITY_CLASS_LABEL}]" if label else "spec.priorityClassName"
+            warn(field, reserved_text(named, repr(rest) if rest else "the default priority"))
+        return rest
 
     def _shape(
         self,
@@ -95,11 +111,10 @@ class PodReader:
             unsupported.append(f"{field}, which is not a valid quantity")
         sharing = NONE
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
-            sharing = read_sharing(annotations, warn)
+            sharing = read_sharing(annotations, warn).beside(request.get(GPU, 0.0))
             unsupported += sharing.unsupported
-            if sharing.replaces_gpus:
-                request.pop(GPU, None)
-                request.update(sharing.mig)
+            for key, count in (*sharing.mig, (GPU, sharing.whole)):
+                request[key] = max(request.get(key, 0.0), count)
         listed = {key for key, _ in sharing.mig}
         for resource in request:
             if resource.startswith(MIG_PREFIX) and request[resource] and resource not in listed:
@@ -112,7 +127,7 @@ class PodReader:
             self._constraints.node_selector(bytes(spec.node_selector)) if spec.node_selector else (),
             affinity[0],
             self._constraints.tolerations(bytes(spec.tolerations)) if spec.tolerations else (),
-            read_ports(spec),
+            read_ports(spec, warn, unsupported),
             *affinity[1:],
             read_claims(spec, namespace, name) if spec.volumes else (),
             read_config_maps(spec, namespace, annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, "")),
@@ -122,6 +137,7 @@ class PodReader:
         )
         shape = self._shapes.get(parts)
         if shape is None:
+            # Held here by nobody but its pods: what has come and gone is forgotten.
             shape = self._shapes[parts] = Shape(*parts)
         return shape
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.model.faults import decode_part
+from kai_sched.model.faults import decode_part, shown
+from kai_sched.model.recent import Recent
 from kai_sched.model.resources import PODS, QuantityError, amount, canonical
 
 Request = dict[str, float]
@@ -31,7 +32,7 @@ def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> 
             findings.append((f"{field}.{name}", str(error)))
             continue
         if value < 0:
-            findings.append((f"{field}.{name}", f"{quantity!r} is below 0: give 0 or more"))
+            findings.append((f"{field}.{name}", f"{shown(quantity)} is below 0: give 0 or more"))
             continue
         key = canonical(name)
         amounts[key] = amounts.get(key, 0.0) + value
@@ -42,7 +43,7 @@ class RequestReader:
     """Remembers the resources texts that it has seen: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
-        self._containers: dict[bytes, tuple[Request, tuple[Finding, ...]]] = {}
+        self._containers: Recent[bytes, tuple[Request, tuple[Finding, ...]]] = Recent()
 
     def read(self, spec: core.PodSpec) -> tuple[Request, list[Finding]]:
         """The request of the pod, ``pods`` 1 included, and what of it could not be read. Raises FieldError."""
@@ -74,7 +75,7 @@ class RequestReader:
             return {}
         known = self._containers.get(raw)
         if known is None:
-            known = self._containers[raw] = _container_request(raw, f"{field}.resources")
+            known = self._containers.put(raw, _container_request(raw, f"{field}.resources"), len(raw))
         request, bad = known
         findings.extend((f"{field}.resources.{path}", message) for path, message in bad)
         return request

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_sched.api import names
-from kai_sched.model.faults import Warn
+from kai_sched.model.faults import Warn, shown
 
 _DECIMAL = re.compile(r"\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,9}", re.ASCII)
 DEVICES_MAX = 1024
+FRACTION_LENGTH = 64
 
 SHARING = "(GPU sharing)"
 MIG = "(MIG)"
@@ -20,16 +21,18 @@ MIG = "(MIG)"
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What the annotations ask for. With ``replaces_gpus`` they stand in place of the containers' whole GPUs."""
+    """What the annotations ask for; ``whole`` are GPUs that they make the pod count with as if it asked for them."""
 
     unsupported: tuple[str, ...] = ()
     devices: int = 0
     quota: float = 0.0
     mig: tuple[tuple[str, float], ...] = ()
+    whole: float = 0.0
 
-    @property
-    def replaces_gpus(self) -> bool:
-        return bool(self.unsupported)
+    def beside(self, gpus: float) -> Sharing:
+        """The same in a pod whose containers ask for so many whole GPUs: its node gives it these whatever annotations
+        say, so that it counts with them, or with its parts as if they were whole where those are more."""
+        return replace(self, devices=0, quota=0.0, whole=float(self.devices)) if gpus and self.devices else self
 
 
 NONE = Sharing()
@@ -67,13 +70,14 @@ def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float
         return 0.0
     value = parse(text)
     if not value:
-        warn(f"metadata.annotations[{key}]", f"{text!r} is not {wanted}; the annotation is ignored: correct it")
+        warn(f"metadata.annotations[{key}]", f"{shown(text)} is not {wanted}; the annotation is ignored: correct it")
     return value
 
 
 def _fraction(text: str) -> float:
     """0 for what is no fraction."""
-    value = float(text) if _DECIMAL.fullmatch(text) else 0.0
+    # Its length first: matching takes the square of it.
+    value = float(text) if len(text) <= FRACTION_LENGTH and _DECIMAL.fullmatch(text) else 0.0
     return value if value <= 1 else 0.0
 
 

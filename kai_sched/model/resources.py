@@ -12,6 +12,8 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from kai_sched.model.faults import shown
+
 CPU = "cpu"
 MEMORY = "memory"
 GPU = "gpu"
@@ -52,18 +54,18 @@ def parse_quantity(text: str | float) -> Fraction:
         return _parse(text)
     if isinstance(text, bool) or not isinstance(text, int | float):
         raise QuantityError(
-            f"{text!r} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
+            f"{shown(text)} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
         )
     return _parse(repr(text))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _parse(text: str) -> Fraction:
-    found = _NUMBER.fullmatch(text)
-    if found is None or len(text) > _DIGITS_MAX:
-        shown = text if len(text) <= _DIGITS_MAX else text[:_DIGITS_MAX] + "..."
+    # Its length first: matching takes the square of it.
+    found = _NUMBER.fullmatch(text) if len(text) <= _DIGITS_MAX else None
+    if found is None:
         raise QuantityError(
-            f"{shown!r} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
+            f"{shown(text)} is not a quantity; write a number with an optional suffix, such as 500m, 2 or 16Gi"
         )
     sign, digits, suffix = found.groups()
     value = Fraction(digits.rstrip(".")) * _scale(suffix or "")
@@ -86,7 +88,7 @@ def canonical(resource: str) -> str:
     return GPU if resource in GPU_NAMES else resource
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _amount(resource: str, text: str) -> float:
     value = _parse(text)
     return float(math.ceil(value if _is_whole(resource) else value * 1000))
@@ -103,7 +105,7 @@ def amount(resource: str, quantity: str | float) -> float:
     return _amount(resource, str(parse_quantity(quantity)) if isinstance(quantity, bool) else repr(quantity))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def quantity_text(resource: str, value: float) -> str:
     """The amount in the scheduler's unit as Kubernetes writes it: "4", "500m", bytes plain; unlimited is "-1".
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from kai_sched.model.objects import Node, NodeSelector, Requirement
 
 # The key under which requirements speak of a node's name.
 NODE_NAME = "metadata.name"
+_WHOLE = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -29,11 +31,16 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    try:
-        number, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
+    number, bound = compared(value or ""), compared(requirement.values[0]) if requirement.values else None
+    if number is None or bound is None:
         return False
     return number > bound if requirement.op == "Gt" else number < bound
+
+
+def compared(text: str) -> int | None:
+    """The whole number that Gt and Lt compare; None for what Kubernetes does not take for one of 64 bits."""
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def admits(selector: NodeSelector | None, node: Node) -> bool:

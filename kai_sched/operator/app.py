@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import socket
-import string
 import sys
+import time
 import uuid
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -20,48 +20,41 @@ import structlog
 from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.cluster.binding import Binder
-from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.client import Api
 from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.lease import LeaderLease
-from kai_sched.cluster.reflector import Reflector, Source
+from kai_sched.cluster.reflector import Reflector
 from kai_sched.cluster.volumes import VolumeBinding
-from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, QUEUE, SHARD, VOLUME
+from kai_sched.model.read import POD, QUEUE, VOLUME
 from kai_sched.model.store import Store
-from kai_sched.operator import certificate, webhooks
+from kai_sched.operator.admission import Admission
+from kai_sched.operator.certificate import remedied
 from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.garbage import Calm
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
-from kai_sched.operator.lists import OwnLists
 from kai_sched.operator.loop import Clock, Decided, Loop
+from kai_sched.operator.news import News
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
-from kai_sched.operator.settings import Settings
+from kai_sched.operator.settings import Settings, read_settings
+from kai_sched.operator.sources import SOURCES
 from kai_sched.operator.telling import Telling
 from kai_sched.operator.troubles import Troubles
 from kai_sched.plan.effects import Bind
-from kai_sched.plan.receipts import receipt
-from kai_sched.reconcile.admission import review
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.plan.receipts import notice
 from kai_sched.solver.warmup import compile_all
+from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
+from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("operator")
 
-SOURCES = (
-    Source(("v1", "Node"), "/api/v1/nodes"),
-    Source(("v1", "Namespace"), "/api/v1/namespaces"),
-    Source(("scheduling.k8s.io/v1", "PriorityClass"), "/apis/scheduling.k8s.io/v1/priorityclasses"),
-    Source(("storage.k8s.io/v1", "StorageClass"), "/apis/storage.k8s.io/v1/storageclasses"),
-    Source(VOLUME, "/api/v1/persistentvolumes"),
-    Source(("v1", "PersistentVolumeClaim"), "/api/v1/persistentvolumeclaims"),
-    Source(("v1", "ConfigMap"), "/api/v1/configmaps", metadata_only=True),
-    Source(BIND_REQUEST, f"/apis/{BIND_REQUEST[0]}/bindrequests", optional=True),
-    Source(POD, "/api/v1/pods"),
-)
 DEFAULTS = "default queues"  # the only part that ends by itself
 DRAIN_S = 5.0
+RELEASE_S = 5.0
 STANDBY_S = 3.0  # who has not got the lease by then says who has
 STUCK_S = 300.0
 
@@ -74,20 +67,22 @@ class Operator:
         options: Options,
         api: Api,
         settings: Settings,
+        admission: Admission,
         pages: Pages,
         clock: Clock,
         chance: random.Random,
         identity: str,
+        stop: asyncio.Event,
     ) -> None:
+        """``stop`` ends it. What signals do is kopf's business once it runs."""
         self._options = options
         self._api = api
         self._clock = clock
         config = settings.config
         self._settings = settings
         self._store = Store()
-        keeper = StatusKeeper(config)
-        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, keeper))
-        self._lists = OwnLists(api, self._feed, chance)
+        news = News()
+        self._feed = Feed(self._store, config, self._changed, Observing(config, self._settings, news))
         self._reflectors = [Reflector(api, source, self._feed, chance) for source in SOURCES]
         self._lease = LeaderLease(
             lambda: Api.connect(options.kubeconfig, options.context, 2, options.server),
@@ -96,28 +91,28 @@ class Operator:
             identity,
             random=chance,
         )
-        api.guard = self._lease.held
+        api.guard, api.guarded_s = self._lease.held, self._lease.guarded_s
         self._telling = Telling(
-            api, self._store, self._feed, keeper, pages.metrics, config, self._busy, self._lease.held, clock, chance
+            api, self._store, self._feed, news, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
         lease = (options.namespace, options.lease_name(config))
         self._troubles = Troubles(pages.metrics, self._writer.submit, self._lease.held, lease, clock.monotonic)
         self._loop = self._make_loop(clock)
-        self._grouper = self._make_grouper(keeper, chance)
-        self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, options.connections)
+        self._grouper = self._make_grouper(news, chance)
+        self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
         self._loop.send = self._volumes.submit
         self._evicter, self._loop.evict = self._make_evicter(chance)
-        self._webhooks = webhooks.WebhookServer(
-            lambda path, body: review(path, body, self._settings.admission, _suffix(chance))
-        )
-        self._certificate = certificate.Keeper(api, options.namespace, lambda: datetime.now(UTC), self._webhooks.use)
+        self._admission = admission
         self._pages = pages
+        self._measure(pages.metrics)
+        self._calm = Calm()
+        self._calm.start()
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
-        self._stop = asyncio.Event()
+        self._stop = stop
         self._stopping = False
         self._failure = ""
 
@@ -128,20 +123,34 @@ class Operator:
             self._store, self._feed.overlay, config, act, told.acted, told.failed, clock, troubles=self._troubles
         )
 
-    def _make_grouper(self, keeper: StatusKeeper, chance: random.Random) -> Grouper:
+    def _measure(self, metrics: Metrics) -> None:
+        """Have the numbers of the parts shown."""
+        metrics.watch("binds", lambda: self._binder.pending)
+        metrics.watch("evictions", lambda: self._evicter.pending)
+        metrics.watch("writes", lambda: self._writer.pending)
+        metrics.watch("events", lambda: self._writer.events)
+        metrics.watch("looks and writes of pod groups", lambda: self._grouper.pending)
+        self._api.told_failure = metrics.count_failure
+        for reflector in self._reflectors:
+            reflector.restarted = metrics.count_restart
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, MeasuredLoop):
+            metrics.add(LoopTimes(loop, metrics.prefix))
+
+    def _make_grouper(self, news: News, chance: random.Random) -> Grouper:
         return Grouper(
             self._api,
             self._store,
             self._feed,
             lambda: self._settings.config,
-            keeper.owners,
+            news.owners,
             self._writer.submit,
             lambda: self._binder.pending > 0,
             self._clock,
             chance,
         )
 
-    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], None]]:
+    def _make_evicter(self, chance: random.Random) -> tuple[Evicter, Callable[[Decided], Awaitable[None]]]:
         evictions = Evictions(
             self._store,
             self._feed.overlay,
@@ -153,16 +162,16 @@ class Operator:
         )
         now = lambda: self._clock.wall_ns() / 1e9  # noqa: E731 - the evicter wants seconds
         mark = self._options.mark_evicted
-        evicter = Evicter(self._api, evictions.check, evictions.ended, receipt, now, chance, mark)
+        evicter = Evicter(self._api, evictions.check, evictions.ended, notice, now, chance, mark)
         return evicter, evictions.carry_out
 
     async def run(self) -> int:
-        """Until a signal, 0, or until going on makes no sense, 1. Raises OSError where an address cannot be had."""
-        if self._options.webhook_address:
-            await self._webhooks.start(self._options.webhook_address)
+        """Until a signal, 0, or until going on makes no sense, 1."""
         self._pages.alive.update({"cycle": self._stuck, "cycles": self._troubles.problem, "lease": self._dead})
-        self._pages.ready.clear()
-        self._pages.ready.update(self._checks())
+        readiness = self._pages.readiness
+        readiness.scheduling.clear()
+        readiness.scheduling.update(self._checks())
+        readiness.role = lambda: (self._lease.held(), self._lease.holder)
         registry = make_registry(self._feed, self._api, self.start, self.stop)
         try:
             await kopf.operator(
@@ -180,7 +189,6 @@ class Operator:
 
     async def start(self) -> None:
         """Everything that runs, from here on, beside kopf."""
-        options = self._options
         log.info(
             "operator.started",
             version=__version__,
@@ -191,42 +199,43 @@ class Operator:
             port=self._pages.port,
         )
         self._lease.start()
-        self._go(self._lists.run(), "lists")
         for reflector, source in zip(self._reflectors, SOURCES, strict=True):
             self._go(reflector.run(), source.path)
         self._go(self._binder.run(), "binder")
         self._go(self._evicter.run(), "evicter")
         self._go(self._writer.run(), "writer")
+        self._go(self._telling.run(), "telling")
         self._go(self._group(), "grouper")
         self._go(self._schedule(), "schedule")
         self._go(self._lead(), "lead")
-        if options.webhook_address:
-            self._go(self._certificate.run(), "certificate")
 
     async def stop(self) -> None:
-        """Finish what is under way, let another lead, and leave."""
-        self._stopping = True
+        """Finish what is under way, let another lead, and leave. A second signal ends the waiting for requests."""
+        self._stopping = self._pages.readiness.stopping = True
+        began, hurry = time.monotonic(), asyncio.Event()
+        on_signals(hurry)
         for task in self._tasks:
-            if task.get_name() in ("schedule", "lists"):
+            if task.get_name() in ("schedule",):
                 task.cancel()
         try:
             async with asyncio.timeout(DRAIN_S):
                 if self._lease.held():
                     await self._binder.drained()
                     await self._evicter.drained()
-                    self._telling.stop()
+                    await self._telling.stop()
                     await self._writer.drained()
         except TimeoutError:
             log.warning("operator.unfinished", binds=self._binder.pending, writes=self._writer.pending)
-        self._telling.stop()
+        await self._telling.stop()
         await self._volumes.stop()
-        await self._lease.release()
+        await self._lease.release(RELEASE_S)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._webhooks.stop()
-        self._stop.set()  # kopf waits for those who wait for it
+        await self._admission.stop(began, hurry)
+        await self._pages.stop()  # kopf would wait for the connections that are open
+        self._stop.set()  # and so it would for those who wait for it
         log.info("operator.stopped", failure=self._failure)
 
     def _go(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -252,6 +261,7 @@ class Operator:
         self._compiled = True
         await self._known.wait()
         log.info("operator.synced", pods=len(self._feed.known(POD)), queues=len(self._feed.known(QUEUE)))
+        self._calm.settle()
         self._loop.wake()
         await self._loop.run()
 
@@ -261,9 +271,12 @@ class Operator:
             async with asyncio.timeout(STANDBY_S):
                 await self._lease.wait_held()
         except TimeoutError:
-            log.info("lease.waits", state=self._lease.state)
+            if self._lease.failure:
+                log.warning("lease.failed", problem=remedied(self._lease.failure, self._options.namespace))
+            else:
+                log.info("lease.waits", state=self._lease.state, holder=self._lease.holder)
             await self._lease.wait_held()
-        log.info("lease.held")
+        log.info("lease.held", identity=self._lease.identity)
         if self._options.default_queues and not self._settings.config.node_pool:
             self._go(self._make_default_queues(), DEFAULTS)
         await self._lease.wait_lost()
@@ -299,7 +312,7 @@ class Operator:
         return str(self._feed.known(VOLUME).get(name, ""))
 
     def _synced(self) -> bool:
-        return self._lists.synced and all(source.kind in self._feed.listed for source in SOURCES)
+        return all(source.kind in self._feed.listed for source in SOURCES)
 
     def _stuck(self) -> str:
         since = self._loop.busy_since
@@ -312,16 +325,14 @@ class Operator:
     def _checks(self) -> dict[str, Callable[[], str]]:
         checks: dict[str, Callable[[], str]] = {
             "kernels": lambda: "" if self._compiled else "the solver is being compiled",
-            "own kinds": lambda: "; ".join(filter(None, self._lists.state.values())),
-            "lease": lambda: self._lease.failure or "",
+            "lease": lambda: remedied(self._lease.failure or "", self._options.namespace),
             "requests": self._api.refusals,
         }
         for reflector, source in zip(self._reflectors, SOURCES, strict=True):
             name = source.path.rpartition("/")[2]
             checks[name] = partial(_unsynced, reflector)
         if self._options.webhook_address:
-            checks["webhooks"] = self._webhooks.problem
-            checks["certificate"] = self._certificate.problem
+            checks["certificate"] = self._admission.certificate_problem
         return checks
 
 
@@ -329,31 +340,10 @@ def _unsynced(reflector: Reflector) -> str:
     return "" if reflector.synced else reflector.state
 
 
-def _suffix(chance: random.Random) -> str:
-    return "".join(chance.choices(string.ascii_lowercase + string.digits, k=7))
-
-
-async def read_settings(api: Api, settings: Settings, shard: str, pages: Pages, chance: random.Random) -> None:
-    """What the cluster says of the settings: all else is read by them. Waits until the API server answers."""
-    wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
-    for kind, plural, name in wanted:
-        delay_s = 0.2
-        while True:
-            found: list[bytes] = []
-            try:
-                parts = api.list_pages(f"/apis/{kind[0]}/{plural}", {"fieldSelector": f"metadata.name={name}"})
-                async for items, _ in parts:
-                    found += map(bytes, items)
-            except ApiFailure as failure:
-                if failure.status != 404:
-                    log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
-                    pages.ready["settings"] = partial(str, failure)
-                    await asyncio.sleep(delay_s * chance.uniform(0.5, 1.0))
-                    delay_s = min(10.0, 2.0 * delay_s)
-                    continue
-            settings.observe(kind, name, found[0] if found else None)
-            break
-    settings.fixed = True
+def on_signals(event: asyncio.Event) -> None:
+    """From now on the signals to end set the event, and do nothing else."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
 
 
 async def run(options: Options) -> int:
@@ -363,13 +353,44 @@ async def run(options: Options) -> int:
     pages = Pages(options.metrics_namespace)
     await pages.listen(options.listen_address)
     api = await Api.connect(options.kubeconfig, options.context, options.connections, options.server)
+    watch = asyncio.create_task(pages.watch(), name="readiness")
     try:
-        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
         # The threads share an interpreter: a request must not wait long for the one that decides.
         sys.setswitchinterval(0.002)
-        settings, chance = Settings(options.config, options.shard), random.Random()
-        await read_settings(api, settings, options.shard, pages, chance)
-        return await Operator(options, api, settings, pages, Clock(), chance, identity).run()
+        settings = Settings(options.config, options.shard)
+        admission = Admission(options, api, settings)
+        if options.webhook_address:
+            pages.readiness.webhooks["webhooks"] = admission.problem
+        await admission.start()
+        stop = asyncio.Event()
+        on_signals(stop)
+        if not await _set_up(options, api, settings, admission, pages, stop):
+            return 0
+        identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+        operator = Operator(options, api, settings, admission, pages, Clock(), random.Random(), identity, stop)
+        return await operator.run()
     finally:
+        watch.cancel()
         await pages.stop()
         await api.close()
+
+
+async def _set_up(
+    options: Options, api: Api, settings: Settings, admission: Admission, pages: Pages, stop: asyncio.Event
+) -> bool:
+    """Read the settings. False where ``stop`` came before that was done, and the webhooks have been closed."""
+    reading = asyncio.create_task(
+        read_settings(api, settings, options.shard, pages.readiness.scheduling, random.Random())
+    )
+    signalled = asyncio.create_task(stop.wait())
+    await asyncio.wait((reading, signalled), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if reading.done():
+        reading.result()
+        return True
+    reading.cancel()
+    pages.readiness.stopping = True
+    began, hurry = time.monotonic(), asyncio.Event()
+    on_signals(hurry)
+    await admission.stop(began, hurry)
+    return False

@@ -11,11 +11,12 @@ import structlog
 import yaml
 
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.paths import objects_path
 from kai_sched.model.read import QUEUE
 
 log = structlog.get_logger("defaults")
 
-PATH = f"/apis/{QUEUE[0]}/queues"
+PATH = objects_path(QUEUE[0], "queues")
 RETRY_S = 1.0
 RETRY_MAX_S = 30.0
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kai_sched.cluster.evicting import End
+from kai_sched.cluster.turns import Turn
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.loop import LATE_S, Backoff, Clock, Decided, node_problem
 from kai_sched.plan.effects import Evict, Plan
 from kai_sched.reconcile.evictions import plans_of
+from kai_sched.telemetry.faults import FAULTS
 
 log = structlog.get_logger("evictions")
 
@@ -44,26 +46,42 @@ class Evictions:
         self._wake = wake
         self._clock = clock
         self._under_way: dict[str, tuple[Plan, Cluster]] = {}  # by uid of the victim
-        self._refused: dict[str, Backoff] = {}  # by uid of a pod that could not be evicted
+        self._refused: dict[str, tuple[str, Backoff]] = {}  # by uid: pods that could not be evicted, and their keys
 
-    def carry_out(self, decided: Decided) -> None:
+    async def carry_out(self, decided: Decided) -> None:
         """Send what a cycle has decided; from now on these pods count as leaving."""
+        self._forget_gone(decided.cluster)
         if not decided.result.evicted:
             return
         now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
         there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
-        self._refused = {
-            uid: backoff for uid, backoff in self._refused.items() if uid in there or uid in self._under_way
-        }
+        self._refused = {uid: each for uid, each in self._refused.items() if uid in there or uid in self._under_way}
+        turn = Turn()
         for plan in plans_of(decided.result.effects, decided.cluster):
-            waits = (self._refused.get(eviction.uid, Backoff()) for eviction in plan.evictions)
+            waits = (self._refused[each.uid][1] for each in plan.evictions if each.uid in self._refused)
             if any(now < backoff.until for backoff in waits):
                 continue
-            chosen = [each for each in plan.evictions if self._overlay.expect(each.pod, each.uid, now_ns)]
+            chosen = []
+            for each in plan.evictions:
+                if self._overlay.expect(each.pod, each.uid, now_ns):
+                    chosen.append(each)
+                await turn.pause()
             if chosen:
                 self._under_way.update((each.uid, (plan, decided.cluster)) for each in chosen)
-                self._planned(plan, decided.cluster)
+                self._tell(plan, decided.cluster)
                 self._send(chosen)
+
+    def _tell(self, plan: Plan, cluster: Cluster) -> None:
+        try:
+            self._planned(plan, cluster)
+        except Exception as error:  # these pods count as leaving already, so they must be sent on their way
+            FAULTS.note("evictions", plan.evictions[0].pod, error)
+
+    def _forget_gone(self, cluster: Cluster) -> None:
+        for uid, (key, _) in list(self._refused.items()):
+            pod = cluster.pods.get(key)
+            if pod is None or pod.uid != uid:
+                del self._refused[uid]
 
     def check(self, eviction: Evict) -> str:
         """Why the eviction makes no sense any more; empty where it does."""
@@ -95,7 +113,7 @@ class Evictions:
             return
         self._overlay.spare(eviction.pod, eviction.uid)
         if end is End.REFUSED:
-            backoff = self._refused.setdefault(eviction.uid, Backoff())
+            _, backoff = self._refused.setdefault(eviction.uid, (eviction.pod, Backoff()))
             wait_s = backoff.add(self._clock.monotonic())
             asyncio.get_running_loop().call_later(wait_s + LATE_S, self._wake)
             log.warning("eviction.refused", pod=eviction.pod, cause=eviction.cause, problem=message)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -19,8 +18,11 @@ import structlog
 
 from kai_sched.api import core, names
 from kai_sched.cluster.client import NOT_LEADER, Api, ApiFailure
+from kai_sched.cluster.failure import read
 from kai_sched.cluster.grouping import create_group, get_group, mark_pod, replace_group
 from kai_sched.cluster.owners import OwnerReader
+from kai_sched.cluster.paths import object_path
+from kai_sched.cluster.turns import Turn
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
@@ -29,15 +31,17 @@ from kai_sched.operator.ahead import look_ahead
 from kai_sched.operator.feed import Feed
 from kai_sched.operator.look import Known, Look, Missing
 from kai_sched.operator.loop import Clock
+from kai_sched.operator.members import key_of
 from kai_sched.operator.workqueue import WorkQueue
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile import events
-from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, Owner, Reference, is_spark, resolve
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import KindDefaults, KindRules, Settings, read_kinds
-from kai_sched.reconcile.owner_keeper import OwnerKeeper
+from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.telemetry.faults import FAULTS
 
 log = structlog.get_logger("grouping")
 
@@ -53,6 +57,14 @@ PROBLEMS_MAX = 10_000  # remembered, so that each is told once
 BATCH = 20  # pods decided before others get their turn
 CONFIG_MAP: Kind = ("v1", "ConfigMap")
 _DELAY_AFTER_CONFLICT_S = 0.05
+GONE_S = 10.0  # pods whose owner was deleted are given so long to go themselves, before their people are warned
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_decode_config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 class Grouper:
@@ -64,7 +76,7 @@ class Grouper:
         store: Store,
         feed: Feed,
         config: Callable[[], Config],
-        keeper: OwnerKeeper,
+        keeper: Owners,
         emit: Callable[[Iterable[Emit]], None],
         busy: Callable[[], bool],
         clock: Clock,
@@ -87,6 +99,7 @@ class Grouper:
         self._known: dict[Reference, Known] = {}
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
         self._problems: dict[str, str] = {}  # told of, by uid
+        self._gone_s: dict[str, float] = {}  # since when the owner is missing, by source
         self._kinds: tuple[str, KindDefaults, KindRules] = ("", {}, {})
         self.is_caught_up = False  # what was there when this replica began to lead has been looked at
 
@@ -95,12 +108,14 @@ class Grouper:
         """What is to be looked at or written, and does not wait for its time."""
         return self._looks.pending + self._writes.pending
 
-    def _lead(self) -> None:
+    async def _lead(self) -> None:
         """From now on look and write: at all that is there, as nobody may have done so for a while."""
         self._groups.look, self._groups.left = self._ask, self._keeper.forget
         self._groups.write = lambda kind, key: self._writes.add((kind, key))
-        for source in self._groups.sources():
+        turn = Turn()
+        for source in list(self._groups.sources()):
             self._ask(source)
+            await turn.pause()
 
     def _ask(self, source: str, delay_s: float = 0.0) -> None:
         self._asked_s[source] = self._clock.monotonic() + delay_s
@@ -108,7 +123,7 @@ class Grouper:
 
     async def run(self, caught_up: Callable[[], None]) -> None:
         """Until cancelled, from when this replica leads on. ``caught_up`` is called once, when cycles may act."""
-        self._lead()
+        await self._lead()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._catch_up(caught_up))
             for number in range(WRITERS):
@@ -119,9 +134,13 @@ class Grouper:
             tasks.create_task(self._review())
 
     async def _look_ahead(self) -> None:
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(AHEAD_S):
                 await look_ahead(self._owners, self._groups.owners(), self._known, self._clock.monotonic)
+        except TimeoutError:
+            pass
+        except Exception as error:
+            FAULTS.note("grouper", "owners", error)  # they are looked up one by one then
 
     async def _catch_up(self, caught_up: Callable[[], None]) -> None:
         end_s = self._clock.monotonic() + FIRST_LOOKS_S
@@ -136,10 +155,13 @@ class Grouper:
         period_s = REVIEW_S
         while True:
             await asyncio.sleep(period_s)
+            self._forget_old()
             sources = self._groups.waiting()
             period_s = max(REVIEW_S, len(sources) / REVIEWED_PER_SECOND)
+            turn = Turn()
             for source in sources:
                 self._ask(source, self._chance.uniform(0.001, period_s))
+                await turn.pause()
 
     # Looking
 
@@ -150,6 +172,9 @@ class Grouper:
                 is_done = await self._look(source)
             except ApiFailure as failure:
                 log.warning("owner.unknown", problem=str(failure))
+                is_done = False
+            except Exception as error:
+                FAULTS.note("grouper", source, error)
                 is_done = False
             if is_done:
                 self._looks.done(source)
@@ -164,29 +189,31 @@ class Grouper:
         known = {} if source in self._groups.doubtful else self._known
         self._groups.doubtful.discard(source)
         pods = self._groups.pods_of(source)
-        look = Look(self._store, self._groups.held, known, asked_s)
+        look = Look(self._store, self._groups, known, asked_s)
         failed: dict[str, GroupingError] = {}
         for number, (key, pod) in enumerate(pods.items()):
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
             try:
                 found = await self._place(pod, look, settings)
+                self._groups.decided(source, pod, None if found is None else found[1])
+                self._tell_notes(pod, found)
             except GroupingError as error:
                 failed[key] = error
-                continue
-            self._groups.decided(source, pod, None if found is None else found[1])
-            self._tell_notes(pod, found)
+            except ApiFailure:
+                raise
+            except Exception as error:
+                failed[key] = GroupingError(f"Pod {key}", "", FAULTS.note("grouper", f"Pod {key}", error))
         if look.is_old:
             # What has changed since does not count yet.
             self._ask(source, 0.0 if failed else FRESH_S)
             if failed:
                 self._groups.doubtful.add(source)
             return True
-        lost = {key for key, error in failed.items() if self._is_leaving(pods[key])}
-        for key in failed.keys() - lost:
-            self._tell_problem(pods[key], failed[key])
-        self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in failed.keys() - lost})
-        return failed.keys() <= lost
+        stuck = {key for key in failed if self._groups.staying(source, pods[key]) is not None}
+        self._tell_failed(source, {key: (pods[key], failed[key]) for key in failed if key in stuck})
+        self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in stuck})
+        return not stuck
 
     async def _place(self, pod: core.Pod, look: Look, settings: Settings) -> tuple[Chain, Grouping] | None:
         """The owners and the group of the pod; None where it is to have none. Raises GroupingError, ApiFailure."""
@@ -235,9 +262,9 @@ class Grouper:
         if key not in self._feed.known(CONFIG_MAP):
             return {}, {}
         namespace, _, name = key.partition("/")
-        raw = await self._api.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-        data = msgspec.json.decode(raw).get("data") or {}
-        defaults, rules, notes = read_kinds(data, f"ConfigMap {key}")
+        path = object_path("v1", "configmaps", namespace, name)
+        data = read(_decode_config_map, await self._api.request("GET", path), path, "the ConfigMap of the kinds").data
+        defaults, rules, notes = read_kinds(data or {}, f"ConfigMap {key}")
         for note in notes:
             log.warning("kinds.problem", object=note.subject, field=note.field, problem=note.message)
         return defaults, rules
@@ -250,26 +277,36 @@ class Grouper:
         if found is None:
             return
         chain, grouping = found
-        owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(pod)
+        owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(key_of(pod), meta.uid or "")
         self._keeper.observe(f"{owner.namespace}/{grouping.name}", owner, grouping.queue)
         if grouping.notes:
             text = "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes)
             self._tell(owner, text)
 
-    def _tell_problem(self, pod: core.Pod, error: GroupingError) -> None:
-        self._tell(_pod_ref(pod), str(error))
+    def _tell_failed(self, source: str, failed: dict[str, tuple[core.Pod, GroupingError]]) -> None:
+        """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
+        now_s = self._clock.monotonic()
+        if any(isinstance(error, OwnerGone) for _, error in failed.values()):
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._looks.add(source, end_s - now_s)
+        else:
+            is_early = False
+            self._gone_s.pop(source, None)
+        for pod, error in failed.values():
+            told = self._groups.staying(source, pod)
+            if told is not None and not (is_early and isinstance(error, OwnerGone)):
+                self._tell(_pod_ref(*told), str(error))
 
     def _tell(self, ref: Ref, text: str) -> None:
+        text = events.cut(text)
         if self._problems.get(ref.uid) != text:
             if len(self._problems) >= PROBLEMS_MAX:
                 self._problems.clear()
             self._problems[ref.uid] = text
             log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
             self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])
-
-    @staticmethod
-    def _is_leaving(pod: core.Pod) -> bool:
-        return pod.metadata is not None and pod.metadata.deletion_timestamp is not None
 
     # Writing
 
@@ -282,6 +319,9 @@ class Grouper:
                 await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
             except ApiFailure as failure:
                 await self._write_failed(kind, key, failure)
+            except Exception as error:
+                FAULTS.note("grouper", f"{kind[1]} {key}", error)
+                self._writes.failed(item)
             else:
                 self._writes.done(item)
 
@@ -304,16 +344,20 @@ class Grouper:
             self._writes.done(item)  # the pod is gone
             return
         if failure.status == 409:
+            before = self._feed.known(POD_GROUP).get(key)
             await self._see(key)
-            self._writes.done(item)
-            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
-            return
+            if self._feed.known(POD_GROUP).get(key) != before:
+                self._writes.done(item)
+                self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+                return
         wait_s = self._writes.failed(item)
         log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
-        if kind == POD_GROUP and 400 <= failure.status < 500:
-            owner = self._keeper.owner_of(key)
-            if owner is not None:
-                self._tell(owner, f"PodGroup {key} cannot be written: {failure.message}")
+        if not 400 <= failure.status < 500 or failure.is_missing_right:
+            return  # nothing that the object's people could mend
+        uid = self._groups.uid_of(key) if kind == POD else ""
+        ref = _pod_ref(key, uid) if uid else self._keeper.owner_of(key)
+        if ref is not None:
+            self._tell(ref, f"{kind[1]} {key} cannot be written: {failure.message}")
 
     async def _see(self, key: str) -> None:
         """Have a look at a PodGroup that somebody else has written."""
@@ -327,6 +371,6 @@ def _ref(owner: Owner) -> Ref:
     return Ref(owner.api_version, owner.kind, owner.namespace, owner.name, owner.uid)
 
 
-def _pod_ref(pod: core.Pod) -> Ref:
-    meta = pod.metadata or core.Meta()
-    return Ref("v1", "Pod", meta.namespace or "default", meta.name or "", meta.uid or "")
+def _pod_ref(key: str, uid: str) -> Ref:
+    namespace, _, name = key.partition("/")
+    return Ref("v1", "Pod", namespace, name, uid)

@@ -7,7 +7,6 @@ No input or output: ``operator.grouper`` looks at the owners, and writes.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +20,9 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
+from kai_sched.model.recent import Pool
 from kai_sched.model.store import Store
-from kai_sched.operator.members import ALONE, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
+from kai_sched.operator.members import ALONE, Labelled, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
 from kai_sched.reconcile.grouping.owners import Reference, owner_of_pod
 
@@ -67,17 +67,20 @@ class Groups:
         self.left: Callable[[str], None] = _nobody
         self.doubtful: set[str] = set()  # sources that may be gone, so that nothing known of them counts
         self.held: dict[str, Pod] = {}  # pods without a place, and without a node
+        self.labelled = Labelled()
         self._members: dict[str, Member] = {}
         self._pending: dict[str, dict[str, core.Pod]] = {}  # by source
         self._groups: dict[str, Group] = {}
         self._of_source: dict[str, set[str]] = {}
         self._shown: dict[str, bytes] = {}  # all PodGroups of the API server
+        self._same: Callable[[str], str] = Pool().one
 
     # What the API server shows
 
     def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
         """The pod as the store is to show it; None for one that is held back."""
         key = pod.key
+        self.labelled.put(pod)
         meta = wire.metadata or core.Meta()
         member = self._members.get(key)
         if member is not None and member.uid != pod.uid:
@@ -87,7 +90,7 @@ class Groups:
             if member is not None:
                 self.drop(key)
             return pod
-        source = sys.intern(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
+        source = self._same(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
         mark = mark_of(meta)
         if member is None or member.mark != mark:
             if member is None:
@@ -97,9 +100,10 @@ class Groups:
             member.source, member.mark = source, mark
             self._pending.setdefault(source, {})[key] = trimmed(wire)
             self.look(source, 0.0)
+        member.leaves = bool(meta.deletion_timestamp)
         version = int(meta.resource_version or 0)
         if version > member.version:
-            member.shown, member.version = (sys.intern(pod.group), pod.sub_group), version
+            member.shown, member.version = (self._same(pod.group), pod.sub_group), version
         if member.place is not None:
             self._compare(key, member)
             return placed(pod, member.place)
@@ -109,8 +113,13 @@ class Groups:
         self.held[key] = pod
         return None
 
+    def gone(self, key: str) -> None:
+        """The pod is gone."""
+        self.labelled.drop(key)
+        self.drop(key)
+
     def drop(self, key: str) -> None:
-        """The pod is gone, or concerns us no more."""
+        """The pod concerns us no more."""
         member = self._members.pop(key, None)
         if member is None:
             return
@@ -146,8 +155,9 @@ class Groups:
 
     def owners(self) -> Iterator[Reference]:
         """What directly owns the pods that wait for a decision."""
-        for pods in self._pending.values():
-            yield from owner_of_pod(next(iter(pods.values()))).references[:1]
+        for source in self._pending:
+            for pod in list(self._decidable(source).values())[:1]:
+                yield from owner_of_pod(pod).references[:1]
 
     def waiting(self) -> list[str]:
         """Sources of pods that have no node."""
@@ -159,11 +169,36 @@ class Groups:
         return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.Pod]:
-        """The pods to look at: those that wait for a decision; where there are none, one for each group."""
-        pending = self._pending.get(source, {})
+        """The pods to look at: those that wait for a decision; where there are none, one for each group.
+
+        None that is leaving, and for no group all of whose pods are: where they belong matters no more, and what owns
+        them may be gone already.
+        """
+        pending = self._decidable(source)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
-        likes = (group.like for group in groups if not pending or not group.is_sure)
+        wanted = (group for group in groups if not pending or not group.is_sure)
+        likes = (group.like for group in wanted if any(map(self._stays, group.members)))
         return {key_of(pod): pod for pod in likes} | pending
+
+    def _decidable(self, source: str) -> dict[str, core.Pod]:
+        return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}
+
+    def _stays(self, key: str) -> bool:
+        member = self._members.get(key)
+        return member is not None and not member.leaves
+
+    def staying(self, source: str, pod: core.Pod) -> tuple[str, str] | None:
+        """Key and uid of the pod, or of another of its group where it is gone or leaving; None where none stays."""
+        itself = key_of(pod)
+        groups = (self._groups[key] for key in self._of_source.get(source, ()))
+        others = (key for group in groups if group.like is pod for key in sorted(group.members))
+        key = next((key for key in (itself, *others) if self._stays(key)), None)
+        return None if key is None else (key, self._members[key].uid)
+
+    def uid_of(self, key: str) -> str:
+        """The uid of a pod of a workload; empty for one that is gone."""
+        member = self._members.get(key)
+        return "" if member is None else member.uid
 
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
@@ -182,7 +217,7 @@ class Groups:
         if member is None:
             return
         before = member.place
-        member.place = ALONE if grouping is None else (sys.intern(grouping.name), grouping.sub_group)
+        member.place = ALONE if grouping is None else (self._same(grouping.name), grouping.sub_group)
         if before is not None and before[0] not in ("", member.place[0]):
             self._leave(key_of_group(key, before), key)
         self._move(key, member)
@@ -317,7 +352,7 @@ class Groups:
         if member is None or member.uid != metadata["uid"]:
             return
         sub_group = metadata.get("labels", {}).get(names.SUB_GROUP_LABEL, member.shown[1])
-        member.shown = (sys.intern(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
+        member.shown = (self._same(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
         member.version = max(member.version, version)
         self._compare(key, member)
 

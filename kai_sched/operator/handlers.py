@@ -1,10 +1,10 @@
-"""Kopf's handlers of our own kinds. Each only hands on what the API server says; nothing is decided here."""
+"""Kopf's handlers. Each only hands on what the API server says; nothing is decided here."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -13,39 +13,20 @@ import msgspec
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.login import LoginFailure
-from kai_sched.model.read import OPERATOR_CONFIG, POD_GROUP, QUEUE, SHARD, TOPOLOGY, Kind
+from kai_sched.model.read import POD_GROUP, QUEUE, Kind
 from kai_sched.operator.feed import Feed
 
 LOGIN_PAUSE_S = 1.0
 
-
-@dataclass(frozen=True, slots=True)
-class OwnKind:
-    """One of our custom resources. A cluster without an optional one works."""
-
-    kind: Kind
-    plural: str
-    optional: bool = False
-
-    @property
-    def path(self) -> str:
-        """Where they are listed, in all namespaces."""
-        return f"/apis/{self.kind[0]}/{self.plural}"
-
-
-OWN_KINDS = (
-    OwnKind(OPERATOR_CONFIG, "configs", optional=True),
-    OwnKind(SHARD, "schedulingshards", optional=True),
-    OwnKind(TOPOLOGY, "topologies", optional=True),
-    OwnKind(QUEUE, "queues"),
-    OwnKind(POD_GROUP, "podgroups"),
-)
+# What kopf watches. Reflectors watch these kinds too (sources.py), and all others, as kopf cannot tell what was
+# deleted while it was not looking.
+KINDS: tuple[tuple[Kind, str], ...] = ((QUEUE, "queues"), (POD_GROUP, "podgroups"))
 
 
 def make_registry(
     feed: Feed, api: Api, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]
 ) -> kopf.OperatorRegistry:
-    """Handlers that start and stop the rest, log in as ``api`` does, and feed the events of our own kinds."""
+    """Handlers that start and stop the rest, log in as ``api`` does, and feed the events of queues and pod groups."""
     registry = kopf.OperatorRegistry()
 
     async def on_startup(**_: Any) -> None:
@@ -80,9 +61,9 @@ def make_registry(
     kopf.on.startup(registry=registry)(on_startup)
     kopf.on.cleanup(registry=registry)(on_cleanup)
     kopf.on.login(registry=registry)(on_login)
-    for own in OWN_KINDS:
-        group, version = own.kind[0].split("/")
-        kopf.on.event(group, version, own.plural, registry=registry, id=own.plural)(_handler(feed, own.kind))
+    for kind, plural in KINDS:
+        group, version = kind[0].split("/")
+        kopf.on.event(group, version, plural, registry=registry, id=plural)(_handler(feed, kind))
     return registry
 
 
@@ -92,13 +73,15 @@ def _handler(feed: Feed, kind: Kind) -> Callable[..., Awaitable[None]]:
         if event["type"] == "DELETED":
             feed.deleted(kind, raw)
         else:
-            feed.changed(kind, raw)
+            feed.heard(kind, raw)
 
     return on_event
 
 
 def kopf_settings() -> kopf.OperatorSettings:
     """Kopf only watches for us: no events, no finalizers, no annotations; it never gives up."""
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("kopf")]:
+        logging.getLogger(name).addFilter(_RETRIES)
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.networking.error_backoffs = _Forever()
@@ -106,6 +89,18 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = 300
     settings.process.ultimate_exiting_timeout = 30.0
     return settings
+
+
+class _Retries(logging.Filter):
+    """Kopf logs an error for each request that it is going to send again, as while an API server starts."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.ERROR and "will retry" in record.getMessage():
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+_RETRIES = _Retries()
 
 
 class _Forever:

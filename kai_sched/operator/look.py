@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
+from kai_sched.operator.groups import Groups
 from kai_sched.reconcile.grouping.owners import Owner, Reference
 
 
@@ -31,9 +32,9 @@ class Look:
     """A view for the rules, the same from the beginning of a look to its end. ``asked_s`` is when the look was asked
     for, ``is_old`` that it has things that were known before."""
 
-    def __init__(self, store: Store, held: dict[str, Pod], known: dict[Reference, Known], asked_s: float) -> None:
+    def __init__(self, store: Store, groups: Groups, known: dict[Reference, Known], asked_s: float) -> None:
         self._store = store
-        self._held = held
+        self._groups = groups
         self._known = known
         self._asked_s = asked_s
         self.found: dict[Reference, Known] = {}
@@ -61,7 +62,7 @@ class Look:
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """As ``draft.View``."""
-        there = [pod for pod in self._store.all(Pod).values() if isinstance(pod, Pod)]
-        for pod in (*there, *self._held.values()):
-            if pod.namespace == namespace and pod.labels.get(label) == value:
+        for key in self._groups.labelled.keys(namespace, label, value):
+            pod = self._store.get(Pod, key) or self._groups.held.get(key)
+            if isinstance(pod, Pod):
                 yield pod

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
+from kai_sched.cluster.backoff import Backoff as Doubling
 from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
+from kai_sched.cluster.turns import Turn
 from kai_sched.cycle.promises import Promises
 from kai_sched.cycle.quarantine import Decision, Quarantine
 from kai_sched.cycle.run import run_cycle
@@ -38,8 +41,9 @@ LAZY_BUSY_S = 3.0
 PAUSE_MAX_S = 1.0
 LOOK_AGAIN_S = 60.0  # so late at the most a time that matters is noticed, whatever clocks do
 LATE_S = 0.05  # after a time that matters: others may come right behind it
-FIRST_BACKOFF_S = 1.0
 BACKOFF_MAX_S = 60.0
+PAUSES = Doubling(1.0, BACKOFF_MAX_S)
+Done = TypeVar("Done")
 ACTIVE = ("Binding", "Bound", "Running")
 
 
@@ -71,7 +75,7 @@ class Backoff:
         """One more failure, unless it is still the last one; returns how many seconds to wait."""
         if now >= self.until:
             self.failures += 1
-            self.until = now + min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (self.failures - 1))
+            self.until = now + PAUSES.wait_s(self.failures)
         return self.until - now
 
 
@@ -147,7 +151,7 @@ class Loop:
         self._group_of: dict[str, str] = {}  # pods whose binds are under way
         # Takes the binds of a group, and the view that they were decided on.
         self.send: Callable[[Sequence[Bind], Cluster], None] | None = None
-        self.evict: Callable[[Decided], None] | None = None  # takes a cycle's evictions
+        self.evict: Callable[[Decided], Awaitable[None]] | None = None  # takes a cycle's evictions
         self.busy_since: float | None = None  # monotonic, while a cycle is being decided
 
     def wake(self, matters: bool = True) -> None:
@@ -216,7 +220,7 @@ class Loop:
         if not self._leads:
             # A predecessor may have died in the middle of binding a gang: what it left goes first.
             first = await self._decide(Turns(), whole=True)
-            self._setbacks.torn = {key for key, group in first.result.groups.items() if _is_torn(group)}
+            self._setbacks.torn = await self._in_thread(lambda: _torn(first.result))
             self._leads = True
         self._turned_at = self._clock.monotonic()
         turns = self._setbacks.turns(self._turned_at)
@@ -225,7 +229,7 @@ class Loop:
             self._settle_setbacks(decided.result, turns)
             if self._setbacks.promises.note(decided.cluster, decided.result):
                 self.wake(matters=False)
-            self._act(decided)
+            await self._act(decided)
             self._acted(decided)
         next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
         wait_s = min(LOOK_AGAIN_S, max(0.0, (next_ns - now_ns) / 1e9))
@@ -237,17 +241,19 @@ class Loop:
         cluster, config = self._store.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
-            decision: Decision = await asyncio.get_running_loop().run_in_executor(
-                self._thread,
+            decision: Decision = await self._in_thread(
                 lambda: self._quarantine.decide(
                     cluster, config, self._clock.wall_ns(), self._clock.monotonic, turns, whole
-                ),
+                )
             )
         finally:
             self.busy_since = None
         self._troubles.decided(decision)
         self._back_at = decision.back_at
         return Decided(cluster, decision.result, self._clock.monotonic() - started)
+
+    async def _in_thread(self, work: Callable[[], Done]) -> Done:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
         """Forget setbacks of groups that have recovered or are gone."""
@@ -260,17 +266,22 @@ class Loop:
             if group is None or not group.counts.keys() & {"Pending", "Binding", "Pipelined"}:
                 del self._setbacks.backoff[key]
 
-    def _act(self, decided: Decided) -> None:
+    async def _act(self, decided: Decided) -> None:
         assert self.send is not None, "set before the loop runs"
         assert self.evict is not None, "set before the loop runs"
-        self.evict(decided)
+        await self.evict(decided)
+        turn = Turn()
         groups: dict[str, list[Bind]] = {}
         for effect in decided.result.effects:
             if isinstance(effect, Bind):
                 groups.setdefault(group_of(decided.cluster.pods[effect.pod]), []).append(effect)
         for key, binds in groups.items():
             self._group_of.update((bind.uid, key) for bind in binds)
-            assumed = [bind for bind in binds if self._overlay.assume(bind.pod, bind.uid, bind.node)]
+            assumed = []
+            for bind in binds:
+                if self._overlay.assume(bind.pod, bind.uid, bind.node):
+                    assumed.append(bind)
+                await turn.pause()
             if len(assumed) == len(binds):
                 self.send(binds, decided.cluster)
                 continue
@@ -326,6 +337,10 @@ def node_problem(store: Store, name: str) -> str:
 def group_of(pod: Pod) -> str:
     """The group that the pod is in: its pod group, or itself."""
     return f"{pod.namespace}/{pod.group}" if pod.group else pod.key
+
+
+def _torn(result: CycleResult) -> set[str]:
+    return {key for key, group in result.groups.items() if _is_torn(group)}
 
 
 def _is_torn(group: GroupState) -> bool:

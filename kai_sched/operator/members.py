@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from kai_sched.api import core, names
 from kai_sched.model.objects import NO_LABELS, Pod
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import is_spark, wants_group
 
 # A pod's group and sub-group, by name. Both are empty where it is to have none of ours.
@@ -20,6 +21,7 @@ class Member:
 
     ``source`` is the uid of what owns it directly, ``mark`` sums up what its place depends on. ``shown`` is its place
     in the API server, as of ``version``; ``place`` the one that it is to have, None until that is decided.
+    ``leaves``: it is being deleted, so nobody needs to know where it belongs.
     """
 
     uid: str
@@ -28,11 +30,44 @@ class Member:
     place: Place | None = None
     shown: Place = ALONE
     version: int = -1
+    leaves: bool = False
 
     @property
     def is_told(self) -> bool:
         """Whether the API server shows it in its place."""
         return self.place is None or not self.place[0] or is_in(self.shown, self.place)
+
+
+class Labelled:
+    """Pods by the labels that rules ask for: keys by namespace, label and value."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[str, str, str], set[str]] = {}
+        self._entries: dict[str, list[tuple[str, str, str]]] = {}
+
+    def put(self, pod: Pod) -> None:
+        """The pod is there, with the labels that it has now."""
+        entries = [(pod.namespace, label, pod.labels[label]) for label in SELECTED_LABELS if label in pod.labels]
+        if entries or self._entries:
+            if self._entries.get(pod.key, []) == entries:
+                return
+            self.drop(pod.key)
+            if entries:
+                self._entries[pod.key] = entries
+                for entry in entries:
+                    self._keys.setdefault(entry, set()).add(pod.key)
+
+    def drop(self, key: str) -> None:
+        """The pod is gone."""
+        for entry in self._entries.pop(key, ()):
+            keys = self._keys[entry]
+            keys.discard(key)
+            if not keys:
+                del self._keys[entry]
+
+    def keys(self, namespace: str, label: str, value: str) -> list[str]:
+        """The pods of the namespace with that label, which is one of SELECTED_LABELS, in order."""
+        return sorted(self._keys.get((namespace, label, value), ()))
 
 
 def concerns(wire: core.Pod, scheduler_name: str) -> bool:

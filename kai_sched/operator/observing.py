@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.config import Config
 from kai_sched.model.read import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.operator.settings import Settings
-from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.reconcile.pod_conditions import PodCondition
 
 
@@ -46,10 +47,21 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
+class Keeper(Protocol):
+    """What is told of statuses, as StatusKeeper describes it."""
+
+    def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
+    def observe_pod_group(self, key: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
+    def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None: ...
+    def forget_queue(self, name: str) -> None: ...
+    def forget_pod_group(self, key: str) -> None: ...
+    def forget_pod(self, key: str) -> None: ...
+
+
 class Observing:
     """An observer of the feed. Pods of other schedulers, and pods that have a node, need no keeping."""
 
-    def __init__(self, config: Config, settings: Settings, keeper: StatusKeeper) -> None:
+    def __init__(self, config: Config, settings: Settings, keeper: Keeper) -> None:
         self._scheduler = config.scheduler_name
         self._settings = settings
         self._keeper = keeper

@@ -14,7 +14,8 @@ class Options:
     ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard
     that changes it. ``namespace`` is where the lease and the certificate live. ``lease`` is empty for the name that
     follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time.
-    ``mark_evicted``: pods get the condition DisruptionTarget before they are evicted.
+    ``mark_evicted``: pods get the condition DisruptionTarget before they are evicted. ``shutdown_delay_s``: so many
+    seconds after a signal the webhooks are still served, as the cluster goes on sending requests for a while.
     """
 
     kubeconfig: str | None = None
@@ -30,6 +31,7 @@ class Options:
     connections: int = 64
     default_queues: bool = True
     mark_evicted: bool = False
+    shutdown_delay_s: float = 5.0
 
     def lease_name(self, config: Config) -> str:
         """The scheduler's name, and the node pool where there is one (API contract 2.4), unless a flag says another."""

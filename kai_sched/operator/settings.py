@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from kai_sched.api import names
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.paths import objects_path, only
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, Warn
 from kai_sched.model.read import OPERATOR_CONFIG, SHARD, Kind, split_custom
@@ -57,7 +62,7 @@ class Settings:
             if moved:
                 log.warning("settings.later", fields=moved, remedy="start the scheduler anew for them to take effect")
             config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
-        self.admission = replace(self.admission, scheduler_name=config.scheduler_name)
+        self.admission = self.admission.with_names(config)
         if config != self.config:
             log.info("settings.changed", actions=config.actions, plugins=sorted(config.plugins))
             self.config = config
@@ -82,3 +87,31 @@ class Settings:
             log.warning("settings.problem", object=what, problem=text)
         self.problems[what] = text
         return config
+
+
+async def read_settings(
+    api: Api, settings: Settings, shard: str, waits: dict[str, Callable[[], str]], chance: random.Random
+) -> None:
+    """What the cluster says of the settings: all else is read by them. Waits until the API server answers.
+
+    ``waits``, by "settings", says what it waits for.
+    """
+    wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
+    for kind, plural, name in wanted:
+        delay_s = 0.2
+        while True:
+            found: list[bytes] = []
+            try:
+                parts = api.list_pages(objects_path(kind[0], plural), only(name))
+                async for items, _ in parts:
+                    found += map(bytes, items)
+            except ApiFailure as failure:
+                if failure.status != 404:
+                    log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
+                    waits["settings"] = partial(str, failure)
+                    await asyncio.sleep(delay_s * chance.uniform(0.5, 1.0))
+                    delay_s = min(10.0, 2.0 * delay_s)
+                    continue
+            settings.observe(kind, name, found[0] if found else None)
+            break
+    settings.fixed = True

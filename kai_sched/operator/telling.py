@@ -1,14 +1,17 @@
-"""What is told of a cycle: statuses, conditions and events to the cluster, numbers to Prometheus, a line to the log.
+"""What is told of a cycle: statuses, conditions and events to the cluster, numbers to Prometheus, lines to the log.
 
-Nothing here decides anything, and all of it can be late.
+Nothing here decides anything, and all of it can be late. The event loop only collects; a thread computes, see
+``statuses``, and what is to be written comes back in slices.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import structlog
 
@@ -20,11 +23,11 @@ from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.feed import Feed
-from kai_sched.operator.loop import Clock, Decided
-from kai_sched.plan.effects import Bind, Evict, Pipeline, Plan, Ref, Write
+from kai_sched.operator.loop import Clock, Decided, group_of
+from kai_sched.operator.news import News
+from kai_sched.operator.statuses import Batch, Bound, Statuses, kinds_of, pod_ref
+from kai_sched.plan.effects import Bind, Emit, Evict, Plan, Ref, Write
 from kai_sched.reconcile import events
-from kai_sched.reconcile.evictions import plan_writes, victim_writes
-from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
 log = structlog.get_logger("cycle")
@@ -32,6 +35,11 @@ log = structlog.get_logger("cycle")
 STATUS_PERIOD_S = 1.0
 BUSY_LOOK_S = 0.2
 BUSY_PERIOD_S = 5.0  # while binds wait: they come first
+MANY_CYCLES = 8  # that decided something: each holds a view of the cluster, so no more of them are kept for long
+HEARTBEAT_S = 600.0  # so often an idle cycle is logged all the same
+WRITES_AT_A_TIME = 10_000  # of statuses; the rest is computed when these are on their way
+SLICE = 50
+SLICE_S = 0.005
 
 
 class Telling:
@@ -42,7 +50,7 @@ class Telling:
         api: Api,
         store: Store,
         feed: Feed,
-        keeper: StatusKeeper,
+        news: News,
         metrics: Metrics,
         config: Config,
         busy: Callable[[], bool],
@@ -52,75 +60,93 @@ class Telling:
     ) -> None:
         self._store = store
         self._feed = feed
-        self._keeper = keeper
+        self._news = news
         self._metrics = metrics
         self._config = config
         self._busy = busy
         self._may_write = may_write
-        self._pipelined: dict[str, str] = {}  # pods that wait for room, by uid, and the node that they wait for
-        self._bound: list[tuple[Bind, float, int]] = []  # not told of yet: seconds that it took, when it was done
         self._clock = clock
+        self._thread = ThreadPoolExecutor(1, "status")
+        self._statuses = Statuses(config, metrics, _fault)
+        self._batch = Batch()
         self._decided: Decided | None = None
-        self._written_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0  # of the timer, monotonic
+        self._n_pipelined = 0  # of the last cycle
+        self._heartbeat = -HEARTBEAT_S
+        # Monotonic: when statuses were computed last and are to be again, and when there is anything to compute.
+        self._written_at = -BUSY_PERIOD_S
+        self._statuses_at: float | None = None
+        self._due: float | None = None
+        self._planned = asyncio.Event()
+        self._turn = asyncio.Lock()
         now = lambda: clock.wall_ns() / 1e9  # noqa: E731 - the writer wants seconds
         self.writer = Writer(api, config.scheduler_name, busy, now, self._version, self._lost, chance)
 
-    def stop(self) -> None:
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wait()
+            if self._comes_first(self._clock.monotonic()) and len(self._batch.cycles) < MANY_CYCLES:
+                self._plan(BUSY_LOOK_S)
+            else:
+                await self._round()
+
+    async def stop(self) -> None:
         """Tell of the binds that are done, and write no more statuses."""
         self._decided = None
-        if self._timer is not None:
-            self._timer.cancel()
-        self._write()
+        await self._round()
 
     def acted(self, decided: Decided) -> None:
         """A cycle was carried out: its statuses are written soon, once a second at the most."""
         self._decided = decided
         result = decided.result
-        kinds = Counter(type(effect) for effect in result.effects)
-        log.info(
-            "cycle.done",
-            ms=round(decided.seconds * 1000, 1),
-            solver_ms=round(result.solver_s * 1000, 2),
-            pods=len(decided.cluster.pods),
-            nodes=len(decided.cluster.nodes),
-            bound=kinds[Bind],
-            pipelined=kinds[Pipeline],
-            evicted=kinds[Evict],
-        )
         close_s = decided.seconds - result.open_s - sum(result.actions_s.values())
         times = CycleTimes(decided.seconds, result.open_s, result.actions_s, close_s)
         self._metrics.observe_cycle(decided.cluster, result, times)
-        waits = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
-        news = [effect for uid, effect in waits.items() if self._pipelined.get(uid) != effect.node]
-        self.writer.submit(events.pipelined(pod_ref(effect), effect.node) for effect in news)
-        self._pipelined = {uid: effect.node for uid, effect in waits.items()}
-        self._plan(self._written_at + STATUS_PERIOD_S - self._clock.monotonic())
+        if result.effects or self._n_pipelined:
+            self._batch.cycles.append(decided)
+        self._log(decided)
+        self._want_statuses(self._written_at + STATUS_PERIOD_S)
+
+    def _log(self, decided: Decided) -> None:
+        bound, pipelined, evicted = kinds_of(decided.result)
+        now = self._clock.monotonic()
+        idle = not (bound or evicted) and pipelined == self._n_pipelined and now - self._heartbeat < HEARTBEAT_S
+        if not idle:
+            self._heartbeat = now
+        self._n_pipelined = pipelined
+        (log.debug if idle else log.info)(
+            "cycle.done",
+            ms=round(decided.seconds * 1000, 1),
+            solver_ms=round(decided.result.solver_s * 1000, 2),
+            pods=len(decided.cluster.pods),
+            nodes=len(decided.cluster.nodes),
+            bound=bound,
+            pipelined=pipelined,
+            evicted=evicted,
+        )
 
     def planned(self, plan: Plan, cluster: Cluster) -> None:
         """These evictions are about to be sent, as decided on this view."""
-        self.writer.submit(plan_writes(plan, cluster, self._clock.wall_ns()))
+        self._batch.planned.append((plan, cluster, self._clock.wall_ns()))
+        self._plan(0.0)
 
     def evicted(self, eviction: Evict, plan: Plan, cluster: Cluster) -> None:
         """The pod is on its way out."""
-        self.writer.submit(victim_writes(eviction, plan, cluster))
-        self._metrics.observe_eviction(eviction, cluster)
+        self._batch.evicted.append((eviction, plan, cluster))
+        self._plan(0.0)
 
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has taken the bind, which took so long."""
-        self._bound.append((bind, seconds, self._clock.wall_ns()))
-        self._plan(STATUS_PERIOD_S if self._busy() else 0.0)
-
-    def _tell_bound(self, bind: Bind, seconds: float, done_ns: int) -> None:
-        pod, ref = self._store.get(Pod, bind.pod), pod_ref(bind)
+        now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
+        created_ns, key, queue, unlabelled = None, bind.pod, "", False
         if isinstance(pod, Pod):
-            self._metrics.observe_binding((done_ns - pod.created_ns) / 1e9 - seconds, seconds)
-            group = self._store.get(PodGroup, f"{pod.namespace}/{pod.group}")
-            unlabelled = self._keeper.owners.is_unlabelled(pod, group if isinstance(group, PodGroup) else None)
-            if unlabelled and pod.scheduler == self._config.scheduler_name:
-                self.writer.submit([events.queue_label_missing(ref, self._config.queue_label)])
-        self.writer.submit((events.scheduled(ref, bind.node, self._config.node_pool), events.bound(ref, bind.node)))
+            created_ns, key = pod.created_ns, group_of(pod)
+            found = self._store.get(PodGroup, key) if pod.group else None
+            group = found if isinstance(found, PodGroup) else None
+            queue = group.queue if group else pod.queue
+            unlabelled = pod.scheduler == self._config.scheduler_name and self._news.owners.is_unlabelled(pod, group)
+        self._batch.bound.append(Bound(bind, seconds, now_ns, created_ns, key, queue, unlabelled))
+        self._plan(STATUS_PERIOD_S if self._busy() else 0.0)
 
     def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
         """The bind was given up; ``again`` is when its group is tried again, None for as soon as there is news."""
@@ -130,33 +156,68 @@ class Telling:
             text = f"{failure.message}; tried again in {wait_s:.0f} s"
             self.writer.submit(events.failed_binding(pod_ref(bind), bind.node, text))
 
-    def _plan(self, delay_s: float) -> None:
-        """Write in so many seconds, or when it was planned already if that is earlier."""
-        due = self._clock.monotonic() + max(0.0, delay_s)
-        if self._timer is not None:
-            if self._due <= due:
-                return
-            self._timer.cancel()
-        self._due = due
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, delay_s), self._write)
+    def _want_statuses(self, at: float) -> None:
+        """Compute statuses then, or when it was planned already if that is earlier."""
+        self._statuses_at = at if self._statuses_at is None else min(at, self._statuses_at)
+        self._plan(self._statuses_at - self._clock.monotonic())
 
-    def _write(self) -> None:
-        self._timer = None
-        if self._busy() and self._clock.monotonic() - self._written_at < BUSY_PERIOD_S:
-            self._plan(BUSY_LOOK_S)
-            return
-        bound, self._bound = self._bound, []
-        for each in bound:
-            self._tell_bound(*each)
+    def _plan(self, delay_s: float) -> None:
+        """Compute in so many seconds, or when it was planned already if that is earlier."""
+        due = self._clock.monotonic() + max(0.0, delay_s)
+        if self._due is None or due < self._due:
+            self._due = due
+            self._planned.set()
+
+    async def _wait(self) -> None:
+        """Until something is due."""
+        while True:
+            self._planned.clear()
+            left_s = None if self._due is None else self._due - self._clock.monotonic()
+            if left_s is not None and left_s <= 0.0:
+                self._due = None
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._planned.wait()
+
+    def _comes_first(self, now: float) -> bool:
+        """Whether others do: binds wait, and statuses are not too old for that yet."""
+        return self._busy() and now - self._written_at < BUSY_PERIOD_S
+
+    def _asked(self, batch: Batch, now: float) -> None:
+        """Ask for statuses where they are due."""
+        due = self._statuses_at is not None and self._statuses_at <= now and not self._comes_first(now)
         if self._decided is None or not self._may_write():
-            return
-        self._written_at = self._clock.monotonic()
-        writes, again_s = self._keeper.writes(
-            self._decided.cluster, self._decided.result, self._clock.wall_ns(), round(self._written_at * 1e9)
-        )
-        self.writer.submit(writes)
+            self._statuses_at = None
+        elif due:
+            self._written_at, self._statuses_at = now, None
+            batch.found, batch.statuses = self._news.take(), self._decided
+            batch.most = max(1, WRITES_AT_A_TIME - self.writer.pending)
+
+    async def _round(self) -> None:
+        """Have computed what is due, and hand on what is to be written."""
+        async with self._turn:
+            batch, self._batch = self._batch, Batch()
+            batch.now_ns, now = self._clock.wall_ns(), self._clock.monotonic()
+            batch.steady_ns = round(now * 1e9)
+            self._asked(batch, now)
+            loop = asyncio.get_running_loop()
+            writes, again_s = await loop.run_in_executor(self._thread, self._statuses.compute, batch)
+            await self._hand_over(writes)
         if again_s is not None:
-            self._plan(max(again_s, STATUS_PERIOD_S))
+            self._want_statuses(now + max(again_s, STATUS_PERIOD_S))
+        elif self._statuses_at is not None:
+            wait_s = self._statuses_at - self._clock.monotonic()
+            self._plan(max(wait_s, BUSY_LOOK_S) if self._busy() else wait_s)
+
+    async def _hand_over(self, writes: list[Write]) -> None:
+        """In slices: there may be tens of thousands, and others want the event loop."""
+        began = time.perf_counter()
+        for start in range(0, len(writes), SLICE):
+            self.writer.submit(writes[start : start + SLICE])
+            if time.perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
 
     def _version(self, ref: Ref) -> str:
         """In which version the pod waits for a node; empty where it does not."""
@@ -166,12 +227,13 @@ class Telling:
         return str(self._feed.known(POD).get(ref.key, ""))
 
     def _lost(self, write: Write, failure: ApiFailure | None) -> None:
-        if failure is None or failure.status not in (404, 409):
+        self._metrics.count_lost_write("queue full" if failure is None else "refused")
+        if failure is None and isinstance(write, Emit):
+            log.debug("event.dropped", object=write.ref.key, reason=write.reason)
+        elif failure is None or failure.status not in (404, 409):
             what = type(write).__name__
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
 
 
-def pod_ref(effect: Bind | Pipeline) -> Ref:
-    """The pod that gets a place."""
-    namespace, name = effect.pod.split("/", 1)
-    return Ref("v1", "Pod", namespace, name, effect.uid)
+def _fault(what: str, error: Exception) -> None:
+    log.error("status.failed", what=what, exc_info=error)

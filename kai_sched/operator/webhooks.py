@@ -1,11 +1,18 @@
-"""The TLS server that the API server asks before it stores a queue, a pod group, a topology or a pod of ours."""
+"""The TLS server that the API server asks before it stores a queue, a pod group, a topology or a pod of ours.
+
+Reviews are computed by threads of their own: however long one takes, the event loop, which binds and watches, goes on.
+Anybody in the cluster may ask, so the time and the memory of all of them together are bounded.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
+import structlog
 from aiohttp import web
 
 from kai_sched.operator.authority import Pair
@@ -16,23 +23,41 @@ VALIDATE_POD = "/validate--v1-pod"
 VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
 VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
 VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
-PATHS = (MUTATE_POD, VALIDATE_POD, VALIDATE_QUEUE, VALIDATE_POD_GROUP, VALIDATE_TOPOLOGY)
 
-# The API server takes objects of 3 MB, and an update carries two of them.
-BODY_BYTES_MAX = 8 * 2**20
+# What is served, and the most bytes of a body. An update carries two objects, each of which etcd takes up to 1.5 MB of,
+# with what Kubernetes notes of its fields; queues and topologies have no long lists.
+PATHS = {
+    MUTATE_POD: 8 * 2**20,
+    VALIDATE_POD: 8 * 2**20,
+    VALIDATE_QUEUE: 2**20,
+    VALIDATE_POD_GROUP: 4 * 2**20,
+    VALIDATE_TOPOLOGY: 2**20,
+}
+ALL_BODIES_BYTES_MAX = 64 * 2**20
+REVIEWS_MAX = 32  # that are computed or wait for a thread
+THREADS = 2
+ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server waits 5 s (timeoutSeconds)
 
-# The path and the body of an AdmissionReview to that of its answer; ValueError for a body that is none.
+# The path and the body of an AdmissionReview to that of its answer; ValueError for a body that is none. It is called by
+# several threads.
 Review = Callable[[str, bytes], bytes]
+
+log = structlog.get_logger("webhooks")
 
 
 class WebhookServer:
     """Answers reviews over TLS with the newest certificate it was given. Nothing of it touches a disk."""
 
-    def __init__(self, review: Review) -> None:
+    def __init__(self, review: Review, answer_s: float = ANSWER_S) -> None:
         self._review = review
+        self._answer_s = answer_s
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._pair: Pair | None = None
         self._listener: Listener | None = None
+        self._threads = ThreadPoolExecutor(THREADS, "review")
+        self._slots = asyncio.Semaphore(REVIEWS_MAX)
+        self._held_bytes = 0
+        self._leaving = False
 
     @property
     def port(self) -> int:
@@ -53,23 +78,76 @@ class WebhookServer:
 
     async def start(self, address: str) -> None:
         """Listen. Raises AddressError, and OSError where the address cannot be had."""
-        application = web.Application(client_max_size=BODY_BYTES_MAX)
+        application = web.Application()
         application.add_routes([web.post(path, self._answer) for path in PATHS])
         self._listener = await listen(application, address, self._tls)
+
+    def leave(self) -> None:
+        """Answer all that comes, but let go of each connection after its next answer: others are asked then."""
+        self._leaving = True
 
     async def stop(self) -> None:
         """Answer what has come in, then close."""
         if self._listener:
             await self._listener.stop()
             self._listener = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answer(self, request: web.Request) -> web.Response:
-        body = await request.read()
+        body = bytearray()
         try:
-            answer = self._review(request.path, body)
+            async with asyncio.timeout(self._answer_s):
+                await self._read(request, body)
+                answer = await self._reviewed(request.path, bytes(body))
+        except TimeoutError:
+            log.warning("review.late", path=request.path, bytes=len(body))
+            response = web.Response(status=503, text=f"not reviewed within {self._answer_s:g} s: try again\n")
+        except web.HTTPException as refusal:
+            response = web.Response(status=refusal.status, text=refusal.text)
+        except (ConnectionError, web.RequestPayloadError) as gone:
+            response = web.Response(status=400, text=f"the body did not come: {gone}\n")
         except ValueError as wrong:
-            return web.Response(status=400, text=f"not an admission review: {wrong}\n")
-        return web.Response(body=answer, content_type="application/json")
+            response = web.Response(status=400, text=f"not an admission review: {wrong}\n")
+        except Exception as fault:
+            log.exception("review.failed", path=request.path)
+            response = web.Response(status=500, text=f"the review failed: {type(fault).__name__}: {fault}\n")
+        else:
+            response = web.Response(body=answer, content_type="application/json")
+        finally:
+            self._held_bytes -= len(body)
+        if self._leaving or response.status in (413, 503):
+            response.force_close()
+        return response
+
+    async def _read(self, request: web.Request, body: bytearray) -> None:
+        """Fill ``body``. Raises HTTPException where it, or all that are held now, would be too large."""
+        most = PATHS[request.path]
+        if (request.content_length or 0) > most:
+            raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
+        async for part in request.content.iter_any():
+            body += part
+            self._held_bytes += len(part)
+            if len(body) > most:
+                raise web.HTTPRequestEntityTooLarge(most, len(body))
+            if self._held_bytes > ALL_BODIES_BYTES_MAX:
+                raise web.HTTPServiceUnavailable(text="too many large objects are reviewed at once: try again\n")
+
+    async def _reviewed(self, path: str, body: bytes) -> bytes:
+        """The answer of a thread. One that nobody waits for any more keeps its slot until it ends."""
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+
+        def ended(_: Future[bytes]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._slots.release)
+
+        try:
+            under_way = self._threads.submit(self._review, path, body)
+        except BaseException:
+            self._slots.release()
+            raise
+        under_way.add_done_callback(ended)
+        return await asyncio.wrap_future(under_way)
 
 
 def _load(tls: ssl.SSLContext, pair: Pair) -> None:

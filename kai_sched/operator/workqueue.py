@@ -7,10 +7,11 @@ import random
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
+from kai_sched.cluster.backoff import Backoff
+
 Key = TypeVar("Key")
 
-FIRST_BACKOFF_S = 1.0
-BACKOFF_MAX_S = 60.0
+BACKOFF = Backoff(1.0, 60.0, low=0.8)
 
 
 class WorkQueue(Generic[Key]):
@@ -67,7 +68,7 @@ class WorkQueue(Generic[Key]):
     def failed(self, key: Key) -> float:
         """It did not: it comes again in 1 s, doubling to 60 s. Returns the seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        wait_s = min(BACKOFF_MAX_S, FIRST_BACKOFF_S * 2.0 ** (failures - 1)) * self._chance.uniform(0.8, 1.0)
+        wait_s = BACKOFF.wait_s(failures, self._chance)
         if self._patient:
             self._again.pop(key, None)
         self._end(key)

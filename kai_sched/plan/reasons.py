@@ -1,7 +1,7 @@
 """Why a pod group is not (wholly) placed: a code from the field's vocabulary and a sentence with the numbers.
 
 The sentences are made from plain values, so that they can be tested without a cluster. Units are those people use:
-cores, GB (10^9 bytes), GPUs.
+cores, GPUs, and bytes as Kubernetes writes them (Gi, or G where that is the round number).
 """
 
 from __future__ import annotations
@@ -48,15 +48,23 @@ def show_amount(resource: str, amount: float) -> str:
         return "unlimited"
     match resource:
         case "cpu":
-            return f"{_number(amount / 1000)} CPU cores"
+            return f"{_number(amount / 1000)} CPU core{'' if amount == 1000 else 's'}"
         case "memory":
-            return f"{_number(amount / 1e9)} GB memory"
+            return f"{_bytes(amount)} memory"
         case "gpu":
             return f"{_number(amount)} GPU{'' if amount == 1 else 's'}"
         case "pods":
             return f"{_number(amount)} pod slot{'' if amount == 1 else 's'}"
         case _:
             return f"{_number(amount)} {resource}"
+
+
+def _bytes(amount: float) -> str:
+    """In the largest unit in which it takes at most three decimals, of Gi and Mi, else of G and M; else about in Gi."""
+    for size, unit in ((2.0**30, "Gi"), (2.0**20, "Mi"), (1e9, "G"), (1e6, "M")):
+        if abs(amount) * 1000 >= size and (amount * 1000 / size).is_integer():
+            return f"{_number(amount / size)}{unit}"
+    return f"{_number(amount / 2.0**30)}Gi"
 
 
 def _number(value: float) -> str:

@@ -21,20 +21,29 @@ def freed(eviction: Evict) -> tuple[tuple[str, float], ...]:
     return tuple((name, amount) for name, amount in eviction.freed if name != PODS)
 
 
-def receipt(eviction: Evict) -> str:
-    """One eviction in a sentence, and a line for each queue that was weighed."""
+def rule(eviction: Evict) -> str:
+    """By which rule the pod goes, said of those for whom it does."""
+    if eviction.action == STALE:
+        return "its gang has been incomplete for longer than its grace"
+    return _RULES[eviction.action]
+
+
+def notice(eviction: Evict) -> str:
+    """One eviction in a line: who goes for whom, by which rule, and what it frees."""
     amounts = ", ".join(show_amount(name, amount) for name, amount in freed(eviction))
     room = f"frees {amounts or 'a pod slot'} on {eviction.node}"
     if eviction.action == STALE:
-        return f"pod {eviction.pod} is evicted, as its gang has been incomplete for longer than its grace ({room})"
-    rule = _RULES[eviction.action]
-    text = f"pod {eviction.pod} is evicted by {eviction.action} for {eviction.cause}, which {rule} ({room})"
+        return f"pod {eviction.pod} is evicted, as {rule(eviction)} ({room})"
+    verb, place = "evicted", ""
     if eviction.moves_to:
-        text = (
-            f"pod {eviction.pod} is moved by {eviction.action} for {eviction.cause}, which {rule}: "
-            f"it has a place on {eviction.moves_to} ({room})"
-        )
-    return "\n".join([text, *(_side(side) for side in eviction.sides)])
+        verb, place = "moved", f": it has a place on {eviction.moves_to}"
+    who = f"pod {eviction.pod} is {verb} by {eviction.action} for {eviction.cause}"
+    return f"{who}, which {rule(eviction)}{place} ({room})"
+
+
+def receipt(eviction: Evict) -> str:
+    """As ``notice``, and a line for each queue that was weighed."""
+    return "\n".join([notice(eviction), *(_side(side) for side in eviction.sides)])
 
 
 def gains(plan: Plan) -> str:

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from kai_sched.model.faults import shown
 from kai_sched.reconcile.admission_objects import validate_pod_group, validate_queue, validate_topology
 from kai_sched.reconcile.admission_pods import mutate_pod
 from kai_sched.reconcile.admission_sharing import validate_pod
 from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request, Review
 
-__all__ = ["AdmissionSettings", "review"]
+__all__ = ["BODY_MAX", "AdmissionSettings", "review"]
 
 FORBIDDEN = 403
 _REVIEWED = frozenset({"CREATE", "UPDATE"})
@@ -25,6 +26,7 @@ class _Request(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
 
 
 class _Body(msgspec.Struct, rename="camel"):
@@ -46,24 +48,35 @@ _REVIEWS: Mapping[str, Review] = {
 }
 
 
+# Bytes of a review of each path: what is larger is refused unread. An update carries two objects, each of which etcd
+# takes up to 1.5 MB of, with what Kubernetes notes of its fields; queues and topologies have no long lists.
+BODY_MAX: Mapping[str, int] = {
+    "/mutate--v1-pod": 8 * 2**20,
+    "/validate--v1-pod": 8 * 2**20,
+    "/validate-scheduling-run-ai-v2-queue": 2**20,
+    "/validate-scheduling-run-ai-v2alpha2-podgroup": 4 * 2**20,
+    "/validate-kai-scheduler-v1alpha1-topology": 2**20,
+}
+
+
 def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> bytes:
     """The AdmissionReview that answers ``body``; ``path`` is one of the contract's.
 
     ``suffix`` is random, seven characters of a-z and 0-9, for names that have to be new. Raises ValueError for a body
-    that is no AdmissionReview with an object, and for another path.
+    that is no AdmissionReview with an object, or a larger one than BODY_MAX says, and for another path.
     """
     answer_for: Review | None = _REVIEWS.get(path)
     if answer_for is None:
         raise ValueError(f"nothing is reviewed at {path}")
+    if len(body) > BODY_MAX[path]:
+        raise ValueError(f"{len(body):,} bytes, and {BODY_MAX[path]:,} are the most at {path}")
     asked = _read(body)
     answer = Answer()
     if asked.operation in _REVIEWED:
         if asked.object is None:
             raise ValueError("request.object is missing")
-        # An object that is leaving must not be kept by a rule: its finalizers are taken off by updates.
-        leaving = asked.operation == "UPDATE" and "deletionTimestamp" in (asked.object.get("metadata") or {})
-        request = Request(asked.operation, asked.name, asked.namespace, asked.object)
-        answer = Answer() if leaving else _shielded(answer_for, request, settings, suffix)
+        request = Request(asked.operation, asked.name, asked.namespace, asked.object, asked.old_object or {})
+        answer = _shielded(answer_for, request, settings, suffix)
     response: dict[str, Any] = {"uid": asked.uid, "allowed": not answer.denied}
     if answer.denied:
         response["status"] = {"code": FORBIDDEN, "reason": "Forbidden", "message": answer.denied}
@@ -91,8 +104,16 @@ def _shielded(
     settings: AdmissionSettings,
     suffix: str,
 ) -> Answer:
-    """The answer; an object whose parts have other types than its schema says is refused, not a fault of ours."""
+    """The answer; an object whose parts have other types or sizes than its schema says is refused, whatever it is."""
     try:
+        # An object that is leaving must not be kept by a rule: its finalizers are taken off by updates.
+        if request.operation == "UPDATE" and "deletionTimestamp" in (request.object.get("metadata") or {}):
+            return Answer()
         return answer_for(request, settings, suffix)
-    except (AttributeError, KeyError, TypeError) as error:
-        return Answer(denied=f"{request.label}: a field has another type than its schema says ({error}): correct it")
+    except (AttributeError, LookupError, TypeError) as error:
+        fault = f"a field has another type than its schema says ({shown(str(error))})"
+    except RecursionError:
+        fault = "nested too deep: no Kubernetes object is"
+    except (ValueError, ArithmeticError) as error:
+        fault = f"a field has a value that cannot be used ({shown(str(error))})"
+    return Answer(denied=f"{request.label}: {fault}: correct it")

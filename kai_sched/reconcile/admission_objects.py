@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.model.faults import FieldError, decode_part
-from kai_sched.model.read_custom import read_pod_group, read_queue
+from kai_sched.api.custom import DNS_LABEL_LENGTH, DURATION_MAX_H
+from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX, SUB_GROUPS_MAX
+from kai_sched.model.faults import FieldError, decode_part, shown
+from kai_sched.model.priorities import is_reserved
+from kai_sched.model.read_custom import read_pod_group, read_queue, too_deep
+from kai_sched.model.sub_groups import survey
+from kai_sched.model.times import is_too_long
 from kai_sched.plan.reasons import some_of
-from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
+from kai_sched.reconcile.admission_types import TOLD_MAX, AdmissionSettings, Answer, Request, reserved, together, word
 
 _wire = msgspec.json.Decoder(core.CustomObject)
+RESOURCES = ("cpu", "memory", "gpu")
 BOTH = "minMember and minSubGroup exclude each other: leave one of them out"
 
 
 def validate_queue(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """What the scheduler cannot use is refused with the field named; a parent that is not there yet is none of it."""
     spec = request.object.get("spec") or {}
+    if request.keeps_spec:
+        return Answer()
     if spec.get("resources") is None:
         text = (
             f"{request.label}: spec.resources: resources have to be specified: give cpu, memory and gpu a quota and a "
@@ -30,70 +39,116 @@ def validate_queue(request: Request, _settings: AdmissionSettings, _suffix: str)
     meta = request.object.get("metadata") or {}
     if spec.get("parentQueue") and spec["parentQueue"] == meta.get("name"):
         return Answer(denied=f"{request.label}: spec.parentQueue: a queue cannot be its own parent: name another one")
-    return _readable(request)
+    refusals = list(_long_durations(spec, ("preemptMinRuntime", "reclaimMinRuntime")))
+    if refusals:
+        return Answer(denied=f"{request.label}: {together(refusals)}")
+    fault = _unreadable(request)
+    return Answer(fault) if fault else Answer(warnings=tuple(_closed(spec["resources"])))
 
 
-def _readable(request: Request) -> Answer:
-    """Refuses what the readers of the scheduler would."""
+def _closed(resources: Mapping[str, Any]) -> Iterator[str]:
+    """What a queue lets nobody have, as nothing is said of it. A limit of 0 that is written is meant."""
+    closed = [name for name in RESOURCES if (resources.get(name) or {}).get("limit") is None]
+    if closed:
+        fields = ", ".join(f"spec.resources.{name}.limit" for name in closed)
+        yield f"{fields}: missing, which is 0: nothing that asks for it can run in the queue; give a limit, -1 for none"
+
+
+def _long_durations(spec: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[str]:
+    """Durations that the scheduler would cut. What is no duration is told by the readers."""
+    for field in fields:
+        text = spec.get(field)
+        with suppress(ValueError):
+            if isinstance(text, str) and text and is_too_long(text):
+                yield f"spec.{field}: {shown(text)} is longer than ten years: give at most {DURATION_MAX_H}h"
+
+
+def _unreadable(request: Request) -> str:
+    """Why the readers of the scheduler would refuse the object; empty where they would not."""
     read = read_queue if request.object.get("kind") == "Queue" else read_pod_group
     try:
         read(decode_part(_wire, msgspec.json.encode(request.object), ""), lambda _field, _message: None)
     except FieldError as error:
-        return Answer(denied=f"{request.label}: {error}")
-    return Answer()
+        return f"{request.label}: {error}"
+    return ""
 
 
 def validate_pod_group(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
-    """Minima and sub-groups must make sense together; all refusals are told at once."""
+    """Minima and sub-groups must make sense together; what is wrong is told together, up to a number."""
     spec = request.object.get("spec") or {}
-    groups = sorted(
-        ((i, entry) for i, entry in enumerate(spec.get("subGroups") or ())), key=lambda pair: str(pair[1].get("name"))
-    )
-    entries = [entry for _, entry in groups]
-    refusals: list[str] = []
+    entries = spec.get("subGroups") or ()
+    if request.keeps_spec:
+        return Answer()
+    if len(entries) > SUB_GROUPS_MAX:
+        text = f"spec.subGroups: {len(entries):,} sub-groups, and {SUB_GROUPS_MAX:,} are the most: have fewer"
+        return Answer(denied=f"{request.label}: {text}")
+    groups = sorted(enumerate(entries), key=lambda pair: str(pair[1].get("name")))
+    refusals = list(_spec_faults(request, spec))
     warnings: list[str] = []
-    if spec.get("minMember") is not None and spec.get("minSubGroup") is not None:
-        refusals.append(f"spec.minMember: {BOTH}")
     children = Counter(entry.get("parent") or "" for entry in entries)
     refusals += _tree_faults(groups)
     for i, entry in groups:
         for text, on_update in _minimum_faults(i, entry, children):
             (warnings if on_update and request.operation == "UPDATE" else refusals).append(text)
+    warnings += _never_met(spec, groups, children)
+    if len(warnings) > TOLD_MAX:
+        warnings[TOLD_MAX:] = [f"and {len(warnings) - TOLD_MAX:,} more"]
+    if refusals:
+        return Answer(denied=f"{request.label}: {together(refusals)}", warnings=tuple(warnings))
+    return Answer(_unreadable(request), tuple(warnings))
+
+
+def _spec_faults(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
+    if spec.get("minMember") is not None and spec.get("minSubGroup") is not None:
+        yield f"spec.minMember: {BOTH}"
+    yield from _long_durations(spec, ("preemptionDelay", "stalenessGracePeriod"))
+    name = spec.get("priorityClassName") or ""
+    if is_reserved(name, (request.object.get("metadata") or {}).get("namespace") or request.namespace):
+        yield f"spec.priorityClassName: {reserved(name)}"
+
+
+def _never_met(
+    spec: Mapping[str, Any], groups: list[tuple[int, Mapping[str, Any]]], children: Counter[str]
+) -> Iterator[str]:
+    """Minima beyond what there is."""
     wanted = [("spec", "the group", spec, children[""])]
     wanted += [
-        (f"spec.subGroups[{i}]", f"sub-group {entry.get('name')!r}", entry, children[entry.get("name") or ""])
+        (f"spec.subGroups[{i}]", f"sub-group {shown(entry.get('name'))}", entry, children[entry.get("name") or ""])
         for i, entry in groups
         if children[entry.get("name") or ""]
     ]
     for field, what, entry, there in wanted:
         minimum = entry.get("minSubGroup")
         if minimum is not None and minimum > there:
-            warnings.append(f"{field}.minSubGroup: {what} wants {minimum} sub-groups and has {there}: it never starts")
-    if refusals:
-        return Answer(denied=f"{request.label}: " + "; ".join(refusals), warnings=tuple(warnings))
-    found = _readable(request)
-    return Answer(found.denied, tuple(warnings))
+            yield f"{field}.minSubGroup: {what} wants {minimum} sub-groups and has {there}: it never starts"
 
 
 def _tree_faults(groups: list[tuple[int, Mapping[str, Any]]]) -> Iterator[str]:
-    """Names that repeat, parents that are not there, circles of parents."""
+    """Names that repeat, parents that are not there, circles of parents, trees that are too deep."""
     seen: dict[str, int] = {}
-    parents = {entry.get("name"): entry.get("parent") or "" for _, entry in groups}
+    parents = {str(entry.get("name")): entry.get("parent") or "" for _, entry in groups}
+    depths, circles = survey(parents)
     for i, entry in groups:
-        name, parent = entry.get("name"), entry.get("parent") or ""
+        name, parent = str(entry.get("name")), entry.get("parent") or ""
         field = f"spec.subGroups[{i}]"
         if name in seen:
-            yield f"{field}.name: {name!r} is the name of sub-group {seen[name]}, too: give each its own"
-        seen[str(name)] = i
+            yield f"{field}.name: {shown(name)} is the name of sub-group {seen[name]}, too: give each its own"
+        seen[name] = i
         if parent and parent not in parents:
-            yield f"{field}.parent: there is no sub-group {parent!r}: add it, or correct the name"
-        path = [name]
-        while parent and parent in parents and parent not in path:
-            path.append(parent)
-            parent = parents[parent]
-        if parent and parent == name:
-            circle = " -> ".join(str(each) for each in [*path, parent])
-            yield f"{field}.parent: sub-group {name!r} is its own ancestor ({circle}): give one another parent"
+            yield f"{field}.parent: there is no sub-group {shown(parent)}: add it, or correct the name"
+        if name in circles:
+            text = f"sub-group {shown(name)} is its own ancestor ({_circle(name, parents)})"
+            yield f"{field}.parent: {text}: give one another parent"
+        elif depths[name] > SUB_GROUP_DEPTH_MAX:
+            yield f"{field}.parent: {too_deep(name)}"
+
+
+def _circle(name: str, parents: Mapping[str, str]) -> str:
+    """The way from parent to parent back to the name, or its beginning where it is long."""
+    path = [name, parents[name]]
+    while path[-1] != name and len(path) <= TOLD_MAX:
+        path.append(parents[path[-1]])
+    return " -> ".join(each[:DNS_LABEL_LENGTH] for each in path) + ("" if path[-1] == name else " -> ...")
 
 
 def _minimum_faults(i: int, entry: Mapping[str, Any], children: Counter[str]) -> Iterator[tuple[str, bool]]:
@@ -102,26 +157,29 @@ def _minimum_faults(i: int, entry: Mapping[str, Any], children: Counter[str]) ->
     member, sub_group = entry.get("minMember"), entry.get("minSubGroup")
     has_children = bool(children[name or ""])
     if member is not None and sub_group is not None:
-        yield f"{field}.minMember: {BOTH} in sub-group {name!r}", False
+        yield f"{field}.minMember: {BOTH} in sub-group {shown(name)}", False
     elif has_children and member is not None:
-        text = f"sub-group {name!r} has {children[name or '']} sub-groups below it, so that pods are not counted in it"
+        count = children[name or ""]
+        text = f"sub-group {shown(name)} has {count} sub-groups below it, so that pods are not counted in it"
         yield f"{field}.minMember: {text}: use minSubGroup", True
     elif not has_children and sub_group is not None:
-        yield f"{field}.minSubGroup: sub-group {name!r} has no sub-groups below it: use minMember", False
+        yield f"{field}.minSubGroup: sub-group {shown(name)} has no sub-groups below it: use minMember", False
     elif not has_children and member is None:
-        yield f"{field}.minMember: missing in sub-group {name!r}: give the pods needed at the least, or 0", False
+        yield f"{field}.minMember: missing in sub-group {shown(name)}: give the pods needed at the least, or 0", False
 
 
 def validate_topology(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """Another name of a level must name nothing else."""
+    if request.keeps_spec:
+        return Answer()
     levels = (request.object.get("spec") or {}).get("levels") or ()
     labels = {level.get("nodeLabel") for level in levels}
     aliases = [level["alias"] for level in levels if level.get("alias")]
-    repeated = sorted(alias for alias, count in Counter(aliases).items() if count > 1)
-    taken = sorted(labels & set(aliases))
+    repeated = some_of([word(alias) for alias, count in sorted(Counter(aliases).items()) if count > 1])
+    taken = some_of([word(label) for label in sorted(labels & set(aliases))])
     refusals = []
     if repeated:
-        refusals.append(f"aliases must be unique, these are not: {some_of(repeated)}: give each level its own")
+        refusals.append(f"aliases must be unique, these are not: {repeated}: give each level its own")
     if taken:
-        refusals.append(f"an alias must not be a nodeLabel of the topology, these are: {some_of(taken)}: rename them")
+        refusals.append(f"an alias must not be a nodeLabel of the topology, these are: {taken}: rename them")
     return Answer(denied=f"{request.label}: spec.levels: " + "; ".join(refusals) if refusals else "")

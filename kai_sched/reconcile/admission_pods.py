@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from kai_sched.api import names
@@ -31,11 +31,11 @@ def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> An
     if namespace != request.namespace:
         text = f"metadata.namespace is {namespace!r}, but the request is for {request.namespace!r}: make them equal"
         return Answer(denied=f"{request.label}: {text}")
-    after = copy.deepcopy(dict(pod))
     try:
         own = sharing_container(pod) if shares(pod) else None
     except UnknownContainer as error:
         return Answer(denied=f"{request.label}: {error}")
+    after = _changeable(pod)
     if own is not None:
         _share(after, *own, settings, suffix)
     if settings.block_visible_devices:
@@ -45,6 +45,20 @@ def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> An
     if wanted and not after["spec"].get("runtimeClassName"):
         after["spec"]["runtimeClassName"] = wanted
     return Answer(patch=_patch(dict(pod), after))
+
+
+def _changeable(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy as deep as the reviews change things; pods may be large."""
+    after = dict(pod)
+    if after.get("metadata") is not None:
+        after["metadata"] = dict(after["metadata"])
+        if after["metadata"].get("annotations") is not None:
+            after["metadata"]["annotations"] = dict(after["metadata"]["annotations"])
+    after["spec"] = dict(after["spec"])
+    for field in ("initContainers", "containers"):
+        if after["spec"].get(field) is not None:
+            after["spec"][field] = [dict(container) for container in after["spec"][field]]
+    return after
 
 
 def _patch(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -96,10 +110,13 @@ def _hide_devices(pod: dict[str, Any], own: tuple[str, int] | None) -> None:
         container = pod["spec"][field][i]
         if (field, i) == own or asks_for_gpus(container):
             continue
-        found = [each for each in container.get("env") or () if each.get("name") == names.VISIBLE_DEVICES_ENV]
-        for variable in found:
-            if variable.get("valueFrom") is None:
-                variable["value"] = HIDDEN
-        if not found:
-            hidden = {"name": names.VISIBLE_DEVICES_ENV, "value": HIDDEN}
-            container["env"] = [*(container.get("env") or ()), hidden]
+        env = container.get("env") or ()
+        if any(variable.get("name") == names.VISIBLE_DEVICES_ENV for variable in env):
+            container["env"] = [_hidden(variable) for variable in env]
+        else:
+            container["env"] = [*env, {"name": names.VISIBLE_DEVICES_ENV, "value": HIDDEN}]
+
+
+def _hidden(variable: dict[str, Any]) -> dict[str, Any]:
+    tells = variable.get("name") == names.VISIBLE_DEVICES_ENV and variable.get("valueFrom") is None
+    return {**variable, "value": HIDDEN} if tells else variable

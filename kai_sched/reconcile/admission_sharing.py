@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.model.faults import shown
 from kai_sched.model.resources import QuantityError, parse_quantity
+from kai_sched.plan.reasons import some_of
+from kai_sched.reconcile.admission_claims import claim_faults
 from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
 
 Container = Mapping[str, Any]
@@ -53,9 +57,9 @@ def sharing_container(pod: Mapping[str, Any]) -> tuple[str, int] | None:
         if (container.get("name") == wanted) if wanted else field == "containers":
             return field, i
     if wanted:
-        known = ", ".join(str(container.get("name")) for _, _, container in there)
+        known = some_of([str(container.get("name")) for _, _, container in there])
         raise UnknownContainer(
-            f"annotation {names.GPU_CONTAINER_ANNOTATION}: there is no container {wanted!r}: use one of {known}"
+            f"annotation {names.GPU_CONTAINER_ANNOTATION}: there is no container {shown(wanted)}: use one of {known}"
         )
     return None
 
@@ -78,11 +82,11 @@ def _is_some(quantity: Any) -> bool:
 
 
 def validate_pod(request: Request, settings: AdmissionSettings, _suffix: str) -> Answer:
-    """The first thing that is wrong, in the contract's order."""
+    """The first thing that is wrong, in the contract's order, then what no pod may claim."""
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()
-    fault = next(_faults(pod, settings), "")
+    fault = next(chain(_faults(pod, settings), claim_faults(request, settings)), "")
     return Answer(denied=f"{request.label}: {fault}" if fault else "")
 
 
@@ -122,11 +126,11 @@ def _value_faults(annotations: Mapping[str, str], fraction: str | None, memory: 
             f"{names.GPU_FRACTION_ANNOTATION} or {names.GPU_MEMORY_ANNOTATION}"
         )
     if memory is not None and not _is_positive(memory):
-        yield f"annotation {names.GPU_MEMORY_ANNOTATION} must be a positive integer (MiB), not {memory!r}"
+        yield f"annotation {names.GPU_MEMORY_ANNOTATION} must be a positive integer (MiB), not {shown(memory)}"
     if fraction is not None:
         yield from _fraction_faults(fraction)
     if devices is not None and not _is_positive(devices):
-        yield f"annotation {names.GPU_DEVICES_ANNOTATION} must be a positive integer, not {devices!r}"
+        yield f"annotation {names.GPU_DEVICES_ANNOTATION} must be a positive integer, not {shown(devices)}"
 
 
 def _fraction_faults(text: str) -> Iterator[str]:
@@ -136,11 +140,11 @@ def _fraction_faults(text: str) -> Iterator[str]:
     except ValueError:
         value = 0.0
     if not math.isnan(value) and not 0 < value < 1:
-        yield f"{field} must be a number that is positive and below 1.0, not {text!r}"
+        yield f"{field} must be a number that is positive and below 1.0, not {shown(text)}"
     try:
         parse_quantity(text)
     except QuantityError:
-        yield f"{field} must be a plain decimal or scientific number, not {text!r}"
+        yield f"{field} must be a plain decimal or scientific number, not {shown(text)}"
 
 
 def _is_positive(text: str) -> bool:
@@ -160,9 +164,10 @@ def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:
         for variable in container.get("env") or ():
             if variable.get("name") != names.VISIBLE_DEVICES_ENV:
                 continue
-            where = f"container {container.get('name')!r}: {names.VISIBLE_DEVICES_ENV}"
+            where = f"container {shown(container.get('name'))}: {names.VISIBLE_DEVICES_ENV}"
             value = variable.get("value") or ""
             if variable.get("valueFrom") is not None:
                 yield f"{where} must not come from a reference (valueFrom): set it to void or none, or remove it"
             elif value not in ALLOWED_DEVICES:
-                yield f"{where} is {value!r}; only {' and '.join(ALLOWED_DEVICES)} are allowed: use one, or remove it"
+                allowed = " and ".join(ALLOWED_DEVICES)
+                yield f"{where} is {shown(value)}; only {allowed} are allowed: use one, or remove it"

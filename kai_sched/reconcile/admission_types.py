@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kai_sched.api import names
 from kai_sched.api.config import Admission, ConfigSpec
+from kai_sched.api.custom import NAME_LENGTH
+from kai_sched.model.config import Config
+from kai_sched.model.faults import shown
 
 RUNTIME_CLASS = "nvidia"
+# Of what is wrong with one object; a person mends these first.
+TOLD_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,17 @@ class AdmissionSettings:
     hami_core: bool = False
     block_visible_devices: bool = False
     runtime_class: str = RUNTIME_CLASS  # given to pods with a part of a GPU; empty: none
+    reservation_app_label: str = Config().reservation_app_label
+    reservation_namespace: str = Config().reservation_namespace
+
+    def with_names(self, config: Config) -> AdmissionSettings:
+        """The same with the names that the scheduler goes by."""
+        return replace(
+            self,
+            scheduler_name=config.scheduler_name,
+            reservation_app_label=config.reservation_app_label,
+            reservation_namespace=config.reservation_namespace,
+        )
 
 
 def admission_from_operator(raw: bytes) -> AdmissionSettings:
@@ -42,20 +59,27 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """CREATE or UPDATE of ``object``, which is only looked at, never changed."""
+    """CREATE or UPDATE of ``object``, which is only looked at, never changed. ``old`` is what an update replaces."""
 
     operation: str
     name: str
     namespace: str
     object: Mapping[str, Any]
+    old: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
-        """What the object is called in texts: "Queue team", "Pod ml/train-0"."""
-        meta = self.object.get("metadata") or {}
+        """What the object is called in texts: "Queue team", "Pod ml/train-0". Whatever the object holds."""
+        found = self.object.get("metadata")
+        meta = found if isinstance(found, Mapping) else {}
         name = meta.get("name") or self.name or meta.get("generateName") or ""
         namespace = meta.get("namespace") or self.namespace
-        return f"{self.object.get('kind') or 'object'} {namespace + '/' if namespace else ''}{name}"
+        return f"{word(self.object.get('kind') or 'object')} {word(namespace) + '/' if namespace else ''}{word(name)}"
+
+    @property
+    def keeps_spec(self) -> bool:
+        """Whether this is an update of something else than the spec. What got in once must not stop these."""
+        return self.operation == "UPDATE" and bool(self.old) and self.old.get("spec") == self.object.get("spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +89,24 @@ class Answer:
     denied: str = ""
     warnings: tuple[str, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
+
+
+def word(value: object) -> str:
+    """A name as it is, or as messages quote it where it is none that can be shown."""
+    text = value if isinstance(value, str) else shown(value)
+    return text if text.isprintable() and len(text) <= NAME_LENGTH else shown(text)
+
+
+def together(texts: Sequence[str], between: str = "; ") -> str:
+    """The texts as one; the first ones where they are many."""
+    more = [f"and {len(texts) - TOLD_MAX:,} more"] if len(texts) > TOLD_MAX else []
+    return between.join([*texts[:TOLD_MAX], *more])
+
+
+def reserved(name: str) -> str:
+    """Why a priority class is refused."""
+    where = f"the namespace {names.SYSTEM_NAMESPACE}"
+    return f"{shown(name)} is one of Kubernetes' own classes, which count in {where} only: name another class"
 
 
 # The last argument is a random suffix for new names.

@@ -22,14 +22,9 @@ def emit(ref: Ref, kind: str, reason: str, message: str) -> Emit:
 
 
 def scheduled(pod: Ref, node: str, pool: str) -> Emit:
-    """The pod has a node and its bind is on its way."""
-    where = f"{node} of node pool {pool or names.DEFAULT_POOL}"
-    return emit(pod, names.NORMAL, names.SCHEDULED, f"pod {pod.key} is given node {where}")
-
-
-def bound(pod: Ref, node: str) -> Emit:
     """The API server took the bind."""
-    return emit(pod, names.NORMAL, names.BOUND, f"pod {pod.key} is bound to node {node}")
+    where = f"{node} of node pool {pool or names.DEFAULT_POOL}"
+    return emit(pod, names.NORMAL, names.SCHEDULED, f"pod {pod.key} is bound to node {where}")
 
 
 def pipelined(pod: Ref, node: str) -> Emit:

@@ -8,7 +8,7 @@ from kai_sched.api import names
 from kai_sched.model.store import Cluster
 from kai_sched.model.times import format_time
 from kai_sched.plan.effects import Annotate, Effect, Emit, Evict, Pipeline, Plan, Ref, SetCondition, Write
-from kai_sched.plan.receipts import STALE, gains, receipt
+from kai_sched.plan.receipts import STALE, gains, notice
 from kai_sched.reconcile.events import emit
 
 
@@ -59,7 +59,7 @@ def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Wri
         facts |= {names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
     pod, group = Ref("v1", "Pod", namespace, name, eviction.uid), _group_ref(eviction.group, cluster)
     for ref in (pod,) if group is None or group == pod else (pod, group):
-        told = emit(ref, names.NORMAL, names.EVICT, receipt(eviction))
+        told = emit(ref, names.NORMAL, names.EVICT, notice(eviction))
         yield Emit(ref, told.type, told.reason, told.message, facts)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PodGroup
-from kai_sched.model.store import Cluster
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
 from kai_sched.plan.effects import Annotate, PatchStatus, Ref, Write
-from kai_sched.plan.result import CycleResult, GroupState, QueueState
+from kai_sched.plan.result import GroupState
 from kai_sched.reconcile import events
-from kai_sched.reconcile.ledger import SECOND_NS, Content, Ledger
+from kai_sched.reconcile.kept import Kept, Moment
+from kai_sched.reconcile.ledger import SECOND_NS, Content
 from kai_sched.reconcile.merge import merge_patch
 from kai_sched.reconcile.pod_conditions import event_reason
 from kai_sched.reconcile.podgroup_status import (
@@ -26,46 +27,76 @@ from kai_sched.reconcile.podgroup_status import (
     shortage,
 )
 from kai_sched.reconcile.subjects import Shown, Subjects, list_of, patch_findings
-from kai_sched.reconcile.tally import GroupTally, Tally
+from kai_sched.reconcile.tally import GroupTally
 
+_SCHEDULING = "scheduling"
 _INVALID = frozenset({names.INVALID})
 # Amounts move with every pod; readers need no more than this.
 AMOUNTS_PAUSE_NS = SECOND_NS
 
 
-class GroupKeeper:
+class GroupKeeper(Kept):
     """Remembers which groups hold room, to see when one starts from nothing."""
 
-    def __init__(self, config: Config, ledger: Ledger) -> None:
-        self.subjects = Subjects()
+    kind = "PodGroup"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._subjects = Subjects()
         self._pool = config.node_pool or names.DEFAULT_POOL
-        self._ledger = ledger
-        self._holding: dict[str, str] = {}  # uid of the groups that held room when they were last looked at
-        self._idle: dict[str, str] = {}  # and of those that did not
+        self._holds: dict[str, tuple[str, bool]] = {}  # uid, and whether it held room when it was last looked at
         self._started_ns: dict[str, tuple[str, int]] = {}  # uid, and the start that is to be written
 
-    def writes(self, cluster: Cluster, result: CycleResult, tally: Tally, now_ns: int) -> list[Write]:
-        """What is due now."""
-        found: list[Write] = []
-        queues = {queue.name: queue for queue in result.queues}
-        holding: dict[str, str] = {}
-        idle: dict[str, str] = {}
-        for key, subject in self.subjects.items():
-            namespace, _, name = key.partition("/")
-            ref = Ref(names.POD_GROUP_VERSION, "PodGroup", namespace, name, subject.uid)
-            group, members, state = cluster.pod_groups.get(key), tally.groups.get(key), result.groups.get(key)
-            if group is None or group.uid != subject.uid:
-                if subject.fault:
-                    found += self._patch(ref, self._fault_patch(subject, subject.fault, now_ns))
-                continue
-            if members is None or state is None:
-                continue
-            (holding if members.counts.held else idle)[key] = group.uid
-            found += self._patch(ref, self._status_patch(subject, group, state, members, tally, queues, now_ns))
-            found += self._annotations(ref, subject, group, members, now_ns)
-            found += self._events(ref, subject, group, state, members)
-        self._holding, self._idle = holding, idle
-        self._started_ns = {key: start for key, start in self._started_ns.items() if key in holding}
+    def observe(self, key: str, uid: str, raw_status: bytes, fault: str) -> None:
+        """The group is there so. Raises msgspec.DecodeError for a status that is no JSON object."""
+        before = self._subjects.get(key)
+        self._subjects.observe(key, uid, raw_status, fault)
+        if before is not None and before is not self._subjects.get(key):
+            self._ledger.forget(before)
+        self.mark((key,))
+
+    def forget(self, key: str) -> None:
+        """The group is gone."""
+        before = self._subjects.forget(key)
+        if before is not None:
+            self._ledger.forget(before)
+            self.mark((key,))
+
+    def mark_all(self) -> None:
+        """Look at all of them."""
+        self.mark(self._subjects.keys())
+
+    def reword(self, keys: Iterable[str]) -> None:
+        """Only the wording of what is told of these has changed: that can wait where it waits already."""
+        waiting = self._subjects.get
+        self.mark(key for key in keys if (subject := waiting(key)) is not None and not subject.rewords(_SCHEDULING))
+
+    def _look(self, key: str, moment: Moment) -> list[Write]:
+        subject = self._subjects.get(key)
+        if subject is None:
+            self._holds.pop(key, None)
+            self._started_ns.pop(key, None)
+            return []
+        self._ledger.open(subject)
+        found = self._due(key, subject, moment)
+        self._ledger.close(subject)
+        return found
+
+    def _due(self, key: str, subject: Shown, moment: Moment) -> list[Write]:
+        namespace, _, name = key.partition("/")
+        ref = Ref(names.POD_GROUP_VERSION, "PodGroup", namespace, name, subject.uid)
+        group = moment.cluster.pod_groups.get(key)
+        members, state = moment.tally.groups.get(key), moment.result.groups.get(key)
+        if group is None or group.uid != subject.uid:
+            return self._patch(ref, self._fault_patch(subject, subject.fault, moment.now_ns)) if subject.fault else []
+        if members is None or state is None:
+            return []
+        found = self._patch(ref, self._status_patch(subject, group, state, members, moment))
+        found += self._annotations(ref, subject, group, members, moment.now_ns)
+        found += self._events(ref, subject, group, state, members)
+        self._holds[key] = (group.uid, bool(members.counts.held))
+        if not members.counts.held:
+            self._started_ns.pop(key, None)
         return found
 
     def _patch(self, ref: Ref, patch: dict[str, Any]) -> list[Write]:
@@ -76,24 +107,18 @@ class GroupKeeper:
         return patch_findings(subject, _INVALID, findings, self._ledger, now_ns)
 
     def _status_patch(
-        self,
-        subject: Shown,
-        group: PodGroup,
-        state: GroupState,
-        members: GroupTally,
-        tally: Tally,
-        queues: dict[str, QueueState],
-        now_ns: int,
+        self, subject: Shown, group: PodGroup, state: GroupState, members: GroupTally, moment: Moment
     ) -> dict[str, Any]:
+        tally, now_ns = moment.tally, moment.now_ns
         patch = self._fault_patch(subject, subject.fault or contradiction(group), now_ns)
         amounts = resources_status(members, tally)
         shown = subject.status.get("resourcesStatus") or {}
         if self._ledger.due(subject, "amounts", (None, amounts), (None, shown), AMOUNTS_PAUSE_NS):
             patch["resourcesStatus"] = merge_patch(shown, amounts) if amounts else None
         before = list_of(subject.status, "schedulingConditions")
-        details = queue_details(state.reason, members, tally, queues) if state.reason else None
+        details = queue_details(state.reason, members, tally, moment.queues) if state.reason else None
         after = scheduling_conditions(before, state, self._pool, details, now_ns)
-        if self._ledger.due(subject, "scheduling", _content(after), _content(before)):
+        if self._ledger.due(subject, _SCHEDULING, _content(after), _content(before)):
             patch["schedulingConditions"] = after or None
         return patch
 
@@ -115,8 +140,8 @@ class GroupKeeper:
         uid, start_ns = self._started_ns.get(group.key, ("", 0))
         if uid == group.uid:
             return start_ns
-        began = self._idle.get(group.key) == group.uid
-        if not began and (shown_ns or self._holding.get(group.key) == group.uid):
+        before = self._holds.get(group.key)
+        if before != (group.uid, False) and (shown_ns or before == (group.uid, True)):
             return shown_ns
         self._started_ns[group.key] = (group.uid, now_ns // SECOND_NS * SECOND_NS)
         return self._started_ns[group.key][1]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup
-from kai_sched.model.store import Cluster
 from kai_sched.plan import reasons
-from kai_sched.plan.effects import Emit, Ref
-from kai_sched.plan.result import CycleResult
+from kai_sched.plan.effects import Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.reconcile.grouping.manifest import QueueChoice
-from kai_sched.reconcile.ledger import Ledger, Subject
+from kai_sched.reconcile.kept import Kept, Moment
+from kai_sched.reconcile.ledger import Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +24,36 @@ class Owned:
     choice: QueueChoice
 
 
-class OwnerKeeper:
-    """Knows the owners of pod groups by the groups' keys."""
+def is_unlabelled(pod: Pod, group: PodGroup | None, owned: Owned | None) -> bool:
+    """Whether the pod is in the default queue because nobody named one. ``owned``: what is known of its group."""
+    if not pod.group:
+        return not pod.queue
+    if group is None or group.queue != names.DEFAULT_QUEUE:
+        return False
+    return owned is not None and not owned.choice.field
 
-    def __init__(self, config: Config, ledger: Ledger) -> None:
-        self._config = config
-        self._ledger = ledger
+
+class Owners:
+    """The owners of pod groups by the groups' keys, as those know them who decide the groups.
+
+    ``told`` hears of each change: the group, and None where it has no pods any more.
+    """
+
+    def __init__(self, told: Callable[[str, Owned | None], None]) -> None:
+        self._told = told
         self._owned: dict[str, Owned] = {}
-        self._subjects: dict[str, Subject] = {}  # by the owner's uid
 
     def observe(self, group: str, owner: Ref, choice: QueueChoice) -> None:
         """The group "namespace/name" belongs to the owner."""
-        self._owned[group] = Owned(owner, choice)
+        owned = Owned(owner, choice)
+        if self._owned.get(group) != owned:
+            self._owned[group] = owned
+            self._told(group, owned)
 
     def forget(self, group: str) -> None:
         """The group has no pods any more."""
-        self._owned.pop(group, None)
+        if self._owned.pop(group, None) is not None:
+            self._told(group, None)
 
     def owner_of(self, group: str) -> Ref | None:
         """Whose the group is."""
@@ -48,32 +62,76 @@ class OwnerKeeper:
 
     def is_unlabelled(self, pod: Pod, group: PodGroup | None) -> bool:
         """Whether the pod is in the default queue because nobody named one."""
-        if not pod.group:
-            return not pod.queue
-        if group is None or group.queue != names.DEFAULT_QUEUE:
-            return False
-        owned = self._owned.get(group.key)
-        return owned is not None and not owned.choice.field
+        return is_unlabelled(pod, group, self._owned.get(f"{pod.namespace}/{pod.group}"))
 
-    def writes(self, cluster: Cluster, result: CycleResult) -> list[Emit]:
-        """What is due now."""
-        there = {owned.owner.uid for owned in self._owned.values()}
-        self._subjects = {uid: subject for uid, subject in self._subjects.items() if uid in there}
-        found: list[Emit] = []
-        for key, owned in self._owned.items():
-            state, group = result.groups.get(key), cluster.pod_groups.get(key)
-            if state is None or group is None:
-                continue
-            if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._tell(owned, key, ""):
-                found.append(events.queue_label_missing(owned.owner, self._config.queue_label))
-            reason = state.reason
-            if reason is not None and reason.code in (reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF):
-                is_label = owned.choice.name == group.queue
-                place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
-                if self._tell(owned, key, group.queue):
-                    found.append(events.queue_unusable(owned.owner, *place, group.queue, reason))
+
+class OwnerKeeper(Kept):
+    """By the uid of the owner, whatever number of groups it has."""
+
+    kind = "owner"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._config = config
+        self._owned: dict[str, Owned] = {}
+        self._groups: dict[str, dict[str, None]] = {}  # of each owner
+        self._subjects: dict[str, Subject] = {}
+
+    def observe(self, group: str, owned: Owned | None) -> None:
+        """See ``Owners``."""
+        before = self._owned.pop(group, None)
+        if before is not None:
+            self._groups.get(before.owner.uid, {}).pop(group, None)
+            self.mark((before.owner.uid,))
+        if owned is not None:
+            self._owned[group] = owned
+            self._groups.setdefault(owned.owner.uid, {})[group] = None
+            self.mark((owned.owner.uid,))
+
+    def get(self, group: str) -> Owned | None:
+        """What is known of the group."""
+        return self._owned.get(group)
+
+    def mark_groups(self, groups: Iterable[str]) -> None:
+        """Look at the owners of these groups."""
+        self.mark(owned.owner.uid for group in groups if (owned := self._owned.get(group)) is not None)
+
+    def mark_all(self) -> None:
+        """Look at all of them."""
+        self.mark(self._groups.keys())
+
+    def _keys(self, subject: Subject) -> Iterable[str]:
+        return (subject.uid,)
+
+    def _look(self, key: str, moment: Moment) -> list[Write]:
+        groups = self._groups.get(key)
+        if not groups:
+            self._groups.pop(key, None)
+            gone = self._subjects.pop(key, None)
+            if gone is not None:
+                self._ledger.forget(gone)
+            return []
+        subject = self._subjects.get(key)
+        if subject is None:
+            subject = self._subjects[key] = Subject(next(iter(groups)), key)
+        self._ledger.open(subject)
+        found: list[Write] = []
+        for group in groups:
+            found += self._due(group, self._owned[group], subject, moment)
+        self._ledger.close(subject)
         return found
 
-    def _tell(self, owned: Owned, key: str, queue: str) -> bool:
-        subject = self._subjects.setdefault(owned.owner.uid, Subject(key, owned.owner.uid))
-        return self._ledger.tell(subject, f"queue/{queue}")
+    def _due(self, key: str, owned: Owned, subject: Subject, moment: Moment) -> list[Write]:
+        found: list[Write] = []
+        state, group = moment.result.groups.get(key), moment.cluster.pod_groups.get(key)
+        if state is None or group is None:
+            return found
+        if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._ledger.tell(subject, "queue/"):
+            found.append(events.queue_label_missing(owned.owner, self._config.queue_label))
+        reason = state.reason
+        if reason is not None and reason.code in (reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF):
+            is_label = owned.choice.name == group.queue
+            place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
+            if self._ledger.tell(subject, f"queue/{group.queue}"):
+                found.append(events.queue_unusable(owned.owner, *place, group.queue, reason))
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kai_sched.api import names
@@ -9,11 +10,12 @@ from kai_sched.model.checks import DEFAULT_SET
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Evict, Ref, SetCondition, Write
+from kai_sched.plan.effects import Ref, SetCondition, Write
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.reconcile import events
-from kai_sched.reconcile.ledger import Ledger, Subject
-from kai_sched.reconcile.owner_keeper import OwnerKeeper
+from kai_sched.reconcile.kept import Kept, Moment
+from kai_sched.reconcile.ledger import Subject
+from kai_sched.reconcile.owner_keeper import OwnerKeeper, is_unlabelled
 from kai_sched.reconcile.pod_conditions import (
     PodCondition,
     Verdict,
@@ -26,61 +28,93 @@ from kai_sched.reconcile.tally import Tally
 _FALSE = "False"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PodSubject(Subject):
     """One pod, and its condition PodScheduled in the API server."""
 
     condition: PodCondition | None = None
 
 
-class PodKeeper:
-    """Only pods that name our scheduler are told anything."""
+class PodKeeper(Kept):
+    """Only pods that name our scheduler are told anything, while they wait for a node."""
 
-    def __init__(self, config: Config, ledger: Ledger, owners: OwnerKeeper) -> None:
+    kind = "Pod"
+
+    def __init__(self, config: Config, owners: OwnerKeeper) -> None:
+        super().__init__()
         self._config = config
-        self._ledger = ledger
         self._owners = owners
         self._subjects: dict[str, PodSubject] = {}
+        self.waiting: dict[str, Pod] = {}  # our pods without a node
 
     def observe(self, key: str, uid: str, condition: PodCondition | None) -> None:
         """The pod is there, with this condition."""
         found = self._subjects.get(key)
         if found is None or found.uid != uid:
+            if found is not None:
+                self._ledger.forget(found)
             found = self._subjects[key] = PodSubject(key, uid)
         found.condition = condition
+        self.mark((key,))
 
     def forget(self, key: str) -> None:
         """The pod is gone."""
-        self._subjects.pop(key, None)
+        gone = self._subjects.pop(key, None)
+        if gone is not None:
+            self._ledger.forget(gone)
 
-    def waiting(self, cluster: Cluster) -> list[Pod]:
-        """Our pods without a node."""
+    def renew(self, cluster: Cluster) -> None:
+        """Begin anew with all pods of this view."""
+        self.waiting.clear()
+        self.update(cluster.pods, cluster)
+
+    def update(self, keys: Iterable[str], cluster: Cluster) -> None:
+        """These pods have changed."""
         scheduler = self._config.scheduler_name
-        return [
-            pod
-            for pod in cluster.pods.values()
-            if not pod.node and pod.phase == Phase.PENDING and pod.scheduler == scheduler and not pod.deleted_ns
-        ]
+        for key in keys:
+            pod = cluster.pods.get(key)
+            self.waiting.pop(key, None)
+            if (
+                pod is not None
+                and not pod.node
+                and pod.phase == Phase.PENDING
+                and pod.scheduler == scheduler
+                and not pod.deleted_ns
+            ):
+                self.waiting[key] = pod
+            if key in self._subjects:
+                self.mark((key,))
 
-    def writes(self, waiting: list[Pod], cluster: Cluster, result: CycleResult, tally: Tally) -> list[Write]:
-        """What is due now."""
-        placed = {effect.pod for effect in result.effects if not isinstance(effect, Evict)}
+    def reword(self, keys: Iterable[str]) -> None:
+        """Only the wording of what is told of these has changed: that can wait where it waits already."""
+        waiting = self._subjects.get
+        self.mark(
+            key for key in keys if (subject := waiting(key)) is not None and not subject.rewords(names.POD_SCHEDULED)
+        )
+
+    def _look(self, key: str, moment: Moment) -> list[Write]:
+        subject, pod = self._subjects.get(key), self.waiting.get(key)
+        if subject is None:
+            return []
+        self._ledger.open(subject)
         found: list[Write] = []
-        for pod in waiting:
-            key = pod.key
-            subject = self._subjects.get(key)
-            if subject is None or subject.uid != pod.uid:
-                continue
-            group = cluster.pod_groups.get(f"{pod.namespace}/{pod.group}")
-            unlabelled = self._owners.is_unlabelled(pod, group) and in_pool(pod.labels, self._config)
-            if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
-                found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
-            if key in placed or key in tally.binding or pod.gates:
-                continue
-            verdict, marks = self._verdict(pod, key, cluster, result, tally)
-            if verdict is not None:
-                self._tell(pod, subject, verdict, marks or verdict.always, found)
+        if pod is not None and pod.uid == subject.uid:
+            self._due(key, pod, subject, moment, found)
+        self._ledger.close(subject)
         return found
+
+    def _due(self, key: str, pod: Pod, subject: PodSubject, moment: Moment, found: list[Write]) -> None:
+        cluster, tally = moment.cluster, moment.tally
+        group_key = f"{pod.namespace}/{pod.group}"
+        group = cluster.pod_groups.get(group_key)
+        unlabelled = is_unlabelled(pod, group, self._owners.get(group_key)) and in_pool(pod.labels, self._config)
+        if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
+            found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
+        if key in moment.placed or key in tally.binding or pod.gates:
+            return
+        verdict, marks = self._verdict(pod, key, cluster, moment.result, tally)
+        if verdict is not None:
+            self._tell(pod, subject, verdict, marks or verdict.always, found)
 
     def _verdict(
         self, pod: Pod, key: str, cluster: Cluster, result: CycleResult, tally: Tally

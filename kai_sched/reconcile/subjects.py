@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ Finding = tuple[str, str, str]
 _decoder = msgspec.json.Decoder(dict[str, Any] | None)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Shown(Subject):
     """One object, its status in the API server, and what makes its specification unusable."""
 
@@ -39,13 +39,17 @@ class Subjects:
             found = self._found[key] = Shown(key, uid)
         found.status, found.fault = status, fault
 
-    def forget(self, key: str) -> None:
-        """The object is gone."""
-        self._found.pop(key, None)
+    def get(self, key: str) -> Shown | None:
+        """The object; None where it is not there."""
+        return self._found.get(key)
 
-    def items(self) -> ItemsView[str, Shown]:
+    def forget(self, key: str) -> Shown | None:
+        """The object is gone; what was known of it."""
+        return self._found.pop(key, None)
+
+    def keys(self) -> Iterable[str]:
         """All of them."""
-        return self._found.items()
+        return self._found.keys()
 
 
 def patch_findings(

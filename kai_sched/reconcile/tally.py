@@ -1,4 +1,4 @@
-"""One walk over all pods: what the pods of each group and of each queue hold and ask for.
+"""What the pods of each group and of each queue hold and ask for.
 
 A pod counts as it does in the solver's books: what it holds from the moment it has a node until it begins to leave,
 what it asks for while it waits without gates of its own, too.
@@ -6,19 +6,20 @@ what it asks for while it waits without gates of its own, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_sched.api import names
 from kai_sched.model.checks import DEFAULT_SET, pod_sets
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.objects import Phase, Pod, PodGroup, Shape
+from kai_sched.model.objects import BindRequest, Node, Phase, Pod, PodGroup, PriorityClass, Shape
 from kai_sched.model.priorities import default_priority, is_preemptible
 from kai_sched.model.resources import GPU, PODS, quantity_text
-from kai_sched.model.store import Cluster
+from kai_sched.model.store import Change, Cluster
 
 Amounts = dict[str, float]  # by resource, in scheduler units
 _LIVE = frozenset({Phase.PENDING, Phase.RUNNING})
+SPARE_SHAPES = 1_000
 
 
 @dataclass(slots=True)
@@ -28,11 +29,11 @@ class Counts:
     held: dict[int, int] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
 
-    def add(self, shape: int, holds: bool) -> None:
-        """One more pod of the shape."""
-        self.asked[shape] = self.asked.get(shape, 0) + 1
+    def add(self, shape: int, holds: bool, count: int = 1) -> None:
+        """So many more pods of the shape, or fewer where it is below zero."""
+        _add(self.asked, shape, count)
         if holds:
-            self.held[shape] = self.held.get(shape, 0) + 1
+            _add(self.held, shape, count)
 
 
 @dataclass(slots=True)
@@ -49,17 +50,18 @@ class GroupTally:
 
 class Tally:
     """``groups`` has every pod group of the node pool by "namespace/name", ``binding`` the node of each pod that a bind
-    request of the original's is about to give one.
+    request of the original's is about to give one. ``members`` are the pods of each group, known or not.
     """
 
     def __init__(self, cluster: Cluster, config: Config) -> None:
-        classes = cluster.priority_classes
-        default = default_priority(classes)
-        self.groups = {
-            key: GroupTally(group.queue, is_preemptible(group, classes, default), pod_sets(group))
-            for key, group in cluster.pod_groups.items()
-            if in_pool(group.labels, config)
-        }
+        self._config = config
+        self._begin(cluster)
+
+    def _begin(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._default = default_priority(cluster.priority_classes)
+        self.groups: dict[str, GroupTally] = {}
+        self.members: dict[str, dict[str, None]] = {}
         self.binding = {
             request.pod_key: request.node
             for _, request in sorted(cluster.bind_requests.items(), reverse=True)  # of two for a pod the first counts
@@ -67,22 +69,80 @@ class Tally:
         }
         self._queues: dict[tuple[str, bool], Counts] = {}
         self._shapes: dict[int, Shape] = {}
+        self._most_shapes = SPARE_SHAPES
         self._prices: dict[int, list[tuple[str, float]]] = {}
-        bare_classes: dict[str, bool] = {}
-        for pod in cluster.pods.values():
+        self._bare_classes: dict[str, bool] = {}
+        for key, pod in cluster.pods.items():
             if pod.group:
-                group = self.groups.get(f"{pod.namespace}/{pod.group}")
-                if group is not None:
-                    self._add(pod, cluster, group, group.counts)
-            elif pod.scheduler == config.scheduler_name and in_pool(pod.labels, config):
-                name = pod.priority_class
-                if name not in bare_classes:
-                    bare_classes[name] = is_preemptible(PodGroup("", "", priority_class=name), classes, default)
-                self._add(pod, cluster, None, self._counts(pod.queue or names.DEFAULT_QUEUE, bare_classes[name]))
-        for group in self.groups.values():
-            _join(self._counts(group.queue, group.preemptible), group.counts)
+                self.members.setdefault(f"{pod.namespace}/{pod.group}", {})[key] = None
+            else:
+                self._count_bare(pod, 1)
+        for key in cluster.pod_groups:
+            self._count_group(key)
 
-    def _add(self, pod: Pod, cluster: Cluster, group: GroupTally | None, counts: Counts) -> None:
+    def update(self, cluster: Cluster, changes: Iterable[Change]) -> Iterable[str] | None:
+        """Go on to a later view, before which just these objects changed.
+
+        Returns the groups that may count otherwise than before, gone ones too; None where all may.
+        """
+        changed = sorted(changes, key=lambda change: (change[0].__name__, change[1]))
+        if any(self._matters_to_all(kind, key, cluster) for kind, key in changed):
+            self._begin(cluster)
+            return None
+        before, self._cluster = self._cluster, cluster
+        touched = {key: None for kind, key in changed if kind is PodGroup}
+        for key in (key for kind, key in changed if kind is Pod):
+            for pod, count in ((before.pods.get(key), -1), (cluster.pods.get(key), 1)):
+                if pod is None:
+                    continue
+                if not pod.group:
+                    self._count_bare(pod, count)
+                    continue
+                group = f"{pod.namespace}/{pod.group}"
+                touched[group] = None
+                if count > 0:
+                    self.members.setdefault(group, {})[key] = None
+                else:
+                    self.members.get(group, {}).pop(key, None)
+        for key in touched:
+            self._count_group(key)
+            if not self.members.get(key, True):
+                del self.members[key]
+        self._forget_shapes()
+        return touched
+
+    def _matters_to_all(self, kind: type, key: str, cluster: Cluster) -> bool:
+        """Whether any pod may count otherwise after this change."""
+        if kind is Node:
+            return (key in cluster.nodes) != (key in self._cluster.nodes)
+        return kind in (PriorityClass, BindRequest)
+
+    def _count_group(self, key: str) -> None:
+        """Count the group's pods anew."""
+        before = self.groups.pop(key, None)
+        if before is not None:
+            _join(self._counts(before.queue, before.preemptible), before.counts, -1)
+        group = self._cluster.pod_groups.get(key)
+        if group is None or not in_pool(group.labels, self._config):
+            return
+        preemptible = is_preemptible(group, self._cluster.priority_classes, self._default)
+        tally = self.groups[key] = GroupTally(group.queue, preemptible, pod_sets(group))
+        pods = self._cluster.pods
+        for member in self.members.get(key, ()):
+            self._add(pods[member], tally, tally.counts, 1)
+        _join(self._counts(tally.queue, tally.preemptible), tally.counts, 1)
+
+    def _count_bare(self, pod: Pod, count: int) -> None:
+        """A pod without a group comes, or goes."""
+        if pod.scheduler != self._config.scheduler_name or not in_pool(pod.labels, self._config):
+            return
+        name = pod.priority_class
+        if name not in self._bare_classes:
+            alone = PodGroup("", "", priority_class=name)
+            self._bare_classes[name] = is_preemptible(alone, self._cluster.priority_classes, self._default)
+        self._add(pod, None, self._counts(pod.queue or names.DEFAULT_QUEUE, self._bare_classes[name]), count)
+
+    def _add(self, pod: Pod, group: GroupTally | None, counts: Counts, count: int) -> None:
         if group is not None and (pod.sub_group or DEFAULT_SET) not in group.sets:
             return
         if pod.phase not in _LIVE:
@@ -94,7 +154,7 @@ class Tally:
             if group is not None:
                 name = pod.sub_group or DEFAULT_SET
                 group.used[name] = group.used.get(name, 0) + 1
-            if node not in cluster.nodes:
+            if node not in self._cluster.nodes:
                 return
         elif pod.gates:
             return
@@ -102,10 +162,19 @@ class Tally:
             return
         shape = id(pod.shape)
         self._shapes[shape] = pod.shape
-        counts.add(shape, bool(node))
+        counts.add(shape, bool(node), count)
 
     def _counts(self, queue: str, preemptible: bool) -> Counts:
         return self._queues.setdefault((queue, preemptible), Counts())
+
+    def _forget_shapes(self) -> None:
+        """Let go of shapes that no pod has any more, once they may be the most."""
+        if len(self._shapes) > self._most_shapes:
+            used = {shape for counts in self._queues.values() for shape in counts.asked}
+            self._shapes = {shape: self._shapes[shape] for shape in used}
+            self._prices = {shape: price for shape, price in self._prices.items() if shape in used}
+            self._queues = {key: counts for key, counts in self._queues.items() if counts.asked}
+            self._most_shapes = 2 * len(used) + SPARE_SHAPES
 
     def queue_amounts(self, queue: str) -> tuple[Amounts, Amounts, Amounts]:
         """Held, held by non-preemptible work and asked for by the groups in exactly this queue."""
@@ -136,10 +205,18 @@ def _price(shape: Shape) -> list[tuple[str, float]]:
     return price
 
 
-def _join(total: Counts, more: Counts) -> None:
+def _add(counts: dict[int, int], shape: int, count: int) -> None:
+    left = counts.get(shape, 0) + count
+    if left:
+        counts[shape] = left
+    else:
+        counts.pop(shape, None)
+
+
+def _join(total: Counts, more: Counts, sign: int) -> None:
     for into, counts in ((total.held, more.held), (total.asked, more.asked)):
         for shape, count in counts.items():
-            into[shape] = into.get(shape, 0) + count
+            _add(into, shape, sign * count)
 
 
 def add_amounts(total: Amounts, more: Mapping[str, float]) -> None:

@@ -24,7 +24,10 @@ def _escape(sign: str) -> str:
 
 def amount(resource: str, value: float) -> str:
     """The bare number in the unit people use (cores, GB, GPUs), three decimals at most; "unlimited" for infinity."""
-    return show_amount(resource, 0.0 if abs(value) < 5e-4 else value).split(" ", 1)[0]
+    small = 0.0 if abs(value) < 5e-4 else value
+    if resource == "memory" and math.isfinite(small):  # one unit for a whole column
+        return f"{small / 1e9:.3f}".rstrip("0").rstrip(".")
+    return show_amount(resource, small).split(" ", 1)[0]
 
 
 def finite(value: float) -> float:

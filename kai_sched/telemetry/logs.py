@@ -7,14 +7,68 @@ worse pass: their event is the name of the logger, and their text the key "messa
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+MOST_A_MINUTE = 60
+NAMES_MAX = 1_000
 
-def set_up(stream: TextIO, as_json: bool | None = None) -> None:
-    """Write all logs of the process to ``stream``: JSON lines, or for people; None: for people on a terminal."""
+
+class RateLimit:
+    """A processor that lets MOST_A_MINUTE warnings (or worse) of a name through in a minute; of other lines, all.
+
+    The first line of a name after some were left out says how many in ``suppressed``. For all threads.
+    """
+
+    def __init__(self, most: int = MOST_A_MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._minutes: dict[str, tuple[float, int]] = {}  # when the name's minute began, and lines of it since
+
+    def __call__(self, _logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        """Raises DropEvent."""
+        if LEVELS.get(event.get("level", method), logging.ERROR) < logging.WARNING:
+            return event
+        suppressed = self.take(str(event.get("event")))
+        if suppressed is None:
+            raise structlog.DropEvent
+        return {**event, "suppressed": suppressed} if suppressed else event
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """The same for lines of libraries, by their loggers."""
+        suppressed = self.take(record.name)
+        if suppressed:
+            record.msg, record.args = f"{record.getMessage()} (suppressed={suppressed})", ()
+        return suppressed is not None
+
+    def take(self, name: str) -> int | None:
+        """How many lines of the name were left out before this one; None where this one is to be left out, too."""
+        with self._lock:
+            now = self._clock()
+            began, lines = self._minutes.get(name, (now, 0))
+            suppressed = 0
+            if now - began >= 60.0:
+                suppressed = max(0, lines - self._most)
+                began, lines = now, 0
+            if len(self._minutes) >= NAMES_MAX:
+                self._minutes.clear()
+            self._minutes[name] = (began, lines + 1)
+            return suppressed if lines < self._most else None
+
+
+def set_up(stream: TextIO, as_json: bool | None = None, level: str = "info") -> None:
+    """Write all logs of the process to ``stream``: JSON lines, or for people; None: for people on a terminal.
+
+    ``level`` is one of LEVELS; libraries are heard from warnings on in any case.
+    """
+    limit = RateLimit()
     if as_json is None:
         as_json = not stream.isatty()
     shared: list[Processor] = [
@@ -22,8 +76,8 @@ def set_up(stream: TextIO, as_json: bool | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, *_rendering(stream, as_json)],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        processors=[*shared, limit, *_rendering(stream, as_json)],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
@@ -34,9 +88,10 @@ def set_up(stream: TextIO, as_json: bool | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(stream, as_json)],
         )
     )
+    handler.addFilter(limit.filter)
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.WARNING)
+    root.setLevel(max(logging.WARNING, LEVELS[level]))
     logging.captureWarnings(True)
 
 

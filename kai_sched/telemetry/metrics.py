@@ -6,8 +6,9 @@ asks, so a queue that is gone leaves no series behind.
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import prometheus_client
@@ -23,17 +24,18 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kai_sched.api import names
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
+from kai_sched.telemetry.series import EvictedPods, Series
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
 MILLI = 1000.0  # a second in milliseconds, a core in millicores
 GIGABYTE = 1e9
 PLACES = 4  # decimals of what is allocated
 
+_WAITING = ("Pending", "Gated", "Pipelined")
 _QUEUE_LABELS = ("queue_name", "queue_metadata_name", "queue_display_name")
 
 
@@ -48,9 +50,12 @@ class CycleTimes:
 
 
 class Metrics:
-    """All metrics of one process, in a registry of its own. For one thread."""
+    """All metrics of one process, in a registry of its own. May be used by several threads.
 
-    def __init__(self, namespace: str = "kai") -> None:
+    ``clock`` is in seconds, and never goes back.
+    """
+
+    def __init__(self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic) -> None:
         # The client's own time series of when a metric began are not in the contract.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._prefix = f"{namespace}_" if namespace else ""
@@ -63,18 +68,11 @@ class Metrics:
             "task_scheduling_latency_milliseconds", "From a pod's creation until its binding is sent"
         )
         self._sent_to_done = self._histogram("task_bind_latency_milliseconds", "How long the API server takes to bind")
-        self._scheduled = _Counter(
-            f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", "action"
+        self._scheduled = Series(
+            f"{self._prefix}podgroups_scheduled_by_action", "Pod groups that an action found places for", ("action",)
         )
-        self._preemptions = _Counter(
-            f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room"
-        )
-        self._evicted = Counter(
-            f"{self._prefix}pod_group_evicted_pods",
-            "Pods that were evicted",
-            ("podgroup", "namespace", "uid", "nodepool", "action"),
-            registry=self._registry,
-        )
+        self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
+        self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
         self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
         self._success = self._gauge(
             "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
@@ -83,24 +81,33 @@ class Metrics:
             "quarantined_objects", "Objects without which cycles are decided, as they fail with them", "kind"
         )
         self._quarantined_kinds: set[str] = set()
+        self._preemptions = Series(f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room")
+        self._preemptions.add((), 0)
+        self._evicted = EvictedPods(f"{self._prefix}pod_group_evicted_pods_total", clock)
         self._queues = _Queues(self._prefix)
         self._registry.register(self._queues)
+        self._depths = Depths(self._prefix)
+        self._registry.register(self._depths)
+        self._lost_writes = self._counter("lost_writes", "Statuses and events that were not written", "why")
+        self._api_errors = self._counter(
+            "api_request_errors",
+            "Requests to the API server that failed; code 0 is no answer",
+            "verb",
+            "resource",
+            "code",
+        )
+        self._restarts = self._counter("watch_restarts", "Watches that were begun anew", "resource")
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
     def observe_cycle(self, cluster: Cluster, result: CycleResult, times: CycleTimes) -> None:
-        """A cycle has ended, all that it wants written included."""
+        """A cycle has ended, all that it wants written included. Of no cost that grows with the cluster."""
         self._whole.set(times.whole_s * MILLI)
         self._open.set(times.open_s * MILLI)
         self._close.set(times.close_s * MILLI)
         for action, action_s in times.actions_s.items():
             self._action.labels(action).set(action_s * MILLI)
-        self._scheduled.add("allocate", len(_placed_groups(cluster, result)))
-        for action, count in _helped_groups(result).items():
-            self._scheduled.add(action, count)
-            if action == "preempt":
-                self._preemptions.add("", count)
         self._queues.show(cluster.queues, result.queues)
 
     def observe_failure(self) -> None:
@@ -117,6 +124,18 @@ class Metrics:
         for kind in self._quarantined_kinds:
             self._quarantined.labels(kind).set(counts.get(kind, 0))
 
+    def count_cycle(self, cluster: Cluster, result: CycleResult) -> None:
+        """Count what a cycle has decided."""
+        self._scheduled.add(("allocate",), len(_placed_groups(cluster, result)))
+        for action, count in _helped_groups(result).items():
+            self._scheduled.add((action,), count)
+            if action == "preempt":
+                self._preemptions.add((), count)
+
+    def show_pending(self, result: CycleResult) -> None:
+        """Pods and groups that wait as of this cycle, by queue and reason."""
+        self._queues.show_pending(result)
+
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
         """A pod is bound. The first time may be below zero where clocks differ, and is none then."""
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
@@ -124,41 +143,72 @@ class Metrics:
 
     def observe_eviction(self, eviction: Evict, cluster: Cluster) -> None:
         """A pod has been evicted, as decided on this view."""
-        group = cluster.pod_groups.get(eviction.group)
-        space, _, name = eviction.group.removeprefix(names.BARE_MARK).partition("/")
-        pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
-        uid = group.uid if group else ""
-        self._evicted.labels(name, space, uid, pool or names.DEFAULT_POOL, eviction.action).inc()
+        self._evicted.add(eviction, cluster)
+
+    def forget_groups(self, cluster: Cluster) -> None:
+        """Drop the series of groups that have been gone for a while."""
+        self._evicted.forget(cluster)
+
+    def count_failure(self, verb: str, resource: str, status: int) -> None:
+        """A request to the API server failed; ``status`` is 0 where there was no answer."""
+        self._api_errors.labels(verb, resource, str(status)).inc()
+
+    def count_restart(self, resource: str) -> None:
+        """A watch was begun anew."""
+        self._restarts.labels(resource).inc()
+
+    def count_lost_write(self, why: str) -> None:
+        """A status or event was not written: "queue full", or "refused"."""
+        self._lost_writes.labels(why).inc()
+
+    def watch(self, name: str, depth: Callable[[], int]) -> None:
+        """Show how much of something waits, asked from another thread whenever somebody looks."""
+        self._depths.ask[name] = depth
+
+    def add(self, collector: Collector) -> None:
+        """Show these, too; their names get the prefix of all others by ``prefix``."""
+        self._registry.register(collector)
+
+    @property
+    def prefix(self) -> str:
+        """What all names begin with."""
+        return self._prefix
+
+    def observe_readiness(self, leader: bool, checks: Mapping[str, bool]) -> None:
+        """Whether this process leads, and whether each check by its name finds all well. Others are dropped."""
+        self._leader.set(leader)
+        self._ready.clear()
+        for name, well in checks.items():
+            self._ready.labels(name).set(well)
 
     def render(self) -> bytes:
         """All of it in Prometheus' text format 0.0.4."""
-        return prometheus_client.generate_latest(self._registry) + self._scheduled.render() + self._preemptions.render()
+        own = "".join(series.render() for series in (self._scheduled, self._preemptions, self._evicted.series))
+        return prometheus_client.generate_latest(self._registry) + own.encode()
 
     def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
         return Gauge(self._prefix + name, documentation, labels, registry=self._registry)
+
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(self._prefix + name, documentation, labels, registry=self._registry)
 
     def _histogram(self, name: str, documentation: str) -> Histogram:
         return Histogram(self._prefix + name, documentation, buckets=BUCKETS_MS, registry=self._registry)
 
 
-class _Counter:
-    """A counter that goes by its bare name: the client would append "_total", and dashboards would not find it."""
+class Depths(Collector):
+    """How much of each thing waits in this process."""
 
-    def __init__(self, name: str, documentation: str, label: str = "") -> None:
-        self._head = f"# HELP {name} {documentation}\n# TYPE {name} counter\n"
-        self._name = name
-        self._label = label
-        self._counts: dict[str, int] = {} if label else {"": 0}
+    def __init__(self, prefix: str) -> None:
+        self._name = f"{prefix}waiting"
+        self.ask: dict[str, Callable[[], int]] = {}
 
-    def add(self, value: str, count: int) -> None:
-        self._counts[value] = self._counts.get(value, 0) + count
-
-    def render(self) -> bytes:
-        """``value`` is an action's name, in which nothing needs to be escaped; empty where there is no label."""
-        labels = {value: f'{{{self._label}="{value}"}}' if self._label else "" for value in self._counts}
-        return (
-            self._head + "".join(f"{self._name}{labels[value]} {n}\n" for value, n in self._counts.items())
-        ).encode()
+    def collect(self) -> Iterator[Metric]:
+        """One gauge."""
+        family = GaugeMetricFamily(self._name, "What waits in this process, by what it is", labels=("what",))
+        for name, depth in list(self.ask.items()):
+            family.add_metric((name,), depth())
+        yield family
 
 
 class _Queues(Collector):
@@ -166,15 +216,27 @@ class _Queues(Collector):
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._queues: Mapping[str, Queue] = {}
-        self._states: tuple[QueueState, ...] = ()
+        self._shown: tuple[Mapping[str, Queue], tuple[QueueState, ...]] = ({}, ())
+        self._pending: Mapping[tuple[str, str], tuple[int, int]] = {}
 
     def show(self, queues: Mapping[str, Queue], states: tuple[QueueState, ...]) -> None:
-        self._queues = queues
-        self._states = states
+        self._shown = (queues, states)
+
+    def show_pending(self, result: CycleResult) -> None:
+        """Pods and groups by queue and reason, in the order of names."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for state in result.groups.values():
+            pods = sum(map(state.counts.get, _WAITING, (0, 0, 0)))
+            if pods:
+                key = state.queue, state.reason.code if state.reason else "Pipelined"
+                before = found.get(key, (0, 0))
+                found[key] = before[0] + pods, before[1] + 1
+        self._pending = dict(sorted(found.items()))
 
     def collect(self) -> Iterator[Metric]:
-        every = self._queues.values()
+        yield from self._collect_pending()
+        queues, states = self._shown
+        every = queues.values()
         yield self._family("queue_info", "1 for each queue", ((q, 1.0) for q in every))
         yield self._family("queue_deserved_gpus", "GPU quota, -1 for unlimited", ((q, q.gpu.quota) for q in every))
         yield self._family(
@@ -184,7 +246,9 @@ class _Queues(Collector):
             "queue_quota_memory_bytes", "Memory quota, -1 for unlimited", ((q, q.memory.quota) for q in every)
         )
         # A queue that the last cycle left out, as its parent is missing, has a quota, but no share.
-        known = [(self._queues[state.name], state) for state in self._states if state.name in self._queues]
+        known = [(queues[state.name], state) for state in states if state.name in queues]
+        asked = ((queue, round(state.requested[2], PLACES)) for queue, state in known)
+        yield self._family("queue_requested_gpus", "GPUs in use and asked for", asked)
         for name, documentation, resource, unit in (
             ("queue_allocated_cpu_cores", "CPU in use", 0, MILLI),
             ("queue_allocated_memory_bytes", "Memory in use", 1, 1.0),
@@ -199,6 +263,18 @@ class _Queues(Collector):
         ):
             values = ((queue, state.fair_share[resource] / unit) for queue, state in known)
             yield self._family(name, documentation, values, shown=True)
+
+    def _collect_pending(self) -> Iterator[Metric]:
+        labels = ("queue", "reason")
+        pods = GaugeMetricFamily(
+            f"{self._prefix}pending_pods", "Pods that wait, by the reason of their group", labels=labels
+        )
+        groups = GaugeMetricFamily(f"{self._prefix}pending_podgroups", "Pod groups with such pods", labels=labels)
+        for key, (n_pods, n_groups) in self._pending.items():
+            pods.add_metric(key, n_pods)
+            groups.add_metric(key, n_groups)
+        yield pods
+        yield groups
 
     def _family(
         self, name: str, documentation: str, values: Iterable[tuple[Queue, float]], shown: bool = False

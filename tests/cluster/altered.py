@@ -1,20 +1,24 @@
-"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT SECONDS run ...
+"""`kai-sched run` with what tests cannot bring about from outside: python -m tests.cluster.altered WHAT NUMBER run ...
 
-WHAT is "stalled": a watch is dead after so long without a byte. Or "busy": the cycle that first sees the pod
-default/slow computes for so long, without a pause in which others could run but those that the interpreter makes.
+WHAT is "stalled": a watch is dead after so many seconds without a byte. Or "busy": the cycle that first sees the pod
+default/slow computes for so long, without a pause in which others could run but those that the interpreter makes. Or
+"hasty": webhooks are served after so long by a process that is not in step with the cluster. Or "jumping": the wall
+clock is put forward by so much at SIGUSR1, and back at SIGUSR2. Or "paged": lists come in pages of so many objects.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 from kai_sched.cli.main import main
+from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Pace, Reflector
 from kai_sched.cycle.run import run_cycle
-from kai_sched.operator import app, loop
+from kai_sched.operator import app, loop, probes
 from kai_sched.operator.handlers import kopf_settings
 
 
@@ -41,8 +45,29 @@ def busy(seconds: float) -> None:
     loop.run_cycle = slow_cycle
 
 
+def hasty(seconds: float) -> None:
+    probes.STEP_S = seconds
+
+
+def jumping(seconds: float) -> None:
+    ahead_ns = [0]
+
+    def jump(number: int, _frame: object) -> None:
+        ahead_ns[0] += round(seconds * 1e9) * (1 if number == signal.SIGUSR1 else -1)
+
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, jump)
+    app.Clock = lambda: loop.Clock(wall_ns=lambda: time.time_ns() + ahead_ns[0])  # type: ignore[assignment, misc]
+
+
+def paged(objects: float) -> None:
+    Api.list_pages = partialmethod(Api.list_pages, limit=round(objects))  # type: ignore[method-assign, assignment]
+
+
+CHANGES = {"stalled": stalled, "busy": busy, "hasty": hasty, "jumping": jumping, "paged": paged}
+
 if __name__ == "__main__":
-    _, what, seconds, *rest = sys.argv
-    {"stalled": stalled, "busy": busy}[what](float(seconds))
+    _, what, number, *rest = sys.argv
+    CHANGES[what](float(number))
     sys.argv = ["kai-sched", *rest]
     main()

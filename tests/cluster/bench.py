@@ -100,7 +100,7 @@ def rate_of(times_s: list[float]) -> float:
 def wait_ready(operator: Operator) -> tuple[float, float]:
     """Seconds from now until it is ready, and when that was, since the epoch."""
     started = time.monotonic()
-    while operator.get("/readyz")[0] != 200:
+    while operator.get("/readyz/scheduling")[0] != 200:
         assert operator.process.exit_code is None, operator.process.tail()
         assert time.monotonic() - started < 180, operator.process.tail()
         time.sleep(0.02)

@@ -24,10 +24,13 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+ADMISSION = "admissionregistration.k8s.io/v1"
 # kind: API version, name in paths, whether it lies in a namespace. The clean-up goes through them in this order.
 KINDS: dict[str, tuple[str, str, bool]] = {
-    "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
-    "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
+    "ValidatingWebhookConfiguration": (ADMISSION, "validatingwebhookconfigurations", False),
+    "MutatingWebhookConfiguration": (ADMISSION, "mutatingwebhookconfigurations", False),
+    "ValidatingAdmissionPolicyBinding": (ADMISSION, "validatingadmissionpolicybindings", False),
+    "ValidatingAdmissionPolicy": (ADMISSION, "validatingadmissionpolicies", False),
     "RayService": ("ray.io/v1", "rayservices", True),
     "RayJob": ("ray.io/v1", "rayjobs", True),
     "RayCluster": ("ray.io/v1", "rayclusters", True),
@@ -45,6 +48,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "BindRequest": (names.BIND_REQUEST_VERSION, "bindrequests", True),
     "PodGroup": (names.POD_GROUP_VERSION, "podgroups", True),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims", True),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
     "Service": ("v1", "services", True),
     "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices", True),
     "Endpoints": ("v1", "endpoints", True),

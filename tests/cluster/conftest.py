@@ -28,6 +28,7 @@ from tests.tree import ROOT
 GIVEN = "KAI_TEST_KUBECONFIG"
 SYSTEM_NAMESPACE = "kai-scheduler"
 SERVICE_ACCOUNT = "scheduler"
+LOG = ("--log-level", "debug")  # with the cycles that decide nothing, which tests wait for
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}"
 FOLDER = Path(__file__).resolve().parent
 OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
@@ -157,8 +158,8 @@ def defaults(cluster: Cluster) -> None:
 def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[StartOperator]:
     """operator(*flags, kubeconfig=None, proxy=None, webhooks=False, ready=True): `kai-sched run` as one more replica.
 
-    Through the proxy where one is given, as the user ``operator`` (system:masters) where no kubeconfig is. ``entry`` as
-    of Operator.
+    Through the proxy where one is given, as the user ``operator`` (system:masters) where no kubeconfig is. ``entry``
+    and ``shutdown_delay_s`` as of Operator.
     """
     replicas: list[Operator] = []
 
@@ -167,12 +168,14 @@ def operator(plane: Plane, system_namespace: str, tmp_path: Path) -> Iterator[St
         kubeconfig: Path | None = None,
         proxy: Proxy | None = None,
         webhooks: bool = False,
+        shutdown_delay_s: float = 0.0,
         ready: bool = True,
         entry: Sequence[str] = ("kai_sched.cli.main",),
     ) -> Operator:
         chosen = kubeconfig or plane.kubeconfig(OPERATOR, proxy.url if proxy else None)
         log = tmp_path / f"operator-{len(replicas)}.log"
-        replica = Operator(chosen, log, "--namespace", system_namespace, *flags, webhooks=webhooks, entry=entry)
+        words = (*LOG, "--namespace", system_namespace, *flags)
+        replica = Operator(chosen, log, *words, webhooks=webhooks, shutdown_delay_s=shutdown_delay_s, entry=entry)
         replicas.append(replica)
         return replica.wait_ready() if ready else replica
 
@@ -190,7 +193,7 @@ def shared_operator(
     cluster, keep = _empty
     cluster.add_namespace(SYSTEM_NAMESPACE)
     log = tmp_path_factory.mktemp("shared") / "operator.log"
-    flags = ["--namespace", SYSTEM_NAMESPACE, "--no-default-queues"]
+    flags = [*LOG, "--namespace", SYSTEM_NAMESPACE, "--no-default-queues"]
     replica = Operator(plane.kubeconfig(OPERATOR), log, *flags, webhooks=True).wait_ready()
     replica.process.wait_until(lambda: bool(replica.logs("lease.held")), "the lease being held", 60.0)
     yield replica
@@ -206,7 +209,7 @@ def live(plane: Plane, shared_operator: Operator, _empty: tuple[Cluster, set[Key
     plane.mend()
     its = {"Lease": "kai-scheduler", "ServiceAccount": "default", "Secret": certificate.SECRET}
     cluster.clear(keep | {("Namespace", "", SYSTEM_NAMESPACE)} | {(kind, SYSTEM_NAMESPACE, its[kind]) for kind in its})
-    status, text = shared_operator.get("/readyz")
+    status, text = shared_operator.get("/readyz/scheduling")
     assert status == 200, text
 
 
@@ -270,5 +273,5 @@ def workloads(shared_workloads: Workloads) -> Iterator[Workloads]:
     if "kwok" not in shared_workloads.plane.processes:
         shared_workloads.plane.start_kwok()
     shared_workloads.cluster.clear(shared_workloads.keep)
-    status, text = shared_workloads.operator.get("/readyz")
+    status, text = shared_workloads.operator.get("/readyz/scheduling")
     assert status == 200, text

@@ -56,18 +56,18 @@ def wait_decided(operator: Operator, count: int) -> None:
 
 
 def wait_not_ready(operator: Operator, check: str, *texts: str) -> str:
-    """Wait until /readyz says no, and that check says all these; what it says."""
+    """Wait until /readyz/scheduling says no, and that check says all these; what it says."""
 
     def says() -> str:
-        status, text = operator.get("/readyz")
+        status, text = operator.get("/readyz/scheduling")
         assert status == 503, f"{status} {text}"
         sentence = str(json.loads(text)["checks"].get(check, "not asked yet"))
         assert all(part in sentence for part in texts), text
         return sentence
 
-    return wait_until(says, f"/readyz: {check}: {texts}", 60)
+    return wait_until(says, f"/readyz/scheduling: {check}: {texts}", 60)
 
 
 def wait_ready(operator: Operator) -> None:
-    """Wait until /readyz says yes."""
-    wait_until(lambda: operator.get("/readyz")[0] == 200, "/readyz: 200", 60)
+    """Wait until /readyz/scheduling says yes."""
+    wait_until(lambda: operator.get("/readyz/scheduling")[0] == 200, "/readyz/scheduling: 200", 60)

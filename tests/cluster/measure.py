@@ -3,7 +3,8 @@
 ``rate``: bindings a second of 2,000 bare pods that were there before the operator, against plain POSTs of ready-made
 bindings over as many connections in the same run, before and after each of five rounds. ``latency``: one pod on an idle
 cluster. ``scale``: 20,000 pods in 2,000 pod groups. ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs,
-see ``measure_grouping``. Times are those of the API server's audit log.
+see ``measure_grouping``. ``loop``: how long the event loop is held, see ``measure_loop``. Times are those of the API
+server's audit log.
 Fails where a target is missed. The load of the machine is printed: on two cores other work takes from every figure.
 """
 
@@ -38,12 +39,13 @@ from tests.cluster.bench import (
 )
 from tests.cluster.control_plane import ADMIN, OPERATOR
 from tests.cluster.measure_grouping import grouped_memory, grouped_rate, grouping
+from tests.cluster.measure_loop import loop
 
 SINGLE_PODS, PAUSE_S = 50, 0.4
 GROUPS, GROUP_SIZE = 2_000, 10
 IDLE_S = 30.0
 ROUNDS = 5
-PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory")
+PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop")
 
 
 def rate(bench: Bench) -> list[Figure]:
@@ -145,6 +147,7 @@ def main() -> None:
         "grouping": grouping,
         "grouped-rate": grouped_rate,
         "grouped-memory": grouped_memory,
+        "loop": loop,
     }
     figures: list[Figure] = []
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {arguments.connections} connections")

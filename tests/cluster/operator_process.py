@@ -30,6 +30,7 @@ class Operator:
         log: Path,
         *flags: str,
         webhooks: bool = False,
+        shutdown_delay_s: float = 0.0,
         entry: Sequence[str] = ("kai_sched.cli.main",),
     ) -> None:
         self.port = free_port()
@@ -39,6 +40,8 @@ class Operator:
             "--listen-address": f"127.0.0.1:{self.port}",
             "--webhook-address": f"127.0.0.1:{self.webhook_port}" if webhooks else "",
         }
+        if webhooks:
+            options["--shutdown-delay"] = str(shutdown_delay_s)
         command = [sys.executable, "-m", *entry, "run", "--log-json"]
         for name, value in options.items():
             command += [name, value]
@@ -46,8 +49,8 @@ class Operator:
         self.process = Process(log.stem, [*command, *flags], log, environment)
 
     def wait_ready(self, timeout_s: float = READY_S) -> Operator:
-        """Wait until /readyz says so. Raises as Process.wait_until does."""
-        self.process.wait_until(lambda: self.get("/readyz")[0] == 200, "/readyz", timeout_s)
+        """Wait until it could schedule. Raises as Process.wait_until does."""
+        self.process.wait_until(lambda: self.get("/readyz/scheduling")[0] == 200, "/readyz/scheduling", timeout_s)
         return self
 
     def get(self, path: str, timeout_s: float = 10.0) -> tuple[int, str]:

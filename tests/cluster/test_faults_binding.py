@@ -107,6 +107,41 @@ def test_what_has_changed_since_it_was_decided_is_not_bound(
     assert sorted(asked) == sorted(names)  # and nothing was left to the API server to refuse
 
 
+def test_a_node_that_is_not_ready_any_more_gets_nothing_that_was_decided_for_it(
+    cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
+) -> None:
+    own_plane.stop_kwok()  # its heartbeats would make the nodes ready again
+    for role in ("plain", "moved", "alone"):
+        cluster.add_nodes(1, prefix=role, role=role)
+    cluster.add_queues("team")
+    one, mark = operator("--connections", "1", proxy=proxy), own_plane.audit.mark()
+    held = proxy.add("POST", "/pods/first/binding", hold=True)
+    cluster.create(objects.pod("first", **on("plain")))
+    held.wait_hits()
+    cluster.create_all(objects.pod(role, **on(role)) for role in ("moved", "alone"))
+    wait_decided(one, 3)
+    for name, state in (("moved-0", "Unknown"), ("alone-0", "False")):
+        set_ready(cluster, name, state)
+    cluster.add_nodes(1, prefix="other", role="moved")
+    wait_seen(one, "the changes", nodes=4, pods=3)
+    assert cluster.bound() == {}
+    proxy.remove(held)
+    assert cluster.wait_bound(["first", "moved"])["moved"] == "other-0"
+    waits = cluster.wait_condition("Pod", "alone", "PodScheduled", status="False", reason="Unschedulable")
+    assert "alone-0" in waits["message"] or "not ready" in waits["message"].lower(), waits
+    set_ready(cluster, "alone-0", "True")
+    cluster.wait_bound(["alone"])
+    assert_bound_once(cluster, own_plane.audit, mark, ["first", "moved", "alone"])
+    asked = [entry.name for entry in own_plane.audit.since(mark, subject="pods/binding")]
+    assert asked == ["first", "moved", "alone"]  # and nothing was left to the kubelet to refuse
+
+
+def set_ready(cluster: Cluster, node: str, state: str) -> None:
+    """The kubelet says so, or the controller that has heard nothing from it."""
+    condition = {"type": "Ready", "status": state, "reason": "ByTheTest", "message": "by the test"}
+    cluster.patch("Node", node, {"status": {"conditions": [condition]}}, subresource="/status")
+
+
 def test_a_pod_that_goes_while_its_bind_is_on_its_way(
     cluster: Cluster, own_plane: ControlPlane, proxy: Proxy, operator: StartOperator
 ) -> None:
@@ -187,5 +222,5 @@ def test_a_namespace_that_ends_holds_up_no_other(
     cluster.create(objects.pod("other"))
     cluster.wait_bound(["other"])
     assert cluster.bound("ending") == {}
-    assert one.get("/readyz")[0] == 200
+    assert one.get("/readyz/scheduling")[0] == 200
     assert sum(bindings(own_plane.audit, mark).values()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 
@@ -20,6 +21,19 @@ GANG = [f"gang-{n}" for n in range(40)]
 
 def wait_leads(operator: Operator) -> None:
     wait_until(lambda: operator.logs("lease.held"), "the lease", 60)
+
+
+def role(operator: Operator) -> tuple[bool, str]:
+    """Whether it says that it leads, on its page and in its metrics, and who it says does."""
+    for path in ("/readyz", "/readyz/scheduling"):
+        page = json.loads(operator.get(path)[1])
+        assert operator.metrics()["kai_leader", ()] == float(page["leader"])
+    return page["leader"], page["holder"]
+
+
+def holder_of(cluster: Cluster) -> str:
+    """Who leads, as the lease says."""
+    return str(cluster.get("Lease", "kai-scheduler", SYSTEM_NAMESPACE)["spec"]["holderIdentity"])
 
 
 def make_room(cluster: Cluster) -> None:
@@ -101,9 +115,12 @@ def test_a_leader_that_ends_in_order_leaves_no_gap(
     leader = operator()
     wait_leads(leader)
     standby = operator()
+    wait_until(lambda: role(standby) == (False, holder_of(cluster)), "the standby knowing who leads")
+    assert role(leader) == (True, holder_of(cluster))
     mark = own_plane.audit.mark()
     assert leader.terminate() == 0
     wait_until(lambda: standby.logs("lease.held"), "the lease", 5)
+    assert role(standby) == (True, holder_of(cluster))
     cluster.create_all(objects.gang("gang", 40))
     cluster.wait_bound(GANG)
     assert_bound_once(cluster, own_plane.audit, mark, GANG)

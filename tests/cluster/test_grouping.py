@@ -203,7 +203,7 @@ def test_an_owner_that_may_not_be_read_counts_as_none(room: Cluster, proxy: Prox
     room.patch("Queue", "team", {"spec": {"resources": {"gpu": {"limit": 1}}}})
     wait_until(lambda: room.bound(), "a pod without the other")
     assert groups_of(room) == []
-    assert replica.get("/readyz")[0] == 200
+    assert replica.get("/readyz/scheduling")[0] == 200
 
 
 def test_an_owner_that_is_not_there_is_told(room: Cluster, operator: StartOperator) -> None:

@@ -140,7 +140,7 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
     cluster.add_nodes()
     cluster.wait_bound(["first"])
     lost.wait_hits()
-    told = wait_until(lambda: cluster.wait_event("first", names.BOUND), "the pod being told")
+    told = wait_until(lambda: cluster.wait_event("first", names.SCHEDULED), "the pod being told")
     assert told["source"]["component"] == "kai-scheduler"
 
     # Gangs, status, volumes.

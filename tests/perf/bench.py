@@ -1,7 +1,8 @@
 """The benchmark: `make bench ARGS='--only SHAPE --json FILE'`.
 
 Every repetition starts from a fresh store with all objects renamed and shuffled, nothing kept but compiled code; a
-steady shape keeps its store and cache while 500 pods change. The median counts. It fails where an outcome
+steady shape keeps its store and cache while 500 pods change, and one with a newcomer while one pod comes: *lowering* is
+what it costs to make the tables of the cycle of that pod. The median counts. It fails where an outcome
 differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise than a
 cold one. Each shape runs in a process of its own, so that its memory is its own.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from shapes import CASES, NOW_NS, Case, fresh_store
 
 from kai_sched import Cache, Config, CycleResult, Store, run_cycle
+from kai_sched.lowering.lower import lower
 from kai_sched.model.objects import Phase, Pod, PodGroup
 from kai_sched.plan.effects import Bind, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED
@@ -42,6 +44,7 @@ COLUMNS = {
     "pipelined": 11,
     "evicted": 9,
     "unschedulable": 15,
+    "lowering ms": 13,
 }
 
 
@@ -123,6 +126,36 @@ def repeat_steady(case: Case, config: Config) -> tuple[list[CycleResult], list[f
     return results, times, plans
 
 
+def repeat_arrivals(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str], list[float]]:
+    """The cycles in which one pod comes to a settled cluster, each compared with one from scratch; and what lowering
+    takes of each."""
+    assert case.newcomer is not None
+    results, times, plans, lowering = [], [], set[str](), []
+    prefix = "r0x-"
+    store, cache = fresh_store(case, prefix, 0), Cache()
+    measure(store, config, cache)
+    for repetition in range(REPETITIONS + 1):
+        for item in case.newcomer(prefix, repetition):
+            store.put(item)
+        cluster = store.cluster()
+        gc.collect()
+        started = time.perf_counter()
+        lower(cluster, config, NOW_NS, cache)
+        lowered_s = time.perf_counter() - started
+        result, seconds = measure(store, config, cache)
+        again, _ = measure(store, config, None)
+        if plan_of(again, prefix) != plan_of(result, prefix):
+            raise SystemExit(f"repetition {repetition}: the warm plan differs from the one from scratch")
+        settle(store, result)
+        measure(store, config, cache)
+        if repetition > 0:
+            results.append(result)
+            times.append(lowered_s + seconds)
+            lowering.append(lowered_s)
+            plans = {plan_of(result, prefix)}  # each of them is another pod's
+    return results, times, plans, lowering
+
+
 def check(name: str, case: Case, result: CycleResult, plans: set[str]) -> list[str]:
     """What differs from the shape's outcome."""
     wrong = [] if len(plans) == 1 else [f"{len(plans)} different plans"]
@@ -156,7 +189,11 @@ def run_shape(name: str) -> dict[str, Any]:
     """One row of the result; SystemExit where the outcome is wrong."""
     case = CASES[name]
     config = Config(actions=case.actions, max_consolidation_preemptees=case.most_moved)
-    results, times, plans = (repeat_steady if case.steady else repeat_fresh)(case, config)
+    lowering: list[float] = []
+    if case.newcomer is not None:
+        results, times, plans, lowering = repeat_arrivals(case, config)
+    else:
+        results, times, plans = (repeat_steady if case.steady else repeat_fresh)(case, config)
     last = results[-1]
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     wrong = check(name, case, last, plans)
@@ -173,6 +210,7 @@ def run_shape(name: str) -> dict[str, Any]:
         "pipelined": pipelined,
         "evicted": len(last.evicted),
         "unschedulable": sum(group.reason is not None for group in last.groups.values()),
+        "lowering_s": statistics.median(lowering) if lowering else None,
         "plan_sha256": next(iter(plans)),
     }
 
@@ -211,6 +249,7 @@ def main() -> None:
         row = in_process_of_its_own(name)
         rows.append(row)
         shown = dict(row, solver_s=1e3 * row["solver_s"], cycle_s=1e3 * row["cycle_s"])
+        shown["lowering_s"] = "" if row["lowering_s"] is None else 1e3 * row["lowering_s"]
         cells = zip(shown.values(), COLUMNS.values(), strict=False)
         print(
             "".join(f"{cell:>{width}.2f}" if isinstance(cell, float) else f"{cell:>{width}}" for cell, width in cells)

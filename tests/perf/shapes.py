@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from kai_sched.model.objects import (
 from kai_sched.model.store import Store
 
 GPUS_PER_NODE = 8
+HOSTNAME = "kubernetes.io/hostname"
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 NOW_NS = 1_767_268_800_000_000_000
 AGE_NS = 60_000_000_000
@@ -43,13 +44,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """A shape: how its objects are made, which actions run, and the outcome. ``prefix`` renames every object."""
+    """A shape: how its objects are made, which actions run, and the outcome. ``prefix`` renames every object.
+
+    ``newcomer``: the objects of one more pod, by the prefix and a number. What such a pod costs, once all else is
+    settled, is the shape's figure.
+    """
 
     make: Callable[[str], list[Object]]
     actions: tuple[str, ...]
     outcome: Outcome
     steady: bool = False
     most_moved: int = 16  # max-consolidation-preemptees
+    newcomer: Callable[[str, int], list[Object]] | None = None
 
 
 class Builder:
@@ -60,11 +66,12 @@ class Builder:
         self.objects: list[Object] = [PriorityClass("train", 50)]
         self._shapes: dict[int, Shape] = {}
 
-    def nodes(self, count: int, racks: int = 0) -> None:
+    def nodes(self, count: int, racks: int = 0, named: bool = False) -> None:
         plain = {"nvidia.com/gpu.count": str(GPUS_PER_NODE), "nvidia.com/gpu.memory": "81920"}
         allocatable = {"cpu": 128_000.0, "memory": 1e12, "gpu": float(GPUS_PER_NODE), "pods": 110.0}
         for n in range(count):
             labels = plain | {"rack": f"{self.prefix}rack-{n % racks}"} if racks else plain
+            labels = labels | {HOSTNAME: self.node(n)} if named else labels
             self.objects.append(Node(self.node(n), f"{self.prefix}node-uid-{n:05}", labels, allocatable))
 
     def node(self, n: int) -> str:
@@ -102,6 +109,7 @@ class Builder:
         priority: str = "train",
         preemptible: bool | None = None,
         shape: Shape | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         name = f"{self.prefix}job-{j:06}"
         created = NOW_NS - AGE_NS + j * 1000
@@ -126,7 +134,7 @@ class Builder:
                 shape or self.shape(gpus),
                 f"{name}-{p}-uid",
                 created,
-                {"app": "train"},
+                labels or {"app": "train"},
                 name,
                 "",
                 queue,
@@ -232,6 +240,34 @@ def fragmented(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
     return build.objects
 
 
+def apart_by_job(prefix: str, pods: int, terms: int) -> list[Object]:
+    """Running pods with labels of their own; of each job-name there are pods/terms, which keep off each other's node.
+
+    That is what charts do which give each of their jobs an anti-affinity to its own name.
+    """
+    build = Builder(prefix)
+    build.nodes(N_NODES_APART, named=True)
+    queue = build.queue("queue", "", N_NODES_APART * GPUS_PER_NODE, 0)
+    for j in range(pods):
+        _add_apart(build, j, queue, f"job-{j % terms}", build.node(j % N_NODES_APART))
+    return build.objects
+
+
+def one_apart(prefix: str, number: int) -> list[Object]:
+    """One more of these, which waits, with a job-name that none of the others has."""
+    build = Builder(prefix)
+    _add_apart(build, 100_000 + number, f"{prefix}queue", f"new-job-{number}", "")
+    return build.objects[1:]  # without the priority class, which is there
+
+
+def _add_apart(build: Builder, j: int, queue: str, job: str, node: str) -> None:
+    term = PodTerm(HOSTNAME, (Requirement("job-name", "In", (build.prefix + job,)),), ("ml",))
+    shape = replace(build.shape(0), anti_affinity=(term,))
+    labels = {"job-name": build.prefix + job, "pod": f"{build.prefix}{j}"}
+    build.job(j, queue, 0, node=node, shape=shape, labels=labels)
+
+
+N_NODES_APART = 201
 EVERY_ACTION = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 CASES: dict[str, Case] = {
     "allocate-100n": Case(
@@ -298,6 +334,12 @@ CASES: dict[str, Case] = {
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
+    **{
+        f"terms-{pods}": Case(
+            partial(apart_by_job, pods=pods, terms=pods // 2), EVERY_ACTION, Outcome(bound=1), newcomer=one_apart
+        )
+        for pods in (1000, 4000)
+    },
 }
 
 

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kai_sched.api import core
+from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
+from kai_sched.model.faults import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.faults import GroupingError, Note
-from kai_sched.reconcile.grouping.fields import Fields, whole_number
+from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
+from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner, Reference
 from kai_sched.reconcile.grouping.settings import Settings
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 
-# More than any workload has, and as many as a PodGroup can well hold.
-SUB_GROUPS_MAX = 10_000
+# Rules ask for pods by these labels only, so that views can keep them by their values.
+SELECTED_LABELS = (names.JOB_NAME_LABEL, names.KNATIVE_REVISION_LABEL)
 
 TRAIN = "train"
 BUILD = "build"
@@ -35,7 +36,7 @@ class View(Protocol):
         """The PodGroup of that name."""
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
-        """The pods of the namespace with that label."""
+        """The pods of the namespace with that label, which is one of SELECTED_LABELS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,14 @@ class Case:
             message = "may not be read, and its size is needed: grant get on the kind"
             raise GroupingError(owner.subject, "", message) from None
         if found is None or found.uid != owner.uid:
-            raise GroupingError(owner.subject, "", "is gone: delete its pods, or make it anew")
+            raise OwnerGone(owner.subject, "", "is gone: delete its pods, or make it anew")
         return replace(owner, body=found.body)
 
     def named(self, api_version: str, kind: str, name: str, whole: bool = True) -> Owner | None:
-        """An object of the pod's namespace; None where it is not there or may not be read."""
+        """An object of the pod's namespace; None where it is not there, as with an impossible name, or may not be
+        read."""
+        if legal.name_fault(api_version, name):
+            return None
         try:
             return self.view.fetch(Reference(api_version, kind, self.pod.namespace, name, whole=whole))
         except PermissionError:
@@ -118,7 +122,7 @@ def usable_name(fields: Fields, key: str, name: str) -> str:
     """The name that stands at ``key``, if a sub-group can have it. Raises GroupingError."""
     if len(name) > DNS_LABEL_LENGTH or not _DNS_LABEL.fullmatch(name):
         allowed = f"at most {DNS_LABEL_LENGTH} lower-case letters, digits and dashes"
-        raise fields.error(key, f"{name!r} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
+        raise fields.error(key, f"{shown(name)} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
     return name
 
 
@@ -132,5 +136,7 @@ def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, leas
         return None
     value = whole_number(text)
     if value is None or value < least:
-        raise owner.error(f"{place}[{key}]", f"{text!r} is not a number of {least} or more: correct it")
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is not a number of {least} or more: correct it")
+    if value > COUNT_MAX:
+        raise owner.error(f"{place}[{key}]", f"{shown(text)} is more than {COUNT_MAX}: give less")
     return value

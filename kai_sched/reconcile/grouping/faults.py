@@ -18,6 +18,10 @@ class GroupingError(FieldError):
         return ": ".join(part for part in (self.subject, self.field, self.message) if part)
 
 
+class OwnerGone(GroupingError):
+    """What the pod belongs to is not there. After an ordinary deletion the pod goes, too, a moment later."""
+
+
 class Note(NamedTuple):
     """Something that was passed over: the pod is grouped without it."""
 

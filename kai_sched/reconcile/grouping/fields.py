@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
+from kai_sched.api.custom import INT32_MAX
+from kai_sched.model.faults import as_json, shown
 from kai_sched.reconcile.grouping.faults import GroupingError
 
 _NOTHING: Mapping[str, Any] = {}
-COUNT_MAX = 2**31 - 1
+COUNT_MAX = INT32_MAX
 
 
 class Fields:
@@ -57,7 +57,7 @@ class Fields:
         if value is None:
             return None
         if not 0 <= value <= COUNT_MAX:
-            raise self.error(name, f"{value} is not a number from 0 to {COUNT_MAX}: correct the value")
+            raise self.error(name, f"{shown(value)} is not a number from 0 to {COUNT_MAX}: correct the value")
         return int(value)
 
     def flag(self, name: str) -> bool:
@@ -98,7 +98,7 @@ class Fields:
 
 
 def _wrong(words: str, value: object) -> str:
-    return f"expected {words}, got {msgspec.json.encode(value).decode()[:80]}: correct the value"
+    return f"expected {words}, got {as_json(value)}: correct the value"
 
 
 def whole_number(text: str) -> int | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kai_sched.api import names
+from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup
-from kai_sched.reconcile.grouping.draft import SUB_GROUPS_MAX, Case, Draft, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
@@ -28,6 +29,9 @@ def job_set(case: Case) -> Draft:
     sub_groups: list[SubGroup] = []
     for job in jobs:
         sub_groups += _sub_groups(owner, job)
+        if len(sub_groups) > SUB_GROUPS_MAX:
+            message = f"more than {SUB_GROUPS_MAX:,} jobs, with those before: give their pods to fewer"
+            raise job.error("replicas", message)
     place = f"{name}-replica-{_label(case, names.JOB_INDEX_LABEL)}"
     if not any(each.name == place and each.parent == name for each in sub_groups):
         field = f"metadata.labels[{names.JOB_INDEX_LABEL}]"

@@ -6,16 +6,32 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kai_sched.api import core, names
+import msgspec
+
+from kai_sched.api import core, legal, names
+from kai_sched.api.custom import NAME_LENGTH
+from kai_sched.model.faults import shown
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.model.times import parse_duration
+from kai_sched.model.times import is_too_long, parse_duration
+from kai_sched.reconcile.grouping.bounds import check
+from kai_sched.reconcile.grouping.classes import priority_class
 from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
-from kai_sched.reconcile.grouping.faults import Note
+from kai_sched.reconcile.grouping.faults import GroupingError, Note
 from kai_sched.reconcile.grouping.owners import Owner
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9./-]*|[0-9a-f]+(-[0-9a-f]+)+", re.ASCII)
 _YAML_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+# What tells of the object alone: how kubectl made it, and what the scheduler notes of a PodGroup itself.
+_NOT_COPIED = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        names.STALE_ANNOTATION,
+        names.LAST_START_ANNOTATION,
+        names.LAST_EVICTION_ANNOTATION,
+    }
+)
 
 Manifest = dict[str, Any]
 
@@ -47,28 +63,33 @@ class Grouping(NamedTuple):
 
 def finish(case: Case, draft: Draft) -> Grouping:
     """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
-    source = draft.source or draft.owner
-    _check_once(source, draft.sub_groups)
+    owner, source = draft.owner, draft.source or draft.owner
+    name = draft.name or group_name(owner)
+    if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
+        message = f"its PodGroup cannot have the name that follows from the owner's: {fault}; use a shorter, plain name"
+        raise owner.error("metadata.name", message)
+    topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
+    check(source, draft, topology)
     queue = choose_queue(case, source)
+    if len(queue.name) > NAME_LENGTH:
+        raise GroupingError(queue.subject, queue.field, f"no queue has a name such as {shown(queue.name)}: correct it")
     spec: Manifest = {}
     if draft.min_sub_group is None:
         spec["minMember"] = draft.min_member
     else:
         spec["minSubGroup"] = draft.min_sub_group
     spec["queue"] = queue.name
-    spec["priorityClassName"] = draft.fixed_class or _priority_class(case, draft)
+    spec["priorityClassName"] = priority_class(case, draft)
     spec |= _policy(case, draft.listed or (source,)) if draft.has_policy else {}
-    topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
     if topology is not None:
         spec["topologyConstraint"] = _wire_topology(topology)
     if draft.sub_groups:
         spec["subGroups"] = [_wire_sub_group(each) for each in draft.sub_groups]
-    owner = draft.owner
     manifest: Manifest = {
         "apiVersion": names.POD_GROUP_VERSION,
         "kind": "PodGroup",
         "metadata": {
-            "name": draft.name or group_name(owner),
+            "name": name,
             "namespace": case.pod.namespace,
             "labels": _labels(case, source),
             "annotations": _annotations(case, source),
@@ -101,12 +122,12 @@ def _annotations(case: Case, source: Owner) -> dict[str, str]:
         ("kind", source.kind),
     )
     own[names.TOP_OWNER_ANNOTATION] = "".join(f"{key}: {_yaml(value)}\n" for key, value in parts)
-    return {**own, **source.annotations}
+    return {**own, **{key: text for key, text in source.annotations.items() if key not in _NOT_COPIED}}
 
 
 def _yaml(text: str) -> str:
     plain = _PLAIN_YAML.fullmatch(text) and text.lower() not in _YAML_WORDS
-    return text if plain else f'"{text}"'
+    return text if plain else msgspec.json.encode(text).decode()
 
 
 def choose_queue(case: Case, source: Owner) -> QueueChoice:
@@ -123,29 +144,6 @@ def choose_queue(case: Case, source: Owner) -> QueueChoice:
     return QueueChoice(names.DEFAULT_QUEUE, "", "")
 
 
-def _priority_class(case: Case, draft: Draft) -> str:
-    listed = draft.listed or (draft.source or draft.owner,)
-    there = case.settings.priority_classes
-    for owner in listed:
-        label = f"metadata.labels[{names.PRIORITY_CLASS_LABEL}]"
-        choices = (
-            (owner.labels.get(names.PRIORITY_CLASS_LABEL), owner, label),
-            (case.pod.labels.get(names.PRIORITY_CLASS_LABEL), case.pod, label),
-            (case.spec.priority_class_name, case.pod, "spec.priorityClassName"),
-        )
-        named, item, field = next((each for each in choices if each[0]), ("", owner, ""))
-        if named in there:
-            return str(named)
-        if named:
-            message = f"there is no priority class {named!r}, so the next choice holds: correct the name"
-            case.note(item.subject, field, message)
-    for owner in listed:
-        default = case.settings.default(owner.group, owner.kind)
-        if default is not None and default.priority_name in there:
-            return str(default.priority_name)
-    return draft.default_class
-
-
 def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
     found: Manifest = {}
     preemptibility = _preemptibility(case, listed)
@@ -160,10 +158,11 @@ def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
             if text is None:
                 continue
             try:
-                if parse_duration(text) >= least:
+                if parse_duration(text) >= least and not is_too_long(text):
                     found[field] = text
                     break
-                message = f"{text!r} is below 0: write it as 90s, 10m or 1h30m"
+                wrong = "longer than ten years" if is_too_long(text) else "below 0"
+                message = f"{text!r} is {wrong}: write it as 90s, 10m or 1h30m"
             except ValueError as error:
                 message = str(error)
             case.note(item.subject, f"metadata.annotations[{key}]", f"{message}; until then the next choice holds")
@@ -176,7 +175,9 @@ def _preemptibility(case: Case, listed: tuple[Owner, ...]) -> str:
         if value == "" or value in PREEMPTIBILITIES:
             return str(value)
         if value is not None:
-            message = f"{value!r} is neither {' nor '.join(PREEMPTIBILITIES)}, so the next choice holds: correct it"
+            message = (
+                f"{shown(value)} is neither {' nor '.join(PREEMPTIBILITIES)}, so the next choice holds: correct it"
+            )
             case.note(item.subject, f"metadata.labels[{names.PREEMPTIBILITY_LABEL}]", message)
     for owner in listed:
         default = case.settings.default(owner.group, owner.kind)
@@ -214,14 +215,6 @@ def _wire_sub_group(sub_group: SubGroup) -> Manifest:
     if sub_group.topology is not None:
         found["topologyConstraint"] = _wire_topology(sub_group.topology)
     return found
-
-
-def _check_once(owner: Owner, sub_groups: tuple[SubGroup, ...]) -> None:
-    seen: set[str] = set()
-    for each in sub_groups:
-        if each.name in seen:
-            raise owner.error("", f"two parts of it need a sub-group named {each.name!r}: rename one of them")
-        seen.add(each.name)
 
 
 # What people may change in a PodGroup, and its owner's next event must not undo.

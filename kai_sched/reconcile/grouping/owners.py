@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
-from kai_sched.api import core, names
+from kai_sched.api import core, legal, names
+from kai_sched.api.custom import LABEL_KEY_LENGTH
 from kai_sched.model.faults import FieldError, decode_part
 from kai_sched.model.objects import NO_LABELS
 from kai_sched.model.read_meta import namespace_of
-from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
 from kai_sched.reconcile.grouping.fields import Fields
 
 POD_VERSION = "v1"
 # No chain is this long; a longer one goes round in a circle.
 CHAIN_MAX = 32
+_REMEDY = "delete the object, or make it anew with an owner that is there"
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*", re.ASCII)
 
 _workload = msgspec.json.Decoder(core.Workload)
 
@@ -140,6 +144,17 @@ def is_spark(pod: core.Pod) -> bool:
     return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
 
 
+def check_reference(owned: Owner, reference: Reference) -> None:
+    """Raises GroupingError where nothing can be called as the reference of ``owned`` says: it is never looked for."""
+    field = "metadata.ownerReferences[0]"
+    if fault := legal.version_fault(reference.api_version):
+        raise owned.error(f"{field}.apiVersion", f"the owner's apiVersion is impossible: {fault}; {_REMEDY}")
+    if len(reference.kind) > LABEL_KEY_LENGTH or not _KIND.fullmatch(reference.kind):
+        raise owned.error(f"{field}.kind", f"the owner's kind is impossible: {legal.shown(reference.kind)}; {_REMEDY}")
+    if fault := legal.name_fault(reference.api_version, reference.name):
+        raise owned.error(f"{field}.name", f"the owner's name is impossible: {fault}; {_REMEDY}")
+
+
 def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
     """The owners of the pod, up to the top or to the first that may not be read. Metadata of each is enough.
 
@@ -150,6 +165,7 @@ def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
     owners: list[Owner] = []
     while here.references:
         reference = here.references[0]
+        check_reference(here, reference)
         try:
             found = fetch(reference)
         except PermissionError:
@@ -157,8 +173,9 @@ def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
         place = "metadata.ownerReferences[0]"
         if found is None or found.uid != reference.uid:
             what = "there is none" if found is None else f"the one there has the uid {found.uid!r}"
-            message = f"{reference.subject} with the uid {reference.uid!r} owns it, but {what}: delete the object"
-            raise here.error(place, f"{message}, or make it anew")
+            uid = legal.shown(reference.uid)
+            message = f"{reference.subject} with the uid {uid} owns it, but {what}: delete the object"
+            raise OwnerGone(here.subject, place, f"{message}, or make it anew")
         if len(found.references) > 1:
             several = ", ".join(each.subject for each in found.references)
             raise found.error("metadata.ownerReferences", f"several owners ({several}): leave one of them")

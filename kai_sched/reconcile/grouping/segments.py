@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kai_sched.api import names
+from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import TopologyConstraint
-from kai_sched.reconcile.grouping.draft import SUB_GROUPS_MAX
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import Owner
 

@@ -172,7 +172,9 @@ def test_bounds_of_a_queue_are_checked_by_the_api_server() -> None:
         for field in ("quota", "limit", "overQuotaWeight"):
             node = at("queues.scheduling.run.ai", f"spec.resources.{resource}.{field}")
             assert node["type"] == "number"
-            assert [rule["rule"] for rule in node["x-kubernetes-validations"]] == ["self >= 0.0 || self == -1.0"]
+            assert [rule["rule"] for rule in node["x-kubernetes-validations"]] == [
+                "self >= 0.0 && self <= 1000000000000000.0 || self == -1.0"
+            ]
     assert at("queues.scheduling.run.ai", "spec.priority")["nullable"] is True
     assert "fairShare" in at("queues.scheduling.run.ai", "status")["properties"]
 
@@ -247,8 +249,9 @@ def test_durations_are_checked_by_the_api_server() -> None:
         ("podgroups.scheduling.run.ai", ("preemptionDelay", "stalenessGracePeriod")),
     ):
         for field in fields:
-            (rule,) = at(name, f"spec.{field}")["x-kubernetes-validations"]
-            assert DURATION_PATTERN in rule["rule"]
+            form, length = at(name, f"spec.{field}")["x-kubernetes-validations"]
+            assert DURATION_PATTERN in form["rule"]
+            assert "duration(self) <= duration('87600h')" in length["rule"]
 
 
 def test_a_queue_cannot_be_its_own_parent() -> None:

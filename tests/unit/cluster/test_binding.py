@@ -198,3 +198,69 @@ async def test_pending_counts_what_is_not_settled(bench: Bench) -> None:
     bench.api.answers["POST"] = [look, look]
     await bench.settle(A, B)
     assert seen == [2, 1]
+
+
+async def unreadable() -> bytes:
+    return b"<html>"
+
+
+@pytest.mark.parametrize("last", [failure(500), failure(429), failure(403), failure(0, NOT_LEADER)], ids=str)
+async def test_what_is_in_doubt_keeps_its_room_until_the_pod_is_read(bench: Bench, last: ApiFailure) -> None:
+    """The first attempt may have been carried out, whatever is said to the later ones."""
+    looks = 9
+
+    async def look() -> bytes:
+        nonlocal looks
+        looks -= 1
+        assert bench.failed == bench.bound == []
+        if looks:
+            raise failure(500)
+        return pod(node="n1")
+
+    bench.api.answers = {"POST": [failure(0, "Timeout"), *[last] * 9], "GET": [look] * 9}
+    await bench.settle(A)
+    assert (bench.bound, bench.failed, looks) == (["ml/a"], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("there", "reason"), [(pod(), "R500"), (pod(node="n9"), OBSOLETE), (pod(uid="o"), OBSOLETE), (failure(404), "R500")]
+)
+async def test_what_is_in_doubt_is_given_up_by_what_the_pod_says(bench: Bench, there: Answer, reason: str) -> None:
+    bench.api.answers = {"POST": [failure(500)] * 9, "GET": [*[unreadable] * 9, there]}
+    await bench.settle(A)
+    assert (bench.bound, [told.reason for _, told in bench.failed]) == ([], [reason])
+
+
+async def test_doubt_outlasts_a_bind_that_makes_no_sense_any_more(bench: Bench) -> None:
+    async def overtaken() -> bytes:
+        bench.refused["ml/a"] = "node n1 was cordoned"
+        raise failure(500)
+
+    bench.api.answers = {"POST": [overtaken], "GET": [failure(500), failure(500), pod(node="n1")]}
+    await bench.settle(A)
+    assert (bench.bound, bench.failed) == (["ml/a"], [])
+
+
+async def test_an_impossible_name_is_given_up(bench: Bench) -> None:
+    await bench.settle(Bind("ml/../nodes", "u", "n1"), Bind("a b/c", "u", "n1"), A)
+    assert [(name, told.status) for name, told in bench.failed] == [("ml/../nodes", 422), ("a b/c", 422)]
+    assert bench.bound == ["ml/a"]
+
+
+@pytest.mark.parametrize("part", ["_check", "_bound", "_failed"])
+async def test_what_raises_costs_one_bind(bench: Bench, part: str) -> None:
+    working = getattr(bench.binder, part)
+
+    def raising(bind: Bind, *rest: object) -> object:
+        if bind == A:
+            raise ZeroDivisionError("by the test")
+        return working(bind, *rest)
+
+    setattr(bench.binder, part, raising)
+    bench.api.answers["POST"] = [failure(403)] if part == "_failed" else []
+    for bind in (A, B):
+        await bench.settle(bind)
+    assert bench.bound == ["ml/b"]
+    if part == "_check":
+        ((_, told),) = bench.failed
+        assert told.message.startswith("it cannot be checked: unexpected ZeroDivisionError: by the test")

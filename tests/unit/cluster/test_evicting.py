@@ -210,5 +210,34 @@ async def test_it_waits_as_long_as_it_is_told_to_within_reason(bench: Bench, nap
     bench.api.answers["DELETE"] = [failure(429, retry_after_s=3.0), failure(429, retry_after_s=900.0)]
     await bench.settle(A)
     assert bench.ends == [("ml/a", End.EVICTED)]
-    assert naps.seconds == [3.0, 5.0]
+    assert 3.0 <= naps.seconds[0] <= 3.2
+    assert 5.0 <= naps.seconds[1] <= 5.4
     assert bench.api.methods == ["DELETE"] * 3
+
+
+@pytest.mark.parametrize("part", ["_check", "_explain", "_ended"])
+async def test_what_raises_costs_one_eviction(naps: Naps, part: str) -> None:
+    assert naps.seconds == []
+    bench = Bench(mark=True)
+    working = getattr(bench.evicter, part)
+
+    def raising(each: Evict, *rest: object) -> object:
+        if each == A:
+            raise ZeroDivisionError("by the test")
+        return working(each, *rest)
+
+    setattr(bench.evicter, part, raising)
+    await bench.settle(A, B)
+    assert bench.ends == [("ml/a", End.REFUSED), ("ml/b", End.EVICTED)][part == "_ended" :]
+    if part != "_ended":
+        assert bench.messages[0].startswith("unexpected ZeroDivisionError: by the test")
+
+
+async def test_a_look_that_cannot_be_read_is_none(bench: Bench) -> None:
+    async def garbled() -> bytes:
+        return b"<html>"
+
+    bench.api.answers = {"DELETE": [failure(500)], "GET": [garbled]}
+    await bench.settle(A)
+    assert bench.ends == [("ml/a", End.EVICTED)]
+    assert bench.api.methods == ["DELETE", "GET", "DELETE"]

@@ -261,7 +261,7 @@ async def test_write_of_another_is_no_loss(leases: Leases, one: Contender) -> No
     await leases.looked("one")
     leases.lease = None
     await until(lambda: leases.holder == "one")
-    assert one.lease.held()
+    await until(one.lease.held)
 
 
 async def test_one_wins_the_race(leases: Leases, one: Contender, two: Contender) -> None:
@@ -305,3 +305,73 @@ async def test_release_before_the_start(one: Contender) -> None:
 async def test_clock_of_the_machine_goes_on_while_it_sleeps() -> None:
     awake = time.monotonic()
     assert boot_time() >= awake
+
+
+class Held:
+    """Who led, whenever anybody asked the server."""
+
+    def __init__(self, server: ApiServer, leases: Leases, *contenders: Contender) -> None:
+        self.most = 0
+
+        async def look(request: web.BaseRequest) -> web.StreamResponse:
+            self.most = max(self.most, sum(each.lease.held() for each in contenders))
+            return await leases.answer(request)
+
+        server.answer = look
+
+
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_renewal_that_is_refused_ends_it_at_once(
+    server: ApiServer, leases: Leases, one: Contender, taken: bool
+) -> None:
+    """Deleted, it is made anew before anything is sent under it; another's is left alone."""
+    one.lease.start()
+    await one.lease.wait_held()
+    held: list[bool] = []
+    answer = leases.answer
+
+    async def look(request: web.BaseRequest) -> web.StreamResponse:
+        if request.method in ("GET", "POST") and "leases" in request.path:
+            held.append(one.lease.held())
+        return await answer(request)
+
+    server.answer = look
+    lost = asyncio.create_task(one.lease.wait_lost())
+    if taken:
+        leases.write({"metadata": {}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}})
+        await lost
+        assert one.lease.state == "standby, other leads"
+        assert held[:1] == [False]
+        return
+    leases.lease = None
+    await until(lambda: leases.holder == "one")
+    await until(one.lease.held)
+    assert held == [False, False], "neither when it looked nor when it made it anew"
+    assert not lost.done(), "nobody else has led"
+    lost.cancel()
+
+
+async def test_a_standby_does_not_make_a_lease_that_was_deleted(
+    leases: Leases, one: Contender, two: Contender, server: ApiServer
+) -> None:
+    """Whoever was seen to lead may do so until its time is over."""
+    watched = Held(server, leases, one, two)
+    one.lease.start()
+    await one.lease.wait_held()
+    two.lease.start()
+    await leases.looked("two")
+    leases.refused["one"] = 500  # it hears of nothing
+    await leases.looked("one")
+    leases.lease = None
+    await leases.looked("two")
+    assert (one.lease.held(), two.lease.held(), leases.lease) == (True, False, None)
+    one.now += 15.1
+    two.now += 15.1
+    await two.lease.wait_held()
+    assert watched.most == 1
+
+
+def test_writes_of_a_leader_end_before_another_leads() -> None:
+    terms = Terms()
+    assert terms.renew_deadline_s + terms.guarded_s <= terms.lease_s
+    assert terms.guarded_s == 5.0

@@ -334,3 +334,39 @@ async def test_metadata_only(api: Api, store: Store, mirror: Mirror) -> None:
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
     ]
+
+
+@pytest.mark.parametrize("part", ["begin", "item", "finish", "changed", "deleted"])
+async def test_a_sink_that_raises_is_told_everything_anew(api: Api, store: Store, mirror: Mirror, part: str) -> None:
+    store.apply("a")
+    working = getattr(mirror, part)
+    raised: list[bool] = []
+
+    def raising(*args: object) -> None:
+        if not raised:
+            raised.append(True)
+            raise ZeroDivisionError("by the test")
+        working(*args)
+
+    setattr(mirror, part, raising)
+    reflector = reflect(api, mirror)
+    async with running(reflector, store):
+        await until(lambda: reflector.synced)
+        if part == "changed":
+            store.apply("b")
+        elif part == "deleted":
+            store.delete("a")
+        await until(lambda: bool(raised))
+        await until(lambda: reflector.synced and mirror.objects == store.contents())
+    assert store.asked.count("list") == 2
+
+
+async def test_a_sink_that_raises_is_not_called_in_step(api: Api, store: Store, mirror: Mirror) -> None:
+    def raising(_: Kind) -> None:
+        raise ZeroDivisionError("by the test")
+
+    mirror.finish = raising  # type: ignore[method-assign]
+    reflector = reflect(api, mirror)
+    async with running(reflector, store):
+        await until(lambda: "unexpected ZeroDivisionError: by the test" in reflector.state)
+        assert not reflector.synced

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from kai_sched.api.legal import is_subdomain
 from kai_sched.cluster import writing
+from kai_sched.cluster.budget import Budget
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.cluster.writing import ATTEMPTS, Writer, event_of, path_of, rfc3339
+from kai_sched.cluster.writing import ATTEMPTS, EVENTS_MAX, Writer, event_of, path_of, rfc3339
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
 from tests.unit.cluster.scripted import Naps, ScriptedApi, failure
 
@@ -25,7 +27,7 @@ QUEUE = Ref("scheduling.run.ai/v2", "Queue", "", "q", "uq")
 class Bench:
     """A writer with one worker, or more, over a scripted API. ``versions`` are those of the pods that wait."""
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, budget: Budget | None = None) -> None:
         self.api = ScriptedApi()
         self.busy = False
         self.now_s = NOW_S
@@ -40,6 +42,7 @@ class Bench:
             lambda write, why: self.failed.append((write, why)),
             random.Random(1),
             workers,
+            budget,
         )
 
     async def write(self, *writes: Write) -> None:
@@ -172,9 +175,8 @@ async def test_a_failure_that_may_pass_is_tried_again_with_what_came_meanwhile(b
     await bench.write(PatchStatus(QUEUE, {"n": 1, "m": 1}))
     assert [body["status"] for body in bench.bodies] == [{"n": 1, "m": 1}, *[{"n": 2, "m": 1}] * 3]
     assert bench.failed == []
-    longest = [0.4, 3.0, 1.6]
-    assert all(most / 2 <= slept <= most for slept, most in zip(naps.seconds, longest, strict=True))
-    assert naps.seconds[1] == 3.0
+    bounds = [(0.2, 0.4), (3.4, 3.8), (0.8, 1.6)]
+    assert all(least <= slept <= most for slept, (least, most) in zip(naps.seconds, bounds, strict=True))
 
 
 @pytest.mark.parametrize("why", [failure(403), failure(404), failure(409), failure(422), failure(0, "NotLeader")])
@@ -257,3 +259,88 @@ async def test_while_binds_wait_only_one_write_is_under_way(naps: Naps) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert len(bench.api.asked) == 12
     assert naps.seconds
+
+
+@pytest.mark.parametrize("part", ["_version", "_failed", "_now"])
+async def test_what_raises_costs_one_write(bench: Bench, part: str) -> None:
+    working = getattr(bench.writer, part)
+    calls: list[object] = []
+
+    def raising(*args: object) -> object:
+        calls.append(args)
+        if len(calls) == 1:
+            raise ZeroDivisionError("by the test")
+        return working(*args)
+
+    setattr(bench.writer, part, raising)
+    if part == "_failed":
+        bench.api.answers["PATCH"] = [failure(404)]
+    await bench.write(condition(changes=True))
+    await bench.write(condition("Other", changes=True), PatchStatus(QUEUE, {"n": 1}))
+    assert bench.api.methods[-2:] == ["PATCH", "PATCH"]
+    assert [body["status"] for body in bench.bodies][-1] == {"n": 1}
+
+
+async def test_a_name_that_cannot_be_is_given_up(bench: Bench) -> None:
+    await bench.write(PatchStatus(Ref("scheduling.run.ai/v2", "Queue", "", "a/../b", "u"), {}), condition())
+    ((write, why),) = bench.failed
+    assert (write.ref.name, why and why.status) == ("a/../b", 422)
+    assert bench.api.methods == ["PATCH"]
+
+
+def test_the_name_of_an_event_is_one() -> None:
+    """However long the name of its object, and wherever that is cut."""
+    for end in ("a" * 253, "a" * 199 + ".b", "a" * 198 + "-.b", "a"):
+        ref = Ref("v1", "Pod", "ml", end, "u")
+        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", rfc3339(NOW_S))["metadata"]["name"]
+        assert is_subdomain(name)
+
+
+async def test_events_have_a_budget_and_statuses_do_not_wait_for_them() -> None:
+    now = 0.0
+    bench = Bench(budget=Budget(lambda: now, per_second=10.0, at_once=3))
+    running = asyncio.create_task(bench.writer.run())
+    events = [Emit(POD, "Normal", f"Fact{n}", "told") for n in range(6)]
+    status = PatchStatus(QUEUE, {"a": 1})
+    await bench.write(*events, status)  # returns although events wait
+    assert [verb for verb, *_ in bench.api.asked] == ["POST"] * 3 + ["PATCH"]
+    assert bench.writer.events == 3
+    now = 0.25
+    for _ in range(50):
+        await asyncio.sleep(0.01)
+        if bench.writer.events == 1:
+            break
+    assert bench.writer.events == 1
+    running.cancel()
+
+
+async def test_a_flood_of_events_is_bounded_and_the_oldest_go() -> None:
+    bench = Bench()
+    bench.writer.submit(Emit(POD, "Normal", f"Fact{n}", "told") for n in range(EVENTS_MAX + 5))
+    assert bench.writer.events == EVENTS_MAX
+    assert [write.reason for write, why in bench.failed if isinstance(write, Emit) and why is None] == [
+        f"Fact{n}" for n in range(5)
+    ]
+
+
+async def test_a_pod_that_got_a_node_meanwhile_is_not_called_unschedulable() -> None:
+    bench = Bench()
+    running = asyncio.create_task(bench.writer.run())
+    del bench.versions["ml/a"]
+    await bench.write(Emit(POD, "Warning", "Unschedulable", "no room"), Emit(POD, "Normal", "Scheduled", "bound"))
+    assert [body["reason"] for body in bench.bodies] == ["Scheduled"]
+    running.cancel()
+
+
+@pytest.mark.parametrize(("after_s", "free"), [(0.0, 0), (0.1, 5), (100.0, 20)])
+def test_a_budget_fills_up_again(after_s: float, free: int) -> None:
+    now = 0.0
+    budget = Budget(lambda: now, per_second=50.0, at_once=20)
+    for _ in range(20):
+        assert budget.wait_s() == 0.0
+        budget.take()
+    now = after_s
+    for _ in range(free):
+        assert budget.wait_s() == 0.0
+        budget.take()
+    assert budget.wait_s() == pytest.approx(0.02)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import HostPort, Pod, PodTerm, Requirement, Toleration, WeightedPodTerm
 from kai_sched.model.read import Reader
 from tests.unit.model.reading import clean, pod, read
@@ -98,9 +97,10 @@ class TestConstraints:
         spec = {"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}
         assert clean(Pod, pod(spec)).shape.host_ports == (HostPort(80),)
 
-    def test_an_impossible_port_is_an_error(self) -> None:
-        with pytest.raises(FieldError, match="70000 is no port"):
-            read("Pod", pod({"containers": [{"name": "c", "ports": [{"hostPort": 70000}]}]}))
+    def test_an_impossible_port_keeps_the_pod_pending_and_in_sight(self) -> None:
+        item, found = read("Pod", pod({"containers": [{"name": "c", "ports": [{"hostPort": 70000}]}]}))
+        assert item.shape.unsupported == ("spec.containers.ports, which are not valid",)
+        assert [(field, "70000 is no port" in message) for field, message in found] == [("spec.containers.ports", True)]
 
 
 class TestPodTerms:

@@ -83,7 +83,7 @@ class TestRequest:
 class TestUnsupported:
     def test_gpu_fraction(self) -> None:
         shape = clean(
-            Pod, pod({"containers": [container({GPU: "1", "cpu": "1"})]}, annotations={"gpu-fraction": "0.126"})
+            Pod, pod({"containers": [container({GPU: "0", "cpu": "1"})]}, annotations={"gpu-fraction": "0.126"})
         ).shape
         assert shape.unsupported == ("annotation gpu-fraction (GPU sharing)",)
         assert (shape.shared_devices, shape.shared_quota) == (1, 0.13)
@@ -105,12 +105,31 @@ class TestUnsupported:
         assert shape.unsupported == ("resource nvidia.com/mig-1g.5gb (MIG)",)
         assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 2, "pods": 1}
 
-    def test_mig_annotation_replaces_the_gpus(self) -> None:
-        annotations = {"nvidia.com/mig-1g.5gb": "2", "gpu-fraction": "0.5"}
-        shape = clean(Pod, pod({"containers": [container({GPU: "1"})]}, annotations=annotations)).shape
-        assert "annotation nvidia.com/mig-1g.5gb (MIG)" in shape.unsupported
-        assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 2, "pods": 1}
+    @pytest.mark.parametrize("part", ["requests", "limits"])
+    @pytest.mark.parametrize(
+        ("annotations", "gpus", "mig"),
+        [
+            ({"gpu-fraction": "0.1"}, 8, 0),
+            ({"gpu-memory": "100"}, 8, 0),
+            ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "9"}, 9, 0),
+            ({"nvidia.com/mig-1g.5gb": "2", "gpu-fraction": "0.5"}, 8, 2),
+        ],
+    )
+    def test_annotations_cannot_take_away_what_containers_ask_for(
+        self, annotations: dict[str, str], gpus: int, mig: int, part: str
+    ) -> None:
+        """The kubelet gives the containers whole GPUs whatever annotations say, so these are taken."""
+        spec = {"containers": [container(**{part: {GPU: "8"}})]}
+        shape = clean(Pod, pod(spec, annotations=annotations)).shape
+        assert dict(shape.request).get("gpu") == gpus
+        assert dict(shape.request).get("nvidia.com/mig-1g.5gb", 0) == mig
         assert (shape.shared_devices, shape.shared_quota) == (0, 0)
+        assert shape.unsupported != ()
+
+    def test_of_two_requests_for_a_mig_device_the_larger_counts(self) -> None:
+        spec = {"containers": [container({"nvidia.com/mig-1g.5gb": "3"})]}
+        shape = clean(Pod, pod(spec, annotations={"nvidia.com/mig-1g.5gb": "2"})).shape
+        assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 3, "pods": 1}
 
     def test_resource_claims(self) -> None:
         shape = clean(Pod, pod({"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})).shape

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from kai_sched.cluster import owners
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.operator import grouper, groups, workqueue
 from tests.unit.operator.grouped import Played
 
@@ -15,8 +17,10 @@ from tests.unit.operator.grouped import Played
 def hundredths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds of the grouper become hundredths."""
     monkeypatch.setattr(grouper, "FRESH_S", 0.05)
+    monkeypatch.setattr(owners, "FAILED_AGAIN_S", 0.02)
     monkeypatch.setattr(groups, "SHRUNK_S", 0.05)
-    monkeypatch.setattr(workqueue, "FIRST_BACKOFF_S", 0.02)
+    monkeypatch.setattr(workqueue, "BACKOFF", Backoff(0.02, 60.0, low=0.8))
+    monkeypatch.setattr(grouper, "GONE_S", 0.1)
 
 
 @pytest_asyncio.fixture

@@ -17,11 +17,12 @@ from kai_sched.operator.feed import Feed
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.loop import Clock
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.owner_keeper import Owners
 
 Object = dict[str, Any]
-PLURALS = {"Job": "jobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
+PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
 RESOURCES = {"batch/v1": "Job", "ray.io/v1": "RayCluster"}
+KINDS = {"batch/v1": ("Job", "CronJob")}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
 
@@ -108,10 +109,12 @@ class MemoryApi:
             self.seen(POD if content["kind"] == "Pod" else POD_GROUP, now, content)
 
     def _get(self, path: str) -> Object:
+        if path == "/apis":
+            return {"groups": [{"versions": [{"groupVersion": each}]} for each in RESOURCES]}
         version = path.removeprefix("/apis/")
         if version in RESOURCES:
             kind = RESOURCES[version]
-            return {"resources": [{"name": PLURALS[kind], "kind": kind, "namespaced": True}]}
+            return {"resources": [{"name": PLURALS[each], "kind": each} for each in KINDS.get(version, (kind,))]}
         if path not in self.objects:
             raise ApiFailure("GET", path, 404, "NotFound", "there is none")
         return self.objects[path]
@@ -137,7 +140,7 @@ class Played:
         self.api = MemoryApi(self._seen)
         self.delayed = False
         self._news: list[tuple[Kind, Object | None, Object]] = []
-        self.keeper = StatusKeeper(self.config)
+        self.owners = Owners(lambda *_: None)
         self.events: list[Emit] = []
         self.busy = False
         api: Any = self.api
@@ -146,7 +149,7 @@ class Played:
             self.store,
             self.feed,
             lambda: self.config,
-            self.keeper.owners,
+            self.owners,
             self.events.extend,
             lambda: self.busy,
             Clock(),

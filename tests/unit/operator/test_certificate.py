@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
+from msgspec import Raw
+from structlog.testing import capture_logs
 
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.operator.authority import RENEW_AFTER, VALIDITY, Pair, problem
 from kai_sched.operator.certificate import SETTLE, Keeper
+from tests.unit.operator.grouped import until
 from tests.unit.operator.secrets import ADMISSION, NAMESPACE, PODS, QUEUES, SECRET, SECRETS, Server, failure, webhook
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 HOST = "kai-sched-webhook.kai-scheduler.svc"
+MATCH = "has(object.spec.schedulerName) && object.spec.schedulerName == 'kai-scheduler'"
 
 
 class Replica:
@@ -233,3 +238,45 @@ async def test_running_it_tells_what_is_wrong_and_gets_over_it() -> None:
     # The second look finds no Secret and makes one; the third is a new round.
     assert looks == ["", told, "", ""]
     assert replica.shown == [server.pair()]
+
+
+async def test_configurations_for_another_schedulers_pods_are_told_once() -> None:
+    named = {**webhook("admission.kai-scheduler.svc"), "matchConditions": [{"name": "n", "expression": MATCH}]}
+    server = cluster(**{PODS: {"webhooks": [named]}})
+    for scheduler, expected in (("kai-scheduler", []), ("", []), ("mine", ["webhooks.other_scheduler"])):
+        keeper = Keeper(server.api(), NAMESPACE, lambda: START, lambda _pair: None, lambda name=scheduler: name)
+        with capture_logs() as lines:
+            await keeper.sync()
+            await keeper.sync()
+        assert [line["event"] for line in lines if line["log_level"] == "warning"] == expected
+
+
+async def test_a_change_is_looked_at_at_once() -> None:
+    server = cluster()
+    replica = Replica(server)
+    changes = replica.keeper.watches(Random(1))[0]._sink
+    running = asyncio.create_task(replica.keeper.run(period_s=60.0))
+    try:
+        await asyncio.sleep(0.01)
+        server.objects[PODS] = {"webhooks": [webhook("admission.kai-scheduler.svc")]}
+        assert server.bundles(PODS) == {"admission.kai-scheduler.svc": b""}
+        changes.changed(("v1", "MutatingWebhookConfiguration"), Raw(b"{}"))
+        await until(lambda: server.bundles(PODS) == {"admission.kai-scheduler.svc": server.pair().authorities})
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_a_configuration_of_any_shape_does_not_end_it() -> None:
+    server = cluster(**{PODS: {"webhooks": [{"name": "no client"}]}})
+    replica = Replica(server)
+    running = asyncio.create_task(replica.keeper.run(period_s=60.0, retry_s=0.01))
+    try:
+        await until(lambda: "clientConfig" in replica.keeper.problem())
+        server.objects[PODS] = {"webhooks": []}
+        await until(lambda: not replica.keeper.problem())
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running

@@ -184,3 +184,28 @@ async def test_a_grace_that_ends_starts_a_cycle_by_itself() -> None:
         assert len(world.decided) == cycles + 1
         assert world.plans[0].winners == ()
         assert world.evictions.check(world.hands.victims[0]) == ""
+
+
+async def test_a_refused_pod_that_goes_leaves_nothing_behind(world: World) -> None:
+    async with running(world):
+        await decided(world)
+        end(world, End.REFUSED, "ml/v1")
+        end(world, End.OBSOLETE, "ml/v0")
+        assert world.evictions._refused.keys() == {"v1"}
+        for name in "ab":
+            world.feed.deleted(POD, raw_pod(name, 2, **GANG))
+        world.feed.deleted(POD, lent("v1", 3))
+        await next_cycle(world)
+        assert world.evictions._refused == {}
+
+
+async def test_what_cannot_be_told_is_evicted_all_the_same(world: World) -> None:
+    """Its victims count as leaving already."""
+
+    def raising(*_: object) -> None:
+        raise ZeroDivisionError("by the test")
+
+    world.evictions._planned = raising
+    async with running(world):
+        await decided(world)
+        assert victims(world) == ["ml/v0", "ml/v1"]

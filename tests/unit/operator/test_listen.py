@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
-from kai_sched.operator.listen import AddressError, listen, parse_address
+from kai_sched.operator.listen import AddressError, Listener, listen, parse_address
 
 
 @pytest.mark.parametrize(
@@ -44,3 +46,48 @@ async def test_an_address_is_free_once_it_is_stopped() -> None:
     second = await listen(web.Application(), f"127.0.0.1:{first.port}")
     assert second.port == first.port
     await second.stop()
+
+
+async def connected(listener: Listener) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", listener.port)
+
+
+async def test_a_connection_that_asks_for_nothing_is_closed_and_one_that_asked_is_kept() -> None:
+    async def hello(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    application = web.Application()
+    application.add_routes([web.get("/", hello)])
+    listener = await listen(application, "127.0.0.1:0", first_request_s=0.2)
+    try:
+        (silent, to_silent), (slow, to_slow), (asked, to_asked) = [await connected(listener) for _ in range(3)]
+        to_asked.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        to_slow.write(b"GET / HTTP/1.1\r\nHost:")
+        assert (await asked.readline()).startswith(b"HTTP/1.1 200")
+        assert await asyncio.wait_for(silent.read(), 5.0) == b""
+        assert await asyncio.wait_for(slow.read(), 5.0) == b""
+        to_asked.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asked.readuntil(b"HTTP/1.1 200")).endswith(b"200")
+        for writer in (to_silent, to_slow, to_asked):
+            writer.close()
+    finally:
+        await listener.stop()
+
+
+async def test_connections_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kai_sched.operator.listen.CONNECTIONS_MAX", 2)
+    listener = await listen(web.Application(), "127.0.0.1:0")
+    try:
+        kept = [await connected(listener) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        one_more, to_one_more = await connected(listener)
+        assert await asyncio.wait_for(one_more.read(), 5.0) == b""
+        for _, writer in [*kept, (one_more, to_one_more)]:
+            writer.close()
+        await asyncio.sleep(0.05)
+        again, to_again = await connected(listener)
+        to_again.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await again.readline()).startswith(b"HTTP/1.1 404")
+        to_again.close()
+    finally:
+        await listener.stop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import ssl
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,8 +14,9 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
+from kai_sched.operator import webhooks
 from kai_sched.operator.authority import Pair, issue
-from kai_sched.operator.webhooks import BODY_BYTES_MAX, PATHS, VALIDATE_QUEUE, WebhookServer
+from kai_sched.operator.webhooks import PATHS, REVIEWS_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE, Review, WebhookServer
 
 HOST = "kai-sched-webhook.kai-scheduler.svc"
 
@@ -29,8 +33,10 @@ def echo(path: str, body: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def serving(first: Pair | None) -> AsyncIterator[WebhookServer]:
-    server = WebhookServer(echo)
+async def serving(
+    first: Pair | None, review: Review = echo, answer_s: float = webhooks.ANSWER_S
+) -> AsyncIterator[WebhookServer]:
+    server = WebhookServer(review, answer_s)
     if first:
         server.use(first)
     await server.start("127.0.0.1:0")
@@ -66,11 +72,147 @@ async def test_a_bad_body_is_told() -> None:
         assert await ask(server, first, b"bad") == (400, "not an admission review: no uid\n")
 
 
-async def test_two_large_objects_fit_and_more_does_not() -> None:
-    first = pair()
+@pytest.mark.parametrize("path", [VALIDATE_QUEUE, VALIDATE_POD_GROUP])
+async def test_two_large_objects_fit_and_more_does_not(path: str) -> None:
+    first, most = pair(), PATHS[path]
     async with serving(first) as server:
-        assert (await ask(server, first, b"x" * BODY_BYTES_MAX))[0] == 200
-        assert (await ask(server, first, b"x" * (BODY_BYTES_MAX + 1)))[0] == 413
+        assert await ask(server, first, b"x" * most, path) == (200, f"{path} {most}")
+        assert (await ask(server, first, b"x" * (most + 1), path))[0] == 413
+
+
+async def test_a_length_that_is_not_told_is_counted() -> None:
+    first, most = pair(), PATHS[VALIDATE_POD_GROUP]
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(most // 2**16 + 1):
+            yield b"x" * 2**16
+
+    async with serving(first) as server, aiohttp.ClientSession() as session:
+        tls = ssl.create_default_context(cadata=first.authorities.decode())
+        url = f"https://127.0.0.1:{server.port}{VALIDATE_POD_GROUP}"
+        async with session.post(url, data=parts(), ssl=tls) as response:
+            assert response.status == 413
+
+
+async def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "ALL_BODIES_BYTES_MAX", 2_500_000)
+    first, go_on = pair(), threading.Event()
+
+    def held(path: str, body: bytes) -> bytes:
+        go_on.wait(10.0)
+        return echo(path, body)
+
+    async with serving(first, held) as server:
+        asked = [asyncio.create_task(ask(server, first, b"x" * 1_000_000)) for _ in range(4)]
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        go_on.set()
+        statuses = sorted([(await one)[0] for one in asked])
+        assert statuses in ([200, 200, 503, 503], [200, 503, 503, 503])
+        assert (await ask(server, first, b"x" * 1_000_000))[0] == 200, "what was held is free again"
+
+
+async def test_a_long_review_delays_no_callback_of_the_loop() -> None:
+    """A loop that reviewed itself would stand still for as long as one review computes, however busy the machine."""
+    first, review_s = pair(), 1.0
+
+    def busy(path: str, body: bytes) -> bytes:
+        end = time.thread_time() + review_s
+        while time.thread_time() < end:
+            pass
+        return echo(path, body)
+
+    slowest_s, turns = 0.0, 0
+    async with serving(first, busy, answer_s=60.0) as server:
+        asked = [asyncio.create_task(ask(server, first)) for _ in range(3)]
+        while not all(one.done() for one in asked):
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            slowest_s, turns = max(slowest_s, time.monotonic() - before), turns + 1
+        assert {(await one)[0] for one in asked} == {200}
+    assert slowest_s < review_s
+    assert turns > 20
+
+
+async def test_a_review_that_takes_too_long_is_refused_and_others_are_answered() -> None:
+    first, go_on = pair(), threading.Event()
+
+    def held(path: str, body: bytes) -> bytes:
+        if body == b"slow":
+            go_on.wait(10.0)
+        return echo(path, body)
+
+    async with serving(first, held, answer_s=0.3) as server:
+        slow = asyncio.create_task(ask(server, first, b"slow"))
+        await asyncio.sleep(0.05)
+        assert (await ask(server, first))[0] == 200
+        assert await slow == (503, "not reviewed within 0.3 s: try again\n")
+        go_on.set()
+
+
+async def test_reviews_beyond_the_bound_wait_their_turn() -> None:
+    first, under_way, most = pair(), 0, 0
+    lock = threading.Lock()
+
+    def counted(path: str, body: bytes) -> bytes:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.002)
+        with lock:
+            under_way -= 1
+        return echo(path, body)
+
+    async with serving(first, counted) as server:
+        tls = ssl.create_default_context(cadata=first.authorities.decode())
+        url = f"https://127.0.0.1:{server.port}{VALIDATE_QUEUE}"
+
+        async def one(session: aiohttp.ClientSession) -> int:
+            async with session.post(url, data=b"{}", ssl=tls) as response:
+                return response.status
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
+            statuses = await asyncio.gather(*(one(session) for _ in range(3 * REVIEWS_MAX)))
+    assert set(statuses) == {200}
+    assert most == webhooks.THREADS
+
+
+async def test_a_fault_of_ours_is_told_and_no_other_request_is_hurt() -> None:
+    first = pair()
+
+    def faulty(path: str, body: bytes) -> bytes:
+        if body == b"pill":
+            raise OverflowError("int too large")
+        return echo(path, body)
+
+    async with serving(first, faulty) as server:
+        assert await ask(server, first, b"pill") == (500, "the review failed: OverflowError: int too large\n")
+        assert (await ask(server, first))[0] == 200
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    first = pair()
+    async with serving(first, answer_s=0.2) as server:
+        tls = ssl.create_default_context(cadata=first.authorities.decode())
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname=HOST)
+        head = f"POST {VALIDATE_QUEUE} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+        writer.write(head.encode() + b"{")
+        answer = await asyncio.wait_for(reader.read(), 5.0)
+        assert b" 503 " in answer.splitlines()[0]
+        writer.close()
+
+
+async def test_who_leaves_answers_and_lets_go_of_the_connection() -> None:
+    first = pair()
+    tls = ssl.create_default_context(cadata=first.authorities.decode())
+    async with serving(first) as server, aiohttp.ClientSession() as session:
+        url = f"https://127.0.0.1:{server.port}{VALIDATE_QUEUE}"
+        async with session.post(url, data=b"{}", ssl=tls) as response:
+            assert "Connection" not in response.headers
+        server.leave()
+        for _ in range(2):
+            async with session.post(url, data=b"{}", ssl=tls) as response:
+                assert (response.status, response.headers["Connection"]) == (200, "close")
 
 
 async def test_only_these_paths_and_only_posts() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.operator import workqueue
 from kai_sched.operator.workqueue import WorkQueue
 
@@ -62,8 +63,7 @@ async def test_the_earlier_time_holds() -> None:
 
 
 async def test_failures_wait_twice_as_long_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workqueue, "FIRST_BACKOFF_S", 0.01)
-    monkeypatch.setattr(workqueue, "BACKOFF_MAX_S", 0.04)
+    monkeypatch.setattr(workqueue, "BACKOFF", Backoff(0.01, 0.04, low=0.8))
     queue = make()
     queue.add("a")
     waits = [queue.failed(await next_of(queue)) for _ in range(4)]

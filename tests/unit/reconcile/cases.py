@@ -14,6 +14,7 @@ from kai_sched.plan.effects import Annotate, Effect, Emit, PatchStatus, SetCondi
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
 from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.owner_keeper import Owners
 from kai_sched.reconcile.pod_conditions import PodCondition
 
 SECOND_NS = 1_000_000_000
@@ -64,6 +65,7 @@ class World:
 
     def __init__(self, *objects: Object, config: Config = CONFIG) -> None:
         self.keeper = StatusKeeper(config)
+        self.owners = Owners(self.keeper.observe_owner)
         self.status: dict[str, dict[str, Any]] = {}
         self.conditions: dict[str, PodCondition] = {}
         self.events: list[tuple[str, str, str]] = []

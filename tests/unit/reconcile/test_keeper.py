@@ -263,8 +263,9 @@ def test_asking_twice_without_news_gives_nothing(
 
 def test_events_for_the_executor() -> None:
     ref = Ref("v1", "Pod", "ml", "a-0", "uid-a-0")
-    assert events.scheduled(ref, "node-1", "").message == "pod ml/a-0 is given node node-1 of node pool default"
-    assert (events.bound(ref, "node-1").type, events.bound(ref, "node-1").reason) == ("Normal", "Bound")
+    told = events.scheduled(ref, "node-1", "")
+    assert (told.type, told.reason) == ("Normal", "Scheduled")
+    assert told.message == "pod ml/a-0 is bound to node node-1 of node pool default"
     event, condition = events.failed_binding(ref, "node-1", "500 oh")
     assert (event.type, event.reason) == ("Warning", "FailedBinding")
     assert (condition.status, condition.reason) == ("False", "BindingError")

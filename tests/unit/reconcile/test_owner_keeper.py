@@ -25,7 +25,7 @@ def told(world: World, reason: Reason | None, after_s: float = 0.0) -> list[tupl
 
 def owned(queue: str, choice: QueueChoice) -> World:
     world = World(pod_group("a", queue=queue), pod("a-0", "a", queue=""))
-    world.keeper.owners.observe("ml/a", OWNER, choice)
+    world.owners.observe("ml/a", OWNER, choice)
     return world
 
 
@@ -72,7 +72,7 @@ def test_each_is_told_once_and_again_after_a_while() -> None:
 def test_an_owner_of_many_groups_is_told_once() -> None:
     world = World(*(pod_group(name, queue="lost") for name in "abc"))
     for name in "abc":
-        world.keeper.owners.observe(f"ml/{name}", OWNER, LABEL)
+        world.owners.observe(f"ml/{name}", OWNER, LABEL)
     result = decided([state(f"ml/{name}", {"Pending": 1}, NO_QUEUE) for name in "abc"])
     world.run(result)
     assert sum("RayCluster ml/a names" in text for text in world.messages) == 1
@@ -80,7 +80,7 @@ def test_an_owner_of_many_groups_is_told_once() -> None:
 
 def test_groups_without_pods_are_forgotten() -> None:
     world = owned("lost", LABEL)
-    assert world.keeper.owners.owner_of("ml/a") == OWNER
-    world.keeper.owners.forget("ml/a")
-    assert world.keeper.owners.owner_of("ml/a") is None
+    assert world.owners.owner_of("ml/a") == OWNER
+    world.owners.forget("ml/a")
+    assert world.owners.owner_of("ml/a") is None
     assert of_owner(told(world, NO_QUEUE)) == []

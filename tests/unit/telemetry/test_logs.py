@@ -63,6 +63,51 @@ def test_debug_is_kept_out() -> None:
     assert stream.getvalue() == ""
 
 
+def test_debug_can_be_had_and_libraries_stay_as_they_are() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream, level="debug")
+    structlog.get_logger().debug("queue.seen")
+    logging.getLogger("kopf").info("Handler 'queue' succeeded.")
+    assert [line["event"] for line in lines(stream)] == ["queue.seen"]
+
+
+def test_a_level_keeps_out_what_is_below_it() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream, level="error")
+    structlog.get_logger().warning("object.doubtful")
+    logging.getLogger("kopf").warning("late")
+    structlog.get_logger().error("lease.lost")
+    assert [line["event"] for line in lines(stream)] == ["lease.lost"]
+
+
+def test_a_flood_of_warnings_is_held_back_and_counted() -> None:
+    now = 0.0
+    limit = logs.RateLimit(3, lambda: now)
+
+    def said(event: str, level: str = "warning") -> dict[str, object] | None:
+        try:
+            return dict(limit(None, level, {"event": event, "level": level}))
+        except structlog.DropEvent:
+            return None
+
+    told = [said("object.doubtful") for _ in range(10)]
+    assert [line is not None for line in told] == [True] * 3 + [False] * 7
+    assert said("lease.lost") == {"event": "lease.lost", "level": "warning"}  # others are not held back by it
+    assert all(said("group.bound", "info") for _ in range(10))  # nor is what is no warning
+    now = 60.0
+    assert said("object.doubtful") == {"event": "object.doubtful", "level": "warning", "suppressed": 7}
+    assert said("object.doubtful") == {"event": "object.doubtful", "level": "warning"}
+
+
+def test_floods_are_held_back_in_the_log() -> None:
+    stream = io.StringIO()
+    logs.set_up(stream)
+    for _ in range(2 * logs.MOST_A_MINUTE):
+        structlog.get_logger().warning("object.doubtful")
+        logging.getLogger("kopf").warning("again")
+    assert len(lines(stream)) == 2 * logs.MOST_A_MINUTE
+
+
 def test_a_failure_has_its_traceback_in_the_same_line() -> None:
     stream = io.StringIO()
     logs.set_up(stream)

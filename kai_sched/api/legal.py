@@ -1,0 +1,69 @@
+"""Which texts can name an object, a group or a version in Kubernetes, as the API server itself checks them."""
+
+from __future__ import annotations
+
+import re
+
+from kai_sched.api.custom import NAME_LENGTH
+
+LABEL_MAX = 63
+QUOTED_MAX = 80  # characters of what people wrote that a message quotes
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_SEGMENT = re.compile("[^/%\ud800-\udfff]+")  # lone surrogates are no text
+# Kinds of this group may have any name that fits into a path, such as "system:node".
+_FREE = "rbac.authorization.k8s.io"
+
+
+def is_label(text: str) -> bool:
+    """A DNS-1123 label: a namespace, a version."""
+    return len(text) <= LABEL_MAX and _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """A DNS-1123 subdomain: a group, and the name of nearly any object."""
+    return len(text) <= NAME_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def segment_fault(name: str) -> str:
+    """Why no object of any kind can have this name; empty where one can.
+
+    Not all kinds have DNS names, but all names are segments of paths, and those that cannot be shown are no use.
+    """
+    if not name:
+        return "the name is empty"
+    if len(name) > NAME_LENGTH:
+        return f"{shown(name)} has {len(name):,} characters: names have at most {NAME_LENGTH}"
+    if "/" in name:
+        return f"{name!r} has a slash: names of objects have none"
+    if "%" in name or name in (".", ".."):
+        return f"{name!r} cannot stand in a path: give the object another name"
+    if not name.isprintable():
+        return f"{name!r} has control characters: names of objects have none"
+    return ""
+
+
+def name_fault(api_version: str, name: str) -> str:
+    """Why no object of that apiVersion can have the name; empty where one can."""
+    if api_version.partition("/")[0] == _FREE:
+        return segment_fault(name)
+    if is_subdomain(name):
+        return ""
+    return f"{shown(name)} is not 1 to {NAME_LENGTH} lower-case letters, digits, '-' and '.', a letter or digit at each end"
+
+
+def version_fault(api_version: str) -> str:
+    """Why it is no apiVersion; empty where it is one, such as "v1" or "batch/v1"."""
+    group, slash, version = api_version.rpartition("/")
+    if is_label(version) and (is_subdomain(group) if slash else True):
+        return ""
+    return f"{shown(api_version)} is neither a version such as v1 nor a group and a version such as batch/v1"
+
+
+def shown(value: object) -> str:
+    """The value as messages quote it: escaped, and cut where it is long."""
+    if isinstance(value, str) and len(value) > QUOTED_MAX:
+        return f"{value[:QUOTED_MAX]!r}..."
+    text = repr(value)
+    return text if len(text) <= 2 * QUOTED_MAX else f"{text[: 2 * QUOTED_MAX]}..."

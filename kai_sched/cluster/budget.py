@@ -1,0 +1,32 @@
+"""How many events are sent a second: in a flood of them nobody sees anything, and the API server keeps them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+EVENTS_PER_SECOND = 50.0
+EVENTS_AT_ONCE = 500
+
+
+class Budget:
+    """A bucket of tokens. ``clock`` is in seconds, and never goes back."""
+
+    def __init__(
+        self, clock: Callable[[], float], per_second: float = EVENTS_PER_SECOND, at_once: int = EVENTS_AT_ONCE
+    ) -> None:
+        self._clock = clock
+        self._per_second = per_second
+        self._at_once = float(at_once)
+        self._left = self._at_once
+        self._at = clock()
+
+    def wait_s(self) -> float:
+        """In how many seconds one more may be sent; 0 for now."""
+        now = self._clock()
+        self._left = min(self._at_once, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        return max(0.0, (1.0 - self._left) / self._per_second)
+
+    def take(self) -> None:
+        """One is sent."""
+        self._left -= 1.0

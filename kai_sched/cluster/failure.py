@@ -1,0 +1,75 @@
+"""What comes of a request that did not succeed, and of an answer that cannot be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+MESSAGE_MAX = 300
+NOT_LEADER = "NotLeader"  # the reason of a write that the guard refused
+INVALID = "Invalid"  # the reason, and the status, of a request that no API server could accept: it is not sent
+INVALID_STATUS = 422
+
+# What the API server says where RBAC, or another authorizer, has no rule for us. Quotas and admission policies refuse
+# with 403, too, but for what the object says: no right of ours would change that.
+_MISSING_RIGHT = re.compile(r'([^\s"]+( "[^"]*")? is )?forbidden: User "[^"]*" cannot \S+ (resource|path) ')
+
+T = TypeVar("T")
+
+
+class ApiFailure(Exception):
+    """A request that did not succeed. ``status`` 0: no answer (timeout, cut connection, DNS), or it was not sent."""
+
+    def __init__(
+        self, verb: str, path: str, status: int, reason: str, message: str, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(f"{verb} {path}: {f'{status} ' if status else ''}{reason}: {message}")
+        self.verb = verb
+        self.path = path
+        self.status = status
+        self.reason = reason  # of the Status object, as "Conflict"; "Timeout", "NoAnswer" or "NotLeader" for status 0
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_missing_right(self) -> bool:
+        """Whether we may not do that at all, whatever the object says."""
+        return self.status == 403 and _MISSING_RIGHT.match(self.message) is not None
+
+
+class _Details(msgspec.Struct):
+    retry_after_s: float | None = msgspec.field(name="retryAfterSeconds", default=None)
+
+
+class _Status(msgspec.Struct):
+    """What the API server answers instead of an object."""
+
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def refused(verb: str, path: str, code: int, phrase: str, retry_after: str, body: bytes, told: str) -> ApiFailure:
+    """What the API server answered with status ``code``; ``told`` is added to its message."""
+    try:
+        status = _decode_status(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = _Status(message=body[:MESSAGE_MAX].decode(errors="replace").strip())
+    after_s = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_s
+    reason = status.reason or phrase or "Unknown"
+    return ApiFailure(verb, path, code, reason, (status.message or "no message") + told, after_s)
+
+
+def read(decode: Callable[[bytes], T], raw: bytes, path: str, what: str) -> T:
+    """The answer decoded. Raises ApiFailure where that cannot be: behind a proxy, anything may come."""
+    try:
+        return decode(raw)
+    except (msgspec.DecodeError, ValueError) as wrong:
+        raise ApiFailure("GET", path, 0, "NoAnswer", f"{what} cannot be read: {wrong}") from wrong

@@ -1,0 +1,40 @@
+"""What a PodGroup can hold: a draft beyond it is refused here, where its workload can be named."""
+
+from __future__ import annotations
+
+from kai_sched.api.custom import LABEL_KEY_LENGTH, NAME_LENGTH
+from kai_sched.api.podgroup import SUB_GROUPS_MAX
+from kai_sched.model.faults import shown
+from kai_sched.model.objects import TopologyConstraint
+from kai_sched.reconcile.grouping.draft import Draft
+from kai_sched.reconcile.grouping.fields import COUNT_MAX
+from kai_sched.reconcile.grouping.owners import Owner
+
+
+def check(source: Owner, draft: Draft, topology: TopologyConstraint | None) -> None:
+    """Raises GroupingError for what the API server would refuse to store, again and again."""
+    if len(draft.sub_groups) > SUB_GROUPS_MAX:
+        message = f"{len(draft.sub_groups):,} sub-groups are needed, and {SUB_GROUPS_MAX:,} are the most"
+        raise source.error("", f"{message}: make it of fewer parts")
+    for least in (draft.min_member, *(each.min_member or 0 for each in draft.sub_groups)):
+        if least > COUNT_MAX:
+            raise source.error(
+                "", f"{least:,} pods are to start together, and {COUNT_MAX:,} are the most: ask for fewer"
+            )
+    _check_topology(source, topology)
+    seen: set[str] = set()
+    for each in draft.sub_groups:
+        if each.name in seen:
+            raise source.error("", f"two parts of it need a sub-group named {each.name!r}: rename one of them")
+        seen.add(each.name)
+        _check_topology(source, each.topology)
+
+
+def _check_topology(source: Owner, topology: TopologyConstraint | None) -> None:
+    if topology is None:
+        return
+    if len(topology.topology) > NAME_LENGTH:
+        raise source.error("", f"no Topology has a name such as {shown(topology.topology)}: correct it")
+    for level in (topology.required_level, topology.preferred_level):
+        if len(level) > LABEL_KEY_LENGTH:
+            raise source.error("", f"no level of a Topology has a name such as {shown(level)}: correct it")

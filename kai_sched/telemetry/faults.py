@@ -1,0 +1,47 @@
+"""Exceptions that nobody expected, while one item was worked on: it is told, counted, and all others go on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import TracebackType
+
+import structlog
+
+AGAIN_S = 600.0  # the same fault is told so often, with its traceback
+DISTINCT_MAX = 1000
+
+log = structlog.get_logger("fault")
+
+
+class Faults:
+    """For all threads of a process: ``counts`` by part, such as "feed", for those who watch it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told_s: dict[tuple[str, str, int], float] = {}
+        self.counts: Counter[str] = Counter()
+
+    def note(self, part: str, item: str, error: Exception) -> str:
+        """Count it and, where this fault was not told of lately, log it; returns it as a sentence."""
+        self.counts[part] += 1
+        text = f"{type(error).__name__}: {error}"
+        place = (f"{part}:{type(error).__name__}", *_place(error.__traceback__))
+        now = self._clock()
+        if now - self._told_s.get(place, -AGAIN_S) >= AGAIN_S:
+            if len(self._told_s) >= DISTINCT_MAX:
+                self._told_s.clear()
+            self._told_s[place] = now
+            log.error("fault.unexpected", part=part, item=item, problem=text, exc_info=error)
+        return f"unexpected {text} (a fault of the scheduler: its log has more)"
+
+
+def _place(trace: TracebackType | None) -> tuple[str, int]:
+    """Where it was raised."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return ("", 0) if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+
+
+FAULTS = Faults()

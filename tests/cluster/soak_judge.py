@@ -1,0 +1,165 @@
+"""What must hold while pods come and go: told of every pod that is made, and of every event of the watch on pods."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FAULTS_MAX = 20  # shown; all are counted
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A pod as it was made. ``apart``: no two pods of its workload may share a node; ``fits``: it must get one."""
+
+    name: str
+    workload: str
+    milli_cpu: int
+    gpus: int
+    fits: bool = True
+    apart: bool = False
+
+
+@dataclass(slots=True)
+class Followed:
+    """Its way so far, in seconds of one clock that never goes back."""
+
+    wanted: Wanted
+    made_s: float
+    bound_s: float | None = None
+    node: str = ""
+    leaves: bool = False  # we have asked for its end
+    is_late: bool = False
+
+
+@dataclass(slots=True)
+class Room:
+    """What a node has, and what is on it."""
+
+    milli_cpu: int
+    gpus: int
+    pods: set[str] = field(default_factory=set)
+
+
+class Judge:
+    """``faults`` holds what went wrong. ``late_s``: a pod that fits is bound within; ``torn_s``: so long a gang may be
+    bound in part."""
+
+    def __init__(self, nodes: Mapping[str, tuple[int, int]], late_s: float, torn_s: float) -> None:
+        self.rooms = {name: Room(*size) for name, size in nodes.items()}
+        self.late_s = late_s
+        self.torn_s = torn_s
+        self.pods: dict[str, Followed] = {}
+        self.gangs: dict[str, list[str]] = {}
+        self.groups: dict[str, str] = {}  # the PodGroup that each workload's pods name
+        self.faults: list[str] = []
+        self.fault_count = 0
+        self.waits_s: list[float] = []
+        self.made = 0
+        self.torn_worst_s = 0.0
+        self._torn_since: dict[str, float] = {}
+        self._early: dict[str, tuple[str, float]] = {}  # bound before we were told that it is made
+
+    def make(self, wanted: Wanted, now_s: float) -> None:
+        """The API server has the pod."""
+        self.made += 1
+        self.pods[wanted.name] = Followed(wanted, now_s)
+        if wanted.name in self._early:
+            node, at_s = self._early.pop(wanted.name)
+            self._bind(self.pods[wanted.name], node, at_s)
+
+    def gang(self, workload: str, pods: list[str]) -> None:
+        """These start together."""
+        self.gangs[workload] = pods
+
+    def leave(self, name: str) -> None:
+        """We are about to delete the pod."""
+        self.pods[name].leaves = True
+
+    def forget(self, workload: str, pods: list[str]) -> None:
+        """All of the workload is gone."""
+        for name in pods:
+            self.pods.pop(name, None)
+        self.gangs.pop(workload, None)
+        self.groups.pop(workload, None)
+        self._torn_since.pop(workload, None)
+
+    def seen(self, name: str, node: str, group: str, now_s: float) -> None:
+        """The watch shows the pod so."""
+        pod = self.pods.get(name)
+        if pod is None:
+            if node:
+                self._early.setdefault(name, (node, now_s))
+            return
+        if group:
+            self.groups[pod.wanted.workload] = group
+        if node and not pod.node:
+            self._bind(pod, node, now_s)
+        elif node != pod.node:
+            self._fault(f"pod {name} was bound to {pod.node} and then to {node or 'none'}")
+
+    def gone(self, name: str) -> None:
+        """The watch shows its end."""
+        self._early.pop(name, None)
+        pod = self.pods.get(name)
+        if pod is None:
+            return
+        if not pod.leaves:
+            self._fault(f"pod {name} was deleted by somebody else")
+        room = self.rooms.get(pod.node)
+        if room is not None:
+            room.pods.discard(name)
+
+    def look(self, now_s: float) -> None:
+        """What has not happened in time?"""
+        for pod in self.pods.values():
+            overdue = pod.wanted.fits and pod.bound_s is None and not pod.leaves and not pod.is_late
+            if overdue and now_s - pod.made_s > self.late_s:
+                pod.is_late = True
+                self._fault(f"pod {pod.wanted.name} was not bound in {self.late_s:g} s")
+        for workload, names in self.gangs.items():
+            pods = [self.pods[name] for name in names if name in self.pods]
+            bound = sum(pod.bound_s is not None for pod in pods)
+            if not 0 < bound < len(names) or any(pod.leaves for pod in pods):
+                self._torn_since.pop(workload, None)
+                continue
+            torn_s = now_s - self._torn_since.setdefault(workload, now_s)
+            self.torn_worst_s = max(self.torn_worst_s, torn_s)
+            if torn_s > self.torn_s:
+                self._torn_since[workload] = now_s
+                self._fault(f"{bound} of {len(names)} pods of gang {workload} are bound for {torn_s:.0f} s")
+
+    def _bind(self, pod: Followed, node: str, now_s: float) -> None:
+        pod.node, pod.bound_s = node, now_s
+        self.waits_s.append(max(0.0, now_s - pod.made_s))
+        room = self.rooms.get(node)
+        if room is None:
+            self._fault(f"pod {pod.wanted.name} was bound to {node}, which is no node")
+            return
+        room.pods.add(pod.wanted.name)
+        held = [self.pods[name].wanted for name in room.pods if name in self.pods]
+        gpus, milli_cpu = sum(one.gpus for one in held), sum(one.milli_cpu for one in held)
+        if gpus > room.gpus or milli_cpu > room.milli_cpu:
+            self._fault(f"node {node} is overfull with {pod.wanted.name}: {gpus} GPUs, {milli_cpu} millicores")
+        beside = [one.name for one in held if one.workload == pod.wanted.workload]
+        if pod.wanted.apart and len(beside) > 1:
+            self._fault(f"pods {sorted(beside)} are to be apart, and are both on {node}")
+
+    def _fault(self, text: str) -> None:
+        self.fault_count += 1
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(text)
+
+
+def bound_twice(bindings: Mapping[str, int]) -> list[str]:
+    """Of the bindings that were accepted, by uid: which pods had more than one."""
+    return [f"the pod of uid {uid} was bound {count} times" for uid, count in sorted(bindings.items()) if count > 1]
+
+
+def counted(uids: list[str]) -> Mapping[str, int]:
+    """How often each occurs."""
+    found: dict[str, int] = defaultdict(int)
+    for uid in uids:
+        found[uid] += 1
+    return found

@@ -1,0 +1,454 @@
+"""A small sane cluster, hostile objects beside it, and what an API server would have to say about both.
+
+The sane part is the namespace ``sane``, the queues below ``org`` and the tainted nodes s1 and s2, where one gang binds,
+another waits for room and somebody has to go for it. What is hostile has a namespace, a queue and a node of its own:
+``evil``, ``evil`` and ``a``, and may ask for all of that. Every other name is ``a`` too, as that is what a sane name is
+in ``hostile_wire``, so that what is put into an object refers to something that is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+from hypothesis import strategies as st
+
+from kai_sched import Cache, CycleResult, Store, run_cycle
+from kai_sched.api import core, names
+from kai_sched.model.config import Config
+from kai_sched.model.read import NAMESPACED, Kind
+from kai_sched.operator.feed import Feed
+from kai_sched.operator.observing import Observing
+from kai_sched.operator.settings import Settings
+from kai_sched.plan.effects import Bind, Write
+from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.telemetry.faults import Faults
+from tests.properties.hostile_values import encode, shown
+from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
+
+Object = dict[str, Any]
+
+NOW_NS = 1_800_000_000 * 10**9
+CREATED = "2027-01-15T07:00:00Z"
+GPU = names.NVIDIA_GPU
+ROOM = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8"}
+FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+VERSIONS = {
+    "Queue": names.QUEUE_VERSION,
+    "PodGroup": names.POD_GROUP_VERSION,
+    "BindRequest": names.BIND_REQUEST_VERSION,
+    "SchedulingShard": names.CONFIG_VERSION,
+    "Config": names.CONFIG_VERSION,
+    "Topology": names.TOPOLOGY_VERSION,
+    "StorageClass": "storage.k8s.io/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+}
+
+
+def kind_of(kind: str) -> Kind:
+    """With its version."""
+    return VERSIONS.get(kind, "v1"), kind
+
+
+def thing(kind: str, name: str, namespace: str = "", **content: Any) -> Object:
+    """An object of any kind; ``labels`` and ``annotations`` go into its metadata."""
+    meta: Object = {"name": name, "uid": f"uid-{kind}-{namespace}-{name}", "creationTimestamp": CREATED}
+    meta |= {"namespace": namespace} if namespace else {}
+    for field in ("labels", "annotations"):
+        meta |= {field: content.pop(field)} if field in content else {}
+    return {"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": meta, **content}
+
+
+def pod(name: str, namespace: str, queue: str, gpus: int, *, node: str = "", group: str = "", **spec: Any) -> Object:
+    """A pod of ours; on the sane nodes where it is sane, else on the node ``a``."""
+    asks = {"cpu": "1"} | ({GPU: str(gpus)} if gpus else {})
+    sane = namespace == "sane"
+    content: Object = {
+        "schedulerName": "kai-scheduler",
+        "containers": [{"name": "a", "resources": {"requests": asks}}],
+        "nodeSelector": {"pool": "sane"} if sane else {"a": "a"},
+    }
+    content |= {"tolerations": [{"key": "sane", "operator": "Exists"}]} if sane else {}
+    content |= ({"nodeName": node} if node else {}) | spec
+    marks = {names.QUEUE_LABEL: queue, names.PRIORITY_CLASS_LABEL: "a"}
+    marks |= {} if sane else {"a": "a", "kubernetes.io/hostname": "a"}
+    notes = {names.POD_GROUP_ANNOTATION: group} if group else {}
+    phase = "Running" if node else "Pending"
+    return thing("Pod", name, namespace, labels=marks, annotations=notes, spec=content, status={"phase": phase})
+
+
+def node(name: str, **spec: Any) -> Object:
+    """A node that is ready; ``a`` is for what is hostile."""
+    marks = {"kubernetes.io/hostname": name} | ({"pool": "sane"} if name.startswith("s") else {"a": "a"})
+    ready = {"type": "Ready", "status": "True"}
+    return thing("Node", name, labels=marks, spec=spec, status={"allocatable": ROOM, "conditions": [ready]})
+
+
+def queue(name: str, parent: str = "", gpus: int = -1) -> Object:
+    """A queue that gets its GPUs and nothing over them: what others ask for changes nothing for it."""
+    gpu = {"quota": gpus, "limit": -1, "overQuotaWeight": 0}
+    spec = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}} | ({"parentQueue": parent} if parent else {})
+    return thing("Queue", name, spec=spec)
+
+
+def group(name: str, namespace: str, queue: str, least: int, **spec: Any) -> Object:
+    """A PodGroup whose pods may be evicted."""
+    content = {"queue": queue, "minMember": least, "priorityClassName": "a", **spec}
+    return thing("PodGroup", name, namespace, spec=content)
+
+
+def sane_objects() -> list[Object]:
+    """Blue has 12 of 16 GPUs, 8 of them guaranteed; green asks for its 8, so one of blue's pods has to go."""
+    only = {"key": "sane", "value": "only", "effect": "NoSchedule"}
+    found = [node("s1", taints=[only]), node("s2", taints=[only]), node("a")]
+    found += [queue("org"), queue("blue", "org", 8), queue("green", "org", 8), queue("evil", gpus=8)]
+    found += [thing("PriorityClass", "a", value=50), thing("Namespace", "sane"), thing("Namespace", "evil")]
+    for number, where in enumerate(("s1", "s1", "s2")):
+        name = f"blue{number}"
+        found += [group(name, "sane", "blue", 1), pod(name, "sane", "blue", 4, node=where, group=name)]
+    found += [group("large", "sane", "green", 2), group("small", "sane", "green", 2)]
+    found += [pod(f"large-{number}", "sane", "green", 4, group="large") for number in range(2)]
+    found += [pod(f"small-{number}", "sane", "green", 0, group="small") for number in range(2)]
+    return [*found, pod("held", "evil", "evil", 3, node="a"), pod("rival", "evil", "evil", 3)]
+
+
+def bases() -> dict[str, Object]:
+    """What hostile values are put into, by the name of the role."""
+    storage = {"requests": {"storage": "1Gi"}}
+    claim = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "resources": storage}
+    volume = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    foreign = {"schedulerName": "default-scheduler"}
+    system = pod("system", "kube-system", "", 2, node="a", **foreign)
+    system["metadata"]["labels"] = {"app": "proxy"}
+    owned = pod("owned", "evil", "evil", 1)
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "job"}]
+    return {
+        "pod that waits": pod("a", "evil", "evil", 2),
+        "pod on a node": pod("holds", "evil", "evil", 2, node="a"),
+        "pod in a group": pod("a-0", "evil", "evil", 1, group="a"),
+        "pod of another scheduler": pod("other", "evil", "evil", 2, **foreign),
+        "pod of the system": system,
+        "pod of a workload": owned,
+        "PodGroup": group("a", "evil", "evil", 1),
+        "BindRequest": thing("BindRequest", "rival", "evil", spec={"podName": "rival", "selectedNode": "a"}),
+        "Queue": queue("evil", gpus=8),
+        "Node": node("b"),
+        "PriorityClass": thing("PriorityClass", "b", value=60),
+        "PersistentVolumeClaim": thing("PersistentVolumeClaim", "a", "evil", spec=claim, status={"phase": "Pending"}),
+        "PersistentVolume": thing("PersistentVolume", "a", spec=volume, status={"phase": "Available"}),
+        "StorageClass": thing("StorageClass", "a", provisioner="a", volumeBindingMode="WaitForFirstConsumer"),
+        "ConfigMap": thing("ConfigMap", "a", "evil"),
+        "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
+        "SchedulingShard": thing("SchedulingShard", "default", spec={}),
+        "Config": thing("Config", "kai-config", spec={}),
+        "Topology": thing(
+            "Topology", "a", spec={"levels": [{"nodeLabel": "a"}, {"nodeLabel": "kubernetes.io/hostname"}]}
+        ),
+    }
+
+
+BASES = bases()
+TENANTS = [role for role in BASES if role.startswith("pod ")] + ["PodGroup"]
+ADMINISTRATORS = [role for role in BASES if role not in TENANTS]
+SETTINGS = ("SchedulingShard", "Config")
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """An object as it was, and as somebody has made it. ``changes``: what was put where."""
+
+    role: str
+    sane: Object
+    content: Object
+    changes: tuple[tuple[Site, Any], ...]
+
+    def __repr__(self) -> str:
+        return f"{self.role}: " + ", ".join(f"{site!r} = {shown(value)}" for site, value in self.changes)
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """How hypothesis shows it."""
+        printer.text(f"<{self!r}>")
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.sane["kind"])
+
+
+def sites_of(kind: str, versions: bool = False) -> dict[str, list[Site]]:
+    """The places of an object in groups that are about as important: no one with all that a status could say."""
+    found: dict[str, list[Site]] = {}
+    for site in sites(schema_of(kind)):
+        if site.path and (versions or site.path[-1] != "resourceVersion"):
+            depth = 1 if site.path[0] == "status" and kind not in ("Node", "Pod") else 2
+            found.setdefault(".".join(map(str, site.path[:depth])), []).append(site)
+    return found
+
+
+def hostiles(roles: Sequence[str], most: int = 3, versions: bool = False) -> st.SearchStrategy[Hostile]:
+    """One object with one to ``most`` hostile values in it; ``versions``: its resourceVersion, too, may be one."""
+    places = {kind: sites_of(kind, versions) for kind in {BASES[role]["kind"] for role in roles}}
+    entire = {kind: whole(schema_of(kind)) for kind in places}
+
+    @st.composite
+    def one(draw: st.DrawFn) -> Hostile:
+        role = draw(st.sampled_from(roles))
+        sane = content = BASES[role]
+        mine = places[sane["kind"]]
+        changes = []
+        for _ in range(draw(st.integers(1, most))):
+            site = draw(st.sampled_from(mine[draw(st.sampled_from(sorted(mine)))]))
+            value = draw(hostile(site.node))
+            content = put(content, entire[sane["kind"]], site.path, value)
+            changes.append((site, value))
+        return Hostile(role, sane, content, tuple(changes))
+
+    return one()
+
+
+class World:
+    """A feed, the store behind it, a warm cache and a keeper, as the operator has them; time stands still.
+
+    ``objects`` are those that the API server has: what was fed last, by kind and key.
+    """
+
+    def __init__(self) -> None:
+        self.settings = Settings(Config(), names.DEFAULT_SHARD)
+        self.settings.fixed = True
+        self.store = Store()
+        self.cache = Cache()
+        self.keeper = StatusKeeper(Config())
+        self.feed = Feed(self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.keeper))
+        self.objects: dict[tuple[Kind, str], Object] = {}
+        self.steady_ns = 10**12
+        self._version = 0
+
+    def list(self, objects: Iterable[Object]) -> None:
+        """Complete lists of the kinds of these objects, and nothing else of these kinds."""
+        by_kind: dict[Kind, list[Object]] = {}
+        for each in objects:
+            by_kind.setdefault(kind_of(each["kind"]), []).append(each)
+        for kind, items in by_kind.items():
+            self.feed.begin(kind)
+            for key in [key for key in self.objects if key[0] == kind]:
+                del self.objects[key]
+            for each in items:
+                self.feed.item(kind, self._noted(each))
+            self.feed.finish(kind)
+
+    def show(self, content: Object) -> None:
+        """ADDED or MODIFIED."""
+        self.feed.changed(kind_of(content["kind"]), self._noted(content))
+
+    def drop(self, content: Object) -> None:
+        """DELETED."""
+        raw = self._noted(content)
+        self.objects.pop((kind_of(content["kind"]), key_of(content)), None)
+        self.feed.deleted(kind_of(content["kind"]), raw)
+
+    def _noted(self, content: Object) -> bytes:
+        self._version += 1
+        meta = content.get("metadata")
+        if isinstance(meta, dict):
+            content = {**content, "metadata": {**meta, "resourceVersion": str(self._version)}}
+        self.objects[kind_of(content["kind"]), key_of(content)] = content
+        return encode(content)
+
+    def decide(self, cache: Cache | None = None) -> CycleResult:
+        """One cycle on what is known, with the warm cache or another."""
+        return run_cycle(self.store.cluster(), self.settings.config, NOW_NS, cache or self.cache)
+
+    def told(self, result: CycleResult) -> list[Write]:
+        """What people are to be told of the cycle, and again half a minute later."""
+        found: list[Write] = []
+        for _ in range(2):
+            found += self.keeper.writes(self.store.cluster(), result, NOW_NS, self.steady_ns)[0]
+            self.steady_ns += 31 * 10**9
+        return found
+
+
+def key_of(content: Object) -> str:
+    """What the API server would know the object by."""
+    meta = content.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = json.dumps(meta.get("name"))
+    return f"{json.dumps(meta.get('namespace') or 'default')}/{name}" if content["kind"] in NAMESPACED else name
+
+
+def world_of(objects: Iterable[Object]) -> World:
+    """A new one that has seen just these."""
+    world = World()
+    world.list(objects)
+    return world
+
+
+@contextmanager
+def strict() -> Iterator[None]:
+    """An exception that the operator did not expect, and lives on after, is raised; and nothing is logged."""
+
+    def raised(_self: Faults, _part: str, _item: str, error: Exception) -> str:
+        raise error
+
+    def drop(*_: object) -> str:
+        raise structlog.DropEvent
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Faults, "note", raised)
+        structlog.configure(processors=[drop])
+        yield
+        structlog.reset_defaults()
+
+
+# What must not change
+
+
+def sane_part(result: CycleResult) -> object:
+    """What is decided of the sane pods: where they stand, and what is done in which order."""
+    stands = {key: (state.status, state.node) for key, state in result.pods.items() if key.startswith("sane/")}
+    done = [(type(each).__name__, each.pod, each.node) for each in result.effects if each.pod.startswith("sane/")]
+    return stands, done
+
+
+def may_compete(content: Object) -> bool:
+    """Whether a pod may ask for the sane nodes by right: it tolerates all, and selects no other node."""
+    spec = content.get("spec")
+    if content["kind"] != "Pod" or not isinstance(spec, dict):
+        return False
+    selector, tolerations = spec.get("nodeSelector"), spec.get("tolerations")
+    chooses = isinstance(selector, dict) and bool(selector)
+    endures = isinstance(tolerations, list) and any(
+        isinstance(each, dict) and not each.get("key") for each in tolerations
+    )
+    return endures and not chooses
+
+
+# The truth about nodes, by the rules of Kubernetes and without the scheduler's code
+
+_QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)(?:([eE])([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_MOST = Fraction(2**63 - 1)
+_decoders = {
+    "Pod": msgspec.json.Decoder(core.Pod),
+    "affinity": msgspec.json.Decoder(core.Affinity | None),
+    "tolerations": msgspec.json.Decoder(list[core.Toleration] | None),
+    "nodeSelector": msgspec.json.Decoder(dict[str, str] | None),
+}
+PHASES = {"Pending", "Running", "Succeeded", "Failed", "Unknown"}
+
+
+def amount(quantity: Any) -> Fraction | None:
+    """What the API server makes of a quantity of 0 or more; None for what it refuses."""
+    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
+        return None
+    found = _QUANTITY.fullmatch(str(quantity))
+    if found is None or len(str(quantity)) > 100:
+        return None
+    number, exponent, suffix = Fraction(found[1].rstrip(".") or "0"), found[3], found[4] or ""
+    if exponent:
+        scale = Fraction(10) ** max(-40, min(40, int(exponent)))
+    elif suffix.endswith("i"):
+        scale = Fraction(1024) ** ("KMGTPE".index(suffix[0]) + 1)
+    else:
+        scale = Fraction(1000) ** (["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].index(suffix) - 3)
+    return min(_MOST, number * scale)
+
+
+def holds(content: Object) -> dict[str, Fraction] | None:
+    """What a pod's containers hold on its node; None for a pod that no API server would have taken."""
+    try:
+        _decoders["Pod"].decode(encode(content))
+        spec, meta = content.get("spec") or {}, content["metadata"]
+        for part in ("affinity", "tolerations", "nodeSelector"):
+            _decoders[part].decode(encode(spec.get(part)))
+        if not (_NAME.fullmatch(meta["name"]) and _NAME.fullmatch(meta["namespace"])):
+            return None
+        if not all(_LABEL_VALUE.fullmatch(value) for value in (meta.get("labels") or {}).values()):
+            return None
+        for field in ("creationTimestamp", "deletionTimestamp"):
+            if meta.get(field) is not None:
+                datetime.fromisoformat(meta[field])
+        if ((content.get("status") or {}).get("phase") or "Pending") not in PHASES:
+            return None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    total: dict[str, Fraction] = {"pods": Fraction(1)}
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for resource, quantity in asked.items():
+            found = amount(quantity)
+            if found is None:
+                return None
+            total[resource] = total.get(resource, Fraction(0)) + found
+    return total
+
+
+def overfull(objects: Iterable[Object], result: CycleResult) -> list[str]:
+    """The nodes that got a pod which asks for more than was left, by what the containers hold. Those that were
+    overfull before, and get nothing more of that resource, are none."""
+    pods = {key_of(each): each for each in objects if each["kind"] == "Pod"}
+    nodes = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Node" and _is_plain(each)}
+    by_name = {f"{_text(each, 'namespace')}/{_text(each, 'name')}": each for each in pods.values()}
+    used: dict[str, dict[str, Fraction]] = {}
+    for each in pods.values():
+        spec, status = _mapping(each.get("spec")), _mapping(each.get("status"))
+        if spec.get("nodeName") and status.get("phase") not in ("Succeeded", "Failed"):
+            _add(used, spec["nodeName"], holds(each) or {})
+    wants: dict[str, dict[str, Fraction]] = {}
+    for effect in result.effects:
+        if isinstance(effect, Bind):
+            _add(wants, effect.node, holds(by_name[effect.pod]) or {})
+    found = []
+    for name, asked in wants.items():
+        room = nodes[name]["status"]["allocatable"] if name in nodes else {}
+        for resource, more in asked.items():
+            capacity = amount(room.get(resource, "0"))
+            there = used.get(name, {}).get(resource, Fraction(0))
+            if more and capacity is not None and there + more > capacity:
+                found.append(f"node {name} has {capacity} {resource}, {there} of it held, and gets {more} more")
+    return found
+
+
+def _is_plain(content: Object) -> bool:
+    """Whether the node says what it has in a way that the API server takes."""
+    room = _mapping(content.get("status")).get("allocatable")
+    meta = _mapping(content.get("metadata"))
+    return isinstance(meta.get("name"), str) and isinstance(room, dict)
+
+
+def _add(table: dict[str, dict[str, Fraction]], key: Any, amounts: Mapping[str, Fraction]) -> None:
+    if not isinstance(key, str):
+        return
+    row = table.setdefault(key, {})
+    for resource, value in amounts.items():
+        row[resource] = row.get(resource, Fraction(0)) + value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(content: Object, field: str) -> str:
+    value = _mapping(content.get("metadata")).get(field)
+    return value if isinstance(value, str) else ""
+
+
+def carried_out(objects: Iterable[Object], result: CycleResult) -> list[Object]:
+    """The objects with each bind done, the pods running."""
+    places = {effect.pod: effect.node for effect in result.effects if isinstance(effect, Bind)}
+    found = []
+    for each in objects:
+        place = places.get(f"{_text(each, 'namespace')}/{_text(each, 'name')}") if each["kind"] == "Pod" else None
+        if place is not None:
+            each = {**each, "spec": {**each["spec"], "nodeName": place}, "status": {"phase": "Running"}}
+        found.append(each)
+    return found
