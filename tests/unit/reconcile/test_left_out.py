@@ -58,3 +58,10 @@ def test_a_pod_that_is_left_out_says_so() -> None:
     found = writes_without((o.Pod, "ml/a"))
     conditions = {write.ref.key: write.reason for write in found if isinstance(write, SetCondition)}
     assert conditions == {"ml/a": "SchedulerError"}, "the other is bound"
+
+
+def test_a_queue_that_is_left_out_has_a_condition() -> None:
+    found = writes_without((o.Queue, "q"))
+    queue = next(write for write in found if isinstance(write, PatchStatus) and write.ref.kind == "Queue")
+    condition = queue.status["conditions"][-1]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Invalid", "True", "SchedulerError")
