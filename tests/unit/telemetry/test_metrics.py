@@ -37,6 +37,7 @@ CONTRACT = {
     "kai_queue_allocated_cpu_cores": "gauge",
     "kai_queue_allocated_memory_bytes": "gauge",
 }
+READINESS = {"kai_leader": "gauge", "kai_ready": "gauge"}  # ours
 
 
 def types(text: str) -> dict[str, str]:
@@ -71,7 +72,7 @@ def labels(name: str, shown: str | None = None, display: str = "") -> tuple[tupl
 def test_names_and_types_are_those_of_the_contract() -> None:
     text = Metrics().render().decode()
     ours = {name: kind for name, kind in types(text).items() if name.startswith("kai_")}
-    assert ours == CONTRACT
+    assert ours == CONTRACT | READINESS
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= types(text).keys()
 
 
