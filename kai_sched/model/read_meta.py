@@ -9,6 +9,7 @@ from kai_sched.model.faults import FieldError, Warn
 from kai_sched.model.times import TooFar, format_time, is_too_long, parse_duration, parse_time
 
 DEFAULT_NAMESPACE = "default"
+VERSION_DIGITS = 20
 
 
 def identity(meta: core.Meta) -> str:
@@ -62,3 +63,8 @@ def duration_s(text: str | None, field: str, warn: Warn) -> float | None:
     except ValueError as error:
         raise FieldError(field, str(error)) from None
     return seconds
+
+
+def version_number(version: str | None) -> int:
+    """A resourceVersion, which is a number of 64 bits; 0, older than all, for anything else."""
+    return int(version) if version and len(version) <= VERSION_DIGITS and version.isdecimal() else 0

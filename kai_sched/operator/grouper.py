@@ -191,6 +191,7 @@ class Grouper:
         pods = self._groups.pods_of(source)
         look = Look(self._store, self._groups, known, asked_s)
         failed: dict[str, GroupingError] = {}
+        unknown: ApiFailure | None = None
         for number, (key, pod) in enumerate(pods.items()):
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
@@ -200,10 +201,12 @@ class Grouper:
                 self._tell_notes(pod, found)
             except GroupingError as error:
                 failed[key] = error
-            except ApiFailure:
-                raise
+            except ApiFailure as failure:
+                unknown = failure  # whoever names another owner of the same uid need not wait for that one
             except Exception as error:
                 failed[key] = GroupingError(f"Pod {key}", "", FAULTS.note("grouper", f"Pod {key}", error))
+        if unknown is not None:
+            raise unknown
         if look.is_old:
             # What has changed since does not count yet.
             self._ask(source, 0.0 if failed else FRESH_S)
@@ -231,11 +234,16 @@ class Grouper:
         if reference.whole:
             self._whole.add(kind)
         wanted = replace(reference, whole=kind in self._whole)
+        if wanted in look.lost:
+            raise look.lost[wanted]
         at_s = self._clock.monotonic()
         try:
             known = Known(await self._owners.fetch(wanted), True, at_s)
         except PermissionError:
             known = Known(None, False, at_s)
+        except ApiFailure as failure:
+            look.lost[wanted] = failure
+            raise
         self._known.pop(wanted, None)
         look.found[wanted] = self._known[wanted] = known
 

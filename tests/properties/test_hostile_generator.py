@@ -1,4 +1,4 @@
-"""The generator of hostile objects leaves nothing out: each field, label and annotation read is a place in it."""
+"""The generator of hostile objects leaves nothing out: each field, label and annotation that is read is in it."""
 
 from __future__ import annotations
 
