@@ -286,7 +286,9 @@ class Grouper:
             return
         chain, grouping = found
         owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(key_of(pod), meta.uid or "")
-        self._keeper.observe(f"{owner.namespace}/{grouping.name}", owner, grouping.queue)
+        group = f"{owner.namespace}/{grouping.name}"
+        if self._groups.has(group):  # else its pods went while this was found out
+            self._keeper.observe(group, owner, grouping.queue)
         if grouping.notes:
             text = "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes)
             self._tell(owner, text)
