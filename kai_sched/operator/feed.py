@@ -163,7 +163,9 @@ class Feed:
         except Exception as error:
             fault = FAULTS.note("feed", f"{kind[1]} {key}", error)
             self._tell(kind, key, fault, "object.unusable")
-            self._forget(kind, key)
+            versions[key] = seen.version - 1  # when it is listed again, it is tried again
+            if kind != POD_GROUP:  # which stays as it was: it is there, so it must not be made anew
+                self._forget(kind, key)
             self._changed(True)
         if kind == POD and (fault or key in self._unreadable):
             self._hold(key, self._node_of(seen, before) if fault else "")

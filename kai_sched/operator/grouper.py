@@ -286,7 +286,9 @@ class Grouper:
             return
         chain, grouping = found
         owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(key_of(pod), meta.uid or "")
-        self._keeper.observe(f"{owner.namespace}/{grouping.name}", owner, grouping.queue)
+        group = f"{owner.namespace}/{grouping.name}"
+        if self._groups.has(group):  # else its pods went while this was found out
+            self._keeper.observe(group, owner, grouping.queue)
         if grouping.notes:
             text = "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes)
             self._tell(owner, text)
@@ -295,7 +297,10 @@ class Grouper:
         """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
         now_s = self._clock.monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failed.values()):
-            is_early = now_s - self._gone_s.setdefault(source, now_s) < GONE_S
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._looks.add(source, end_s - now_s)
         else:
             is_early = False
             self._gone_s.pop(source, None)
@@ -349,10 +354,12 @@ class Grouper:
             self._writes.done(item)  # the pod is gone
             return
         if failure.status == 409:
+            before = self._feed.known(POD_GROUP).get(key)
             await self._see(key)
-            self._writes.done(item)
-            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
-            return
+            if self._feed.known(POD_GROUP).get(key) != before:
+                self._writes.done(item)
+                self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+                return
         wait_s = self._writes.failed(item)
         log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
         if not 400 <= failure.status < 500 or failure.is_missing_right:

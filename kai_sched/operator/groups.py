@@ -201,6 +201,10 @@ class Groups:
         member = self._members.get(key)
         return "" if member is None else member.uid
 
+    def has(self, group: str) -> bool:
+        """Whether the group "namespace/name" is one that the rules want, with pods in it."""
+        return group in self._groups
+
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
         serial = self._store.serial

@@ -372,3 +372,20 @@ async def test_rules_see_the_pods_that_are_held_back_too(played: Played) -> None
     played.api.delete("/api/v1/namespaces/ml/pods/bound")
     assert sorted(pod.name for pod in look.pods("ml", label, "a")) == ["held", "other"]
     assert list(look.pods("ml", label, "b")) == []
+
+
+async def test_nothing_is_kept_of_a_group_whose_pods_went_while_it_was_decided(played: Played) -> None:
+    gate = asyncio.Event()
+
+    async def hold(method: str, path: str) -> None:
+        if method == "GET" and path.endswith("/train"):
+            await gate.wait()
+
+    played.api.before = hold
+    played.owned(played.api.put(job()), "a")
+    played.start()
+    await until(lambda: played.api.asked_for("GET", "/train"))
+    played.api.delete("/api/v1/namespaces/ml/pods/a")
+    gate.set()
+    await settle(played)
+    assert played.owners.owner_of(f"ml/{NAME}") is None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from kai_sched.cluster import writing
 from kai_sched.lowering import cache
 from kai_sched.model import store
 from kai_sched.model.recent import SIZE_MAX, Recent
@@ -52,6 +53,7 @@ async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyP
     # What is bounded is full when counting begins.
     monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)
     monkeypatch.setattr(cache, "SPARE_NUMBERS", 100)
+    monkeypatch.setattr(writing, "EVENTS_MAX", 100)
     monkeypatch.setattr(Recent.__init__, "__defaults__", (200, SIZE_MAX))
     traffic = Traffic(monkeypatch, settle_s=0.2)
     async with traffic.run():

@@ -31,13 +31,14 @@ from kai_sched.cluster.login import Credentials
 from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, Kind
 from kai_sched.operator import app
+from kai_sched.operator.admission import Admission
 from kai_sched.operator.app import Operator
-from kai_sched.operator.handlers import OWN_KINDS
 from kai_sched.operator.loop import Clock
 from kai_sched.operator.options import Options
 from kai_sched.operator.probes import Pages
 from kai_sched.operator.settings import Settings
 from kai_sched.operator.sources import SOURCES
+from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.worlds import FREE, NODE
 
 Object = dict[str, Any]
@@ -49,7 +50,6 @@ CLAIM: Kind = ("v1", "PersistentVolumeClaim")
 VOLUME: Kind = ("v1", "PersistentVolume")
 NAMESPACE: Kind = ("v1", "Namespace")
 PRIORITY_CLASS: Kind = ("scheduling.k8s.io/v1", "PriorityClass")
-CUSTOM = frozenset(own.kind for own in OWN_KINDS)
 DEADLINE_S, HOUR_S = 60.0, 3600.0
 _LIBC = ctypes.CDLL(None)
 
@@ -75,25 +75,21 @@ class Lease:
     async def wait_lost(self) -> None:
         await asyncio.Event().wait()
 
-    async def release(self) -> None:
+    async def release(self, timeout_s: float = 0.0) -> None:
         pass
 
 
 class Server:
-    """What the operator asks, answered from memory. Lists and watches show what is ``put`` and ``remove``d.
-
-    ``tell`` is told of changes of those kinds that are not watched by reflectors but by kopf, which is not here.
-    """
+    """What the operator asks, answered from memory. Lists and watches show what is ``put`` and ``remove``d."""
 
     def __init__(self) -> None:
         self.objects: dict[Kind, dict[str, Object]] = defaultdict(dict)
         self.version = 1
         self.guard: Callable[[], bool] | None = None
-        self.tell: Callable[[Kind, bytes, bool], None] = lambda *_: None
         self.binds_at_once = 48
         self.asked = 0
         self.evicted = 0
-        self._kinds = {source.path: source.kind for source in SOURCES} | {own.path: own.kind for own in OWN_KINDS}
+        self._kinds = {source.path: source.kind for source in SOURCES}
         self._watched: dict[Kind, asyncio.Queue[bytes]] = {}
 
     def put(self, kind: Kind, content: Object) -> None:
@@ -113,8 +109,6 @@ class Server:
         raw = json.dumps(content)
         if kind in self._watched:
             self._watched[kind].put_nowait(f'{{"type":"{event}","object":{raw}}}'.encode())
-        if kind in CUSTOM:
-            self.tell(kind, raw.encode(), event != "DELETED")
 
     def credentials(self) -> Credentials:
         return Credentials("memory", None, False, None, None, None, None, None, None, ())
@@ -197,21 +191,18 @@ class Traffic:
         monkeypatch.setattr(app, "LeaderLease", Lease)
         self._settle_s = settle_s
         self.server = Server()
-        self.server.tell = self._tell
         self.pages = Pages("kai")
         options, settings = Options(), Settings(Options().config, "default")
         api: Any = self.server
         self.later_s = 0.0  # what the operator's clock is ahead of the machine's
         clock = Clock(lambda: time.monotonic() + self.later_s, lambda: time.time_ns() + round(self.later_s * 1e9))
-        self.operator = Operator(options, api, settings, self.pages, clock, random.Random(1), "us")
-        self.feed = self.operator._feed
+        self.pages.metrics = Metrics("kai", clock.monotonic)
+        admission, chance = Admission(options, api, settings), random.Random(1)
+        self.operator = Operator(options, api, settings, admission, self.pages, clock, chance, "us", asyncio.Event())
         self.pods = 0
         self._number = itertools.count()
         self._batches: deque[list[tuple[Kind, str]]] = deque()
         self._nodes: deque[str] = deque()
-
-    def _tell(self, kind: Kind, raw: bytes, is_there: bool) -> None:
-        asyncio.get_running_loop().call_soon(self.feed.changed if is_there else self.feed.deleted, kind, raw)
 
     def series(self) -> int:
         """How many lines a scrape has."""
@@ -245,6 +236,10 @@ class Traffic:
             async with asyncio.timeout(DEADLINE_S):
                 await asyncio.sleep(self._settle_s)  # for what is looked at a second later
                 await self.operator._writer.drained()
+        for turn in range(3):  # cycles with nothing in them, so that none is kept that had something
+            self.server.put(NAMESPACE, {"metadata": _meta(f"idle-{turn}")})
+            self.server.remove(NAMESPACE, f"idle-{turn}")
+            await asyncio.sleep(self._settle_s)
 
     def _leave(self) -> None:
         """The oldest batch goes, and with its namespace the PodGroups that were made in it."""
