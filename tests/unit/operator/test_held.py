@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
@@ -102,6 +102,11 @@ class World:
         assert not decided.result.evicted
 
 
+async def until(done: Callable[[], bool]) -> None:
+    while not done():  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+
+
 async def play(pods: list[bytes], calm: Calm) -> tuple[float, QuickApi]:
     """List, decide that there is no room, tell everybody; then room for half, and bind. The longest callback."""
     world = World(pods)
@@ -113,18 +118,15 @@ async def play(pods: list[bytes], calm: Calm) -> tuple[float, QuickApi]:
         await asyncio.sleep(0)
     parts = (world.reflector, world.binder, world.telling, world.telling.writer)
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
-    while not world.reflector.synced:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.reflector.synced)
     calm.settle()
     tasks.append(asyncio.create_task(world.loop.run(), name="Loop"))
     world.loop.wake()
-    while world.api.writes < GROUPS * (SIZE + 1) or world.telling.writer.pending:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.api.writes >= GROUPS * (SIZE + 1) and not world.telling.writer.pending)
     for n in range(50):
         world.feed.changed(NODE, raw_node(f"n{n}", 2, gpus=GROUPS * SIZE // 100))
         await asyncio.sleep(0)
-    while world.api.binds < BINDS:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.api.binds >= BINDS)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
