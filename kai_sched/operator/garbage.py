@@ -10,7 +10,7 @@ import gc
 import time
 
 # New objects until the youngest are looked at; how often those before the middle-aged, and these before all.
-THRESHOLDS = (20_000, 5, 500)
+THRESHOLDS = (10_000, 5, 1_000)
 LONG_S = 0.02
 
 

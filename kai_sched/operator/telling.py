@@ -225,9 +225,8 @@ class Telling:
 
     def _lost(self, write: Write, failure: ApiFailure | None) -> None:
         self._metrics.count_lost_write("queue full" if failure is None else "refused")
-        if failure is None and isinstance(write, Emit):
-            log.debug("event.dropped", object=write.ref.key, reason=write.reason)
-        elif failure is None or failure.status not in (404, 409):
+        beyond_budget = failure is None and isinstance(write, Emit)
+        if not beyond_budget and (failure is None or failure.status not in (404, 409)):
             what = type(write).__name__
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
 
