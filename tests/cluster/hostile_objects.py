@@ -41,10 +41,10 @@ def pod(name: str, gpus: int = 0, **parts: Any) -> Object:
     return objects.pod(name, EVIL, gpus, namespace=EVIL, nodeSelector=ONLY_ARENA, **parts)
 
 
-def owned(name: str, **reference: str) -> Object:
+def owned(pod_name: str, /, **reference: str) -> Object:
     """A pod whose owner is whatever the reference says."""
-    content = pod(name)
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": f"job-of-{name}", **reference}
+    content = pod(pod_name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": f"job-of-{pod_name}", **reference}
     content["metadata"]["ownerReferences"] = [owner]
     return content
 

@@ -11,7 +11,7 @@ from kai_sched.api import names
 from tests.cluster import objects
 from tests.cluster.client import Object, Refused, parallel
 from tests.cluster.cluster import Cluster
-from tests.cluster.hostile_objects import EVIL, GPU, NO_NAMES, drawn, others, pod, pods
+from tests.cluster.hostile_objects import ARENA, EVIL, GPU, NO_NAMES, drawn, others, pod, pods
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 

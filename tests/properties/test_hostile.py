@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kai_sched import Cache
 from kai_sched.api import names
 from tests.properties.hostile_requests import Recorder
+from tests.properties.hostile_truth import carried_out, overfull
 from tests.properties.hostile_values import BY_KIND, DEEP_LEVELS, encode, texts
 from tests.properties.hostile_wire import ANNOTATIONS, LABELS, PREFIXES
 from tests.properties.hostile_world import (
@@ -25,10 +26,8 @@ from tests.properties.hostile_world import (
     TENANTS,
     Hostile,
     World,
-    carried_out,
     hostiles,
     may_compete,
-    overfull,
     pod,
     sane_objects,
     sane_part,
