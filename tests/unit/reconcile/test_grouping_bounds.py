@@ -99,7 +99,7 @@ class TestSizes:
 
     def test_names_of_groups(self) -> None:
         top = owner("batch/v1 Job", "x" * 250)
-        assert "metadata.name: its PodGroup cannot have the name that follows from the owner's" in fault(pod("p", top), top)
+        assert "its PodGroup cannot have the name that follows from the owner's" in fault(pod("p", top), top)
 
     @pytest.mark.parametrize("key", ["topology", "topology-required-placement"])
     def test_names_of_levels(self, key: str) -> None:
