@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,9 @@ OWNERS = {
     "numba": "kai_sched.solver.jit",
 }
 
+PATHS = "kai_sched.cluster.paths"
+API_PATH = re.compile(r"/apis?(/|$)")
+
 
 def is_within(name: str, package: str) -> bool:
     return name == package or name.startswith(package + ".")
@@ -89,6 +93,18 @@ def foreign_imports(module: Module) -> list[str]:
     """The packages that the module imports although another part of the project owns them."""
     tops = {name.split(".")[0] for name in imports(module)}
     return sorted(top for top in tops & OWNERS.keys() if not is_within(module.name, OWNERS[top]))
+
+
+def made_paths(module: Module) -> list[int]:
+    """The lines where the module makes a path of the API itself: only ``cluster.paths`` checks what goes in."""
+    casts = PATHS in imports(module) or f"{PATHS}.Path" in imports(module)
+    found = []
+    for node in ast.walk(module.tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and API_PATH.match(node.value)
+        is_cast = casts and isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Path"
+        if is_text or is_cast:
+            found.append(node.lineno)
+    return [] if module.name == PATHS else found
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -158,6 +174,24 @@ def test_owned_packages_stay_with_their_owner() -> None:
 def test_owned_packages_can_be_misused(package: str) -> None:
     assert foreign_imports(parse("kai_sched.files.example", f"def f():\n    import {package}.x")) == [package]
     assert foreign_imports(parse(OWNERS[package], f"import {package}")) == []
+
+
+def test_paths_of_the_api_are_made_in_one_place() -> None:
+    found = {m.name: made_paths(m) for m in modules()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'path = f"/api/v1/namespaces/{name}/pods"',
+        'root = "/apis"',
+        f"from {PATHS} import Path\npath = Path(name)",
+    ],
+)
+def test_a_path_that_is_made_elsewhere_is_seen(text: str) -> None:
+    assert made_paths(parse("kai_sched.cluster.example", text)) != []
+    assert made_paths(parse(PATHS, text)) == []
 
 
 def test_core_packages_are_those_of_the_tree() -> None:

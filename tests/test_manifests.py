@@ -23,6 +23,7 @@ from kai_sched.operator.handlers import KINDS
 from kai_sched.operator.listen import SHUTDOWN_S
 from kai_sched.operator.options import Options
 from kai_sched.operator.sources import SOURCES
+from kai_sched.reconcile import admission
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules
@@ -333,7 +334,7 @@ def test_services_and_probes_reach_the_ports() -> None:
 
 
 def test_webhooks_are_those_that_are_served_and_kept_up_to_date() -> None:
-    assert hooks().keys() == set(webhooks.PATHS)
+    assert hooks().keys() == set(admission.BODY_MAX)
     kept = {
         "MutatingWebhookConfiguration": certificate.MUTATING,
         "ValidatingWebhookConfiguration": certificate.VALIDATING,
@@ -356,11 +357,11 @@ def test_webhooks_ask_for_the_kinds_and_changes_of_the_contract() -> None:
     queue, group = f"{names.QUEUE_VERSION}/queues", f"{names.POD_GROUP_VERSION}/podgroups"
     topology = f"{names.TOPOLOGY_VERSION}/topologies"
     assert asked == {
-        webhooks.MUTATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", ["CREATE"], "Namespaced"),
-        webhooks.VALIDATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", both, "Namespaced"),
-        webhooks.VALIDATE_QUEUE: ("queue-validation.kai.scheduler", queue, both, "Cluster"),
-        webhooks.VALIDATE_POD_GROUP: ("podgroup-validation.kai.scheduler", group, both, "Namespaced"),
-        webhooks.VALIDATE_TOPOLOGY: ("topology.admission.kai-scheduler.svc", topology, both, "Cluster"),
+        admission.MUTATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", ["CREATE"], "Namespaced"),
+        admission.VALIDATE_POD: ("admission.kai-scheduler.svc", "/v1/pods", both, "Namespaced"),
+        admission.VALIDATE_QUEUE: ("queue-validation.kai.scheduler", queue, both, "Cluster"),
+        admission.VALIDATE_POD_GROUP: ("podgroup-validation.kai.scheduler", group, both, "Namespaced"),
+        admission.VALIDATE_TOPOLOGY: ("topology.admission.kai-scheduler.svc", topology, both, "Cluster"),
     }
 
 
@@ -369,9 +370,9 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
     for path, hook in hooks().items():
         assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
         assert webhooks.ANSWER_S < hook["timeoutSeconds"] <= 5
-        if path in (webhooks.MUTATE_POD, webhooks.VALIDATE_POD):
+        if path in (admission.MUTATE_POD, admission.VALIDATE_POD):
             condition, *on_update = hook["matchConditions"]
-            assert [each["name"] for each in on_update] == ["judged-parts-changed"] * (path == webhooks.VALIDATE_POD)
+            assert [each["name"] for each in on_update] == ["judged-parts-changed"] * (path == admission.VALIDATE_POD)
             assert condition == {
                 "name": "scheduler-name-match",
                 "expression": "has(object.spec.schedulerName) && object.spec.schedulerName == 'kai-scheduler'",
@@ -392,4 +393,4 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
             assert hook["matchConditions"] == [
                 {"name": "specification-changed", "expression": f"request.operation == 'CREATE' || {changed}"}
             ]
-    assert hooks()[webhooks.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"
+    assert hooks()[admission.MUTATE_POD]["reinvocationPolicy"] == "IfNeeded"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-NAME_MAX = 253
+from kai_sched.api.custom import NAME_LENGTH
+
 LABEL_MAX = 63
-SHOWN_MAX = 80
+QUOTED_MAX = 80  # characters of what people wrote that a message quotes
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
@@ -22,23 +23,35 @@ def is_label(text: str) -> bool:
 
 def is_subdomain(text: str) -> bool:
     """A DNS-1123 subdomain: a group, and the name of nearly any object."""
-    return len(text) <= NAME_MAX and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= NAME_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
-def is_segment(text: str) -> bool:
-    """Whether it can be one segment of a path at all."""
-    return text not in (".", "..") and _SEGMENT.fullmatch(text) is not None
+def segment_fault(name: str) -> str:
+    """Why no object of any kind can have this name; empty where one can.
+
+    Not all kinds have DNS names, but all names are segments of paths, and those that cannot be shown are no use.
+    """
+    if not name:
+        return "the name is empty"
+    if len(name) > NAME_LENGTH:
+        return f"{shown(name)} has {len(name):,} characters: names have at most {NAME_LENGTH}"
+    if "/" in name:
+        return f"{name!r} has a slash: names of objects have none"
+    if "%" in name or name in (".", ".."):
+        return f"{name!r} cannot stand in a path: give the object another name"
+    if not name.isprintable():
+        return f"{name!r} has control characters: names of objects have none"
+    return ""
 
 
 def name_fault(api_version: str, name: str) -> str:
     """Why no object of that apiVersion can have the name; empty where one can."""
     if api_version.partition("/")[0] == _FREE:
-        return "" if is_segment(name) else f"{shown(name)} is empty, '.' or '..', or has '/' or '%' in it"
+        return segment_fault(name)
     if is_subdomain(name):
         return ""
-    return (
-        f"{shown(name)} is not 1 to {NAME_MAX} lower-case letters, digits, '-' and '.', a letter or digit at each end"
-    )
+    letters = "lower-case letters, digits, '-' and '.', a letter or digit at each end"
+    return f"{shown(name)} is not 1 to {NAME_LENGTH} {letters}"
 
 
 def version_fault(api_version: str) -> str:
@@ -49,6 +62,9 @@ def version_fault(api_version: str) -> str:
     return f"{shown(api_version)} is neither a version such as v1 nor a group and a version such as batch/v1"
 
 
-def shown(text: str) -> str:
-    """The text in quotes, control characters escaped and cut to what people can read."""
-    return repr(text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}...")
+def shown(value: object) -> str:
+    """The value as messages quote it: escaped, and cut where it is long."""
+    if isinstance(value, str) and len(value) > QUOTED_MAX:
+        return f"{value[:QUOTED_MAX]!r}..."
+    text = repr(value)
+    return text if len(text) <= 2 * QUOTED_MAX else f"{text[: 2 * QUOTED_MAX]}..."

@@ -45,7 +45,7 @@ LeaseName = Annotated[
 ]
 MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="What the names of the metrics begin with.")]
 Connections = Annotated[
-    int, typer.Option(min=1, max=1000, metavar="N", help="Requests to the API server that may be under way.")
+    int, typer.Option(min=1, max=1000, metavar="N", help="Requests that may be under way; binds may be three quarters.")
 ]
 DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
 UpdatePodEvictionCondition = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from dataclasses import dataclass, replace
 
@@ -19,9 +18,6 @@ from kai_sched.operator.listen import AddressError, parse_address
 from kai_sched.operator.options import Options
 from kai_sched.telemetry import logs
 from kai_sched.telemetry.loop_time import MeasuredLoop
-
-# The operator's objects live long: looking at them again and again for garbage costs more than it finds.
-COLLECT_AFTER = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,6 @@ def run(request: Request) -> int:
         if request.scheduler_conf:
             options = _with_file(options, request.scheduler_conf)
         logs.set_up(sys.stderr, request.log_json, request.log_level)
-        gc.set_threshold(COLLECT_AFTER, 20, 50)
         return uvloop.run(run_operator(options), loop_factory=MeasuredLoop)
     except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

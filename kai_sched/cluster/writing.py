@@ -63,7 +63,8 @@ class Writer:
     ``now`` is the wall clock in seconds. ``version`` is the resourceVersion in which a pod is known to wait for a node,
     empty for one that does not: what was to be said of a waiting pod must not be said of one bound meanwhile.
     ``failed`` is told what was given up, and why. The oldest writes are dropped where more than QUEUE_MAX wait.
-    Events have a budget, so that no flood of them reaches the API server, and a queue of EVENTS_MAX.
+    Events have a budget, so that no flood of them reaches the API server, and queues of EVENTS_MAX, one
+    for those of pods, which come last.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Writer:
         self._workers = workers
         self._waiting: OrderedDict[Key, Write] = OrderedDict()
         self._events: OrderedDict[Key, Write] = OrderedDict()
+        self._pod_events: OrderedDict[Key, Write] = OrderedDict()  # which are many, and say what their group's say
         self._budget = budget or Budget(time.monotonic)
         # What is being sent, and what has come meanwhile about the same thing: an older write must not land last.
         self._under_way: set[Key] = set()
@@ -104,7 +106,7 @@ class Writer:
     @property
     def events(self) -> int:
         """Events that wait."""
-        return len(self._events)
+        return len(self._events) + len(self._pod_events)
 
     async def drained(self) -> None:
         """Return once nothing waits but events that are beyond their budget."""
@@ -118,7 +120,7 @@ class Writer:
             queue = self._queue(write)
             into = self._later if key in self._under_way else queue
             into[key] = _merged(into.get(key), write)
-            if len(queue) > (EVENTS_MAX if queue is self._events else QUEUE_MAX):
+            if len(queue) > (QUEUE_MAX if queue is self._waiting else EVENTS_MAX):
                 self._give_up(queue.popitem(last=False)[1], None)
         self._news.set()
 
@@ -130,7 +132,7 @@ class Writer:
 
     async def _work(self, *, steady: bool) -> None:
         while True:
-            wait_s = self._budget.wait_s() if self._events else None
+            wait_s = self._budget.wait_s() if self.events else None
             if not self._waiting and wait_s != 0.0:
                 self._news.clear()
                 with suppress(TimeoutError):
@@ -155,11 +157,15 @@ class Writer:
                     self._idle.set()
 
     def _queue(self, write: Write) -> OrderedDict[Key, Write]:
-        return self._events if isinstance(write, Emit) else self._waiting
+        if not isinstance(write, Emit):
+            return self._waiting
+        return self._pod_events if write.ref.kind == "Pod" else self._events
 
     def _next(self) -> OrderedDict[Key, Write]:
         """Where the next write stands: an event, as long as their budget lasts."""
-        return self._events if self._events and not self._budget.wait_s() else self._waiting
+        if self.events and not self._budget.wait_s():
+            return self._events or self._pod_events
+        return self._waiting
 
     async def _write(self, key: Key, write: Write) -> None:
         for attempt in range(1, ATTEMPTS + 1):

@@ -97,7 +97,7 @@ def explained(
     """The groups, where those that wait because of what is left out say so."""
     found = dict(groups)
     members: dict[str, list[Pod]] = {key: [] for kind, key in left_out if kind is PodGroup}
-    for pod in cluster.pods.values():
+    for pod in cluster.pods.values() if members else ():
         if pod.group and (key := f"{pod.namespace}/{pod.group}") in members:
             members[key].append(pod)
     for (kind, key), problem in sorted(left_out.items(), key=lambda entry: (entry[0][0].__name__, entry[0][1])):

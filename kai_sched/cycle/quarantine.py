@@ -137,7 +137,10 @@ class Quarantine:
         caught = tuple(each for name, each in self._culprits.items() if before.get(name) is not each)
         freed = tuple(name for name in before if name not in self._culprits)
         back_at = min((self._due(each, cluster) for each in self._culprits.values()), default=None)
-        return Decision(self._told(result, cluster), caught, freed, None if caught else flaw, back_at)
+        result = self._told(result, cluster)
+        if whole:
+            len(result.groups)
+        return Decision(result, caught, freed, None if caught else flaw, back_at)
 
     def _due(self, culprit: Culprit, cluster: Cluster) -> float:
         """When it is tried again, as it is now."""

@@ -80,7 +80,7 @@ class Cache:
         self.shape_ids = Names()
         self.shapes: list[KnownShape] = []
         self.places = Names()
-        self.class_ids = Names()
+        self.class_ids: dict[tuple[int, bool, tuple[int, ...]], int] = {}
         self.classes: list[PodClass] = []
         self.layout_ids = Names()
         self.layouts: list[Layout] = []
@@ -210,17 +210,15 @@ class Cache:
 
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
-        present: list[tuple[str, Pod]] = []
+        present: list[tuple[str, Pod, KnownShape]] = []
+        faults = Faults()
         for key in keys:
             pod = cluster.pods.get(key)
             if pod is None or pod.phase == Phase.FAILED:
                 gone.append(key)
-            else:
-                present.append((key, pod))
-        faults = Faults()
-        for key, pod in present:
+                continue
             try:
-                self._known(pod.shape)
+                present.append((key, pod, self._known(pod.shape)))
             except Exception as error:
                 faults.add(Pod, key, error)
         faults.end()
@@ -228,9 +226,9 @@ class Cache:
         self.sharing.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
-        for key, pod in present:
+        for key, pod, known in present:
             try:
-                entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, config)))
+                entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, known, config)))
                 own = bare_key(key)
                 if _is_bare(pod, config):
                     group = _group_of(pod)
@@ -246,24 +244,24 @@ class Cache:
         _put(self.pods, entries, Pod)
         self.groups.put(bare)
 
-    def _pod_cells(self, key: str, pod: Pod, config: Config) -> tuple[int, ...]:
+    def _pod_cells(self, key: str, pod: Pod, known: KnownShape, config: Config) -> tuple[int, ...]:
         if pod.group:
             group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
         else:
             group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
-        reserves = is_reservation(pod, config)
-        label_set = self.terms.label_set(pod) if self.terms else NULL
+        reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
+        label_set = self.terms.label_set(pod) if self.terms.terms else NULL
         labelled, priority = _task_priority(pod)
         binding = self.binding(key, pod)
         return (
             group,
             self.sub_groups.row(pod.sub_group or "default"),
-            self._class_of(self._known(pod.shape), reserves, label_set),
+            self._class_of(known, reserves, label_set),
             self.node_names.row(pod.node) if pod.node else NULL,
             self.node_names.row(binding.node) if binding else NULL,
             self.node_names.row(pod.nominated_node) if pod.nominated_node else NULL,
             int(pod.phase),
-            moment(pod.deleted_ns),
+            moment(pod.deleted_ns) if pod.deleted_ns else 0,
             int(bool(pod.gates)),
             int(pod.scheduler != config.scheduler_name and not reserves and not _is_scaling(pod, config)),
             int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
@@ -293,8 +291,10 @@ class Cache:
 
     def _class_of(self, known: KnownShape, reserves: bool, label_set: int) -> int:
         matches = self.terms.matches[label_set] if label_set != NULL else ()
-        found = self.class_ids.row((known.number, reserves, matches))
-        if found == len(self.classes):
+        key = (known.number, reserves, matches)
+        found = self.class_ids.get(key)
+        if found is None:
+            found = self.class_ids[key] = len(self.classes)
             self.classes.append(PodClass(known, reserves, matches))
         return found
 

@@ -8,22 +8,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from kai_sched.api.legal import QUOTED_MAX as QUOTED_MAX
+from kai_sched.api.legal import shown as shown
+
 # Called with (field, message) for what can be passed over: the object is used, without that field.
 Warn = Callable[[str, str], None]
 
 Part = TypeVar("Part")
 
-# Texts of people that are quoted, and whole messages, are cut to this many characters.
-QUOTED_MAX = 80
+# Whole messages are cut to this many characters.
 MESSAGE_MAX = 1000
-
-
-def shown(value: object) -> str:
-    """The value as messages quote it: escaped, and cut where it is long."""
-    if isinstance(value, str) and len(value) > QUOTED_MAX:
-        return f"{value[:QUOTED_MAX]!r}..."
-    text = repr(value)
-    return text if len(text) <= 2 * QUOTED_MAX else f"{text[: 2 * QUOTED_MAX]}..."
 
 
 def as_json(value: object) -> str:

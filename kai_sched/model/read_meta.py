@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from kai_sched.api import core
-from kai_sched.api.custom import DURATION_MAX_H, NAME_LENGTH
-from kai_sched.model.faults import FieldError, Warn, shown
+from kai_sched.api.custom import DURATION_MAX_H
+from kai_sched.api.legal import segment_fault
+from kai_sched.model.faults import FieldError, Warn
 from kai_sched.model.times import TooFar, format_time, is_too_long, parse_duration, parse_time
 
 DEFAULT_NAMESPACE = "default"
-
-
-def name_fault(name: str) -> str:
-    """Why no object can have this name; empty where one can.
-
-    Not all kinds have DNS names, but all names are segments of paths, and those that cannot be shown are no use.
-    """
-    if len(name) > NAME_LENGTH:
-        return f"{shown(name)} has {len(name):,} characters: names have at most {NAME_LENGTH}"
-    if "/" in name:
-        return f"{name!r} has a slash: names of objects have none"
-    if "%" in name or name in (".", ".."):
-        return f"{name!r} cannot stand in a path: give the object another name"
-    if not name.isprintable():
-        return f"{name!r} has control characters: names of objects have none"
-    return ""
+VERSION_DIGITS = 20
 
 
 def identity(meta: core.Meta) -> str:
@@ -31,7 +17,7 @@ def identity(meta: core.Meta) -> str:
     name = meta.name
     if not name:
         raise FieldError("metadata.name", "missing: give the object a name")
-    if fault := name_fault(name):
+    if fault := segment_fault(name):
         raise FieldError("metadata.name", fault)
     return name
 
@@ -39,7 +25,7 @@ def identity(meta: core.Meta) -> str:
 def namespace_of(meta: core.Meta) -> str:
     """The namespace, or the one that the API server would put the object in. Raises FieldError."""
     namespace = meta.namespace or DEFAULT_NAMESPACE
-    if fault := name_fault(namespace):
+    if fault := segment_fault(namespace):
         raise FieldError("metadata.namespace", fault)
     return namespace
 
@@ -77,3 +63,8 @@ def duration_s(text: str | None, field: str, warn: Warn) -> float | None:
     except ValueError as error:
         raise FieldError(field, str(error)) from None
     return seconds
+
+
+def version_number(version: str | None) -> int:
+    """A resourceVersion, which is a number of 64 bits; 0, older than all, for anything else."""
+    return int(version) if version and len(version) <= VERSION_DIGITS and version.isdecimal() else 0

@@ -32,6 +32,7 @@ from kai_sched.operator.certificate import remedied
 from kai_sched.operator.defaults import create_default_queues
 from kai_sched.operator.evictions import Evictions
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.garbage import Calm
 from kai_sched.operator.grouper import Grouper
 from kai_sched.operator.handlers import kopf_settings, make_registry
 from kai_sched.operator.loop import Clock, Decided, Loop
@@ -43,7 +44,7 @@ from kai_sched.operator.settings import Settings, read_settings
 from kai_sched.operator.sources import SOURCES
 from kai_sched.operator.telling import Telling
 from kai_sched.operator.troubles import Troubles
-from kai_sched.plan.effects import Bind, Emit, Ref
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.receipts import notice
 from kai_sched.solver.warmup import compile_all
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
@@ -95,18 +96,9 @@ class Operator:
             api, self._store, self._feed, news, pages.metrics, config, self._busy, self._lease.held, clock, chance
         )
         self._writer = self._telling.writer
-        lease = Ref("coordination.k8s.io/v1", "Lease", options.namespace, options.lease_name(config))
-        self._troubles = Troubles(pages.metrics, self._say, lease, clock.monotonic)
-        self._loop = Loop(
-            self._store,
-            self._feed.overlay,
-            lambda: self._settings.config,
-            lambda: self._lease.held() and self._grouper.is_caught_up,
-            self._telling.acted,
-            self._telling.failed,
-            clock,
-            troubles=self._troubles,
-        )
+        lease = (options.namespace, options.lease_name(config))
+        self._troubles = Troubles(pages.metrics, self._writer.submit, self._lease.held, lease, clock.monotonic)
+        self._loop = self._make_loop(clock)
         self._grouper = self._make_grouper(news, chance)
         self._binder = Binder(api, self._loop.check, self._bound, self._loop.failed, chance, api.binds_at_once)
         self._volumes = VolumeBinding(api, self._store, self._binder.submit, self._loop.failed, self._version_of_volume)
@@ -115,12 +107,21 @@ class Operator:
         self._admission = admission
         self._pages = pages
         self._measure(pages.metrics)
+        self._calm = Calm()
+        self._calm.start()
         self._compiled = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = asyncio.Event()  # everything has been listed once
         self._stop = stop
         self._stopping = False
         self._failure = ""
+
+    def _make_loop(self, clock: Clock) -> Loop:
+        config, told = lambda: self._settings.config, self._telling
+        act = lambda: self._lease.held() and self._grouper.is_caught_up  # noqa: E731 - made before what it asks
+        return Loop(
+            self._store, self._feed.overlay, config, act, told.acted, told.failed, clock, troubles=self._troubles
+        )
 
     def _measure(self, metrics: Metrics) -> None:
         """Have the numbers of the parts shown."""
@@ -260,6 +261,7 @@ class Operator:
         self._compiled = True
         await self._known.wait()
         log.info("operator.synced", pods=len(self._feed.known(POD)), queues=len(self._feed.known(QUEUE)))
+        self._calm.settle()
         self._loop.wake()
         await self._loop.run()
 
@@ -299,11 +301,6 @@ class Operator:
     def _bound(self, bind: Bind, seconds: float) -> None:
         self._loop.bound(bind)
         self._telling.bound(bind, seconds)
-
-    def _say(self, event: Emit) -> None:
-        """Tell people, unless that is up to another replica."""
-        if self._lease.held():
-            self._writer.submit([event])
 
     def _changed(self, matters: bool) -> None:
         self._loop.wake(matters)

@@ -20,6 +20,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup
 from kai_sched.model.read import CLASSES, NAMESPACED, POD, POD_GROUP, Kind, Reader
+from kai_sched.model.read_meta import version_number
 from kai_sched.model.store import Store
 from kai_sched.operator.groups import Groups
 from kai_sched.telemetry.faults import FAULTS
@@ -31,7 +32,6 @@ log = structlog.get_logger("feed")
 Observer = Callable[[Kind, str, bytes | None, str], None]
 
 
-VERSION_DIGITS = 20
 OTHER_SCHEDULER = "spec.schedulerName"
 
 
@@ -163,7 +163,9 @@ class Feed:
         except Exception as error:
             fault = FAULTS.note("feed", f"{kind[1]} {key}", error)
             self._tell(kind, key, fault, "object.unusable")
-            self._forget(kind, key)
+            versions[key] = seen.version - 1  # when it is listed again, it is tried again
+            if kind != POD_GROUP:  # which stays as it was: it is there, so it must not be made anew
+                self._forget(kind, key)
             self._changed(True)
         if kind == POD and (fault or key in self._unreadable):
             self._hold(key, self._node_of(seen, before) if fault else "")
@@ -311,13 +313,13 @@ def _see(kind: Kind, raw: bytes) -> _Seen | None:
             if meta is not None and meta.name:
                 node = pod.spec.node_name if pod.spec is not None else None
                 has_ended = pod.status is not None and pod.status.phase in _ENDED
-                version = _number(meta.resource_version)
+                version = version_number(meta.resource_version)
                 return _Seen(_key(kind, meta.namespace, meta.name), version, node or "", has_ended, pod)
         else:
             head = _decode_version(raw).metadata
             if head is not None and head.name:
-                return _Seen(_key(kind, head.namespace, head.name), _number(head.resource_version))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+                return _Seen(_key(kind, head.namespace, head.name), version_number(head.resource_version))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     return _glance(kind, raw)
 
@@ -336,7 +338,9 @@ def _glance(kind: Kind, raw: bytes) -> _Seen | None:
         return None
     has_ended = _text(_part(found, "status"), "phase") in _ENDED
     node = _text(_part(found, "spec"), "nodeName")
-    return _Seen(_key(kind, _text(meta, "namespace"), name), _number(_text(meta, "resourceVersion")), node, has_ended)
+    return _Seen(
+        _key(kind, _text(meta, "namespace"), name), version_number(_text(meta, "resourceVersion")), node, has_ended
+    )
 
 
 def _key(kind: Kind, namespace: str | None, name: str) -> str:
@@ -350,8 +354,3 @@ def _part(found: object, name: str) -> object:
 def _text(found: object, name: str) -> str:
     value = _part(found, name)
     return value if isinstance(value, str) else ""
-
-
-def _number(version: str | None) -> int:
-    """It is a number of 64 bits; anything else is older than all."""
-    return int(version) if version and len(version) <= VERSION_DIGITS and version.isdecimal() else 0

@@ -191,6 +191,7 @@ class Grouper:
         pods = self._groups.pods_of(source)
         look = Look(self._store, self._groups, known, asked_s)
         failed: dict[str, GroupingError] = {}
+        unknown: ApiFailure | None = None
         for number, (key, pod) in enumerate(pods.items()):
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
@@ -200,10 +201,12 @@ class Grouper:
                 self._tell_notes(pod, found)
             except GroupingError as error:
                 failed[key] = error
-            except ApiFailure:
-                raise
+            except ApiFailure as failure:
+                unknown = failure  # whoever names another owner of the same uid need not wait for that one
             except Exception as error:
                 failed[key] = GroupingError(f"Pod {key}", "", FAULTS.note("grouper", f"Pod {key}", error))
+        if unknown is not None:
+            raise unknown
         if look.is_old:
             # What has changed since does not count yet.
             self._ask(source, 0.0 if failed else FRESH_S)
@@ -231,11 +234,16 @@ class Grouper:
         if reference.whole:
             self._whole.add(kind)
         wanted = replace(reference, whole=kind in self._whole)
+        if wanted in look.lost:
+            raise look.lost[wanted]
         at_s = self._clock.monotonic()
         try:
             known = Known(await self._owners.fetch(wanted), True, at_s)
         except PermissionError:
             known = Known(None, False, at_s)
+        except ApiFailure as failure:
+            look.lost[wanted] = failure
+            raise
         self._known.pop(wanted, None)
         look.found[wanted] = self._known[wanted] = known
 
@@ -289,7 +297,10 @@ class Grouper:
         """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
         now_s = self._clock.monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failed.values()):
-            is_early = now_s - self._gone_s.setdefault(source, now_s) < GONE_S
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._looks.add(source, end_s - now_s)
         else:
             is_early = False
             self._gone_s.pop(source, None)
@@ -343,10 +354,12 @@ class Grouper:
             self._writes.done(item)  # the pod is gone
             return
         if failure.status == 409:
+            before = self._feed.known(POD_GROUP).get(key)
             await self._see(key)
-            self._writes.done(item)
-            self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
-            return
+            if self._feed.known(POD_GROUP).get(key) != before:
+                self._writes.done(item)
+                self._writes.add(item, _DELAY_AFTER_CONFLICT_S)
+                return
         wait_s = self._writes.failed(item)
         log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
         if not 400 <= failure.status < 500 or failure.is_missing_right:

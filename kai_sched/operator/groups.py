@@ -20,6 +20,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
+from kai_sched.model.read_meta import version_number
 from kai_sched.model.recent import Pool
 from kai_sched.model.store import Store
 from kai_sched.operator.members import ALONE, Labelled, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
@@ -101,7 +102,7 @@ class Groups:
             self._pending.setdefault(source, {})[key] = trimmed(wire)
             self.look(source, 0.0)
         member.leaves = bool(meta.deletion_timestamp)
-        version = int(meta.resource_version or 0)
+        version = version_number(meta.resource_version)
         if version > member.version:
             member.shown, member.version = (self._same(pod.group), pod.sub_group), version
         if member.place is not None:

@@ -18,7 +18,7 @@ from kai_sched.operator.feed import Feed
 
 LOGIN_PAUSE_S = 1.0
 
-# What kopf watches. The reflectors of app.py watch these kinds too, and all others, as kopf cannot tell what was
+# What kopf watches. Reflectors watch these kinds too (sources.py), and all others, as kopf cannot tell what was
 # deleted while it was not looking.
 KINDS: tuple[tuple[Kind, str], ...] = ((QUEUE, "queues"), (POD_GROUP, "podgroups"))
 

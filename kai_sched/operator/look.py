@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kai_sched.cluster.client import ApiFailure
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
 from kai_sched.operator.groups import Groups
@@ -30,7 +31,7 @@ class Known:
 
 class Look:
     """A view for the rules, the same from the beginning of a look to its end. ``asked_s`` is when the look was asked
-    for, ``is_old`` that it has things that were known before."""
+    for, ``is_old`` that it has things that were known before, ``lost`` what could not be got."""
 
     def __init__(self, store: Store, groups: Groups, known: dict[Reference, Known], asked_s: float) -> None:
         self._store = store
@@ -38,6 +39,7 @@ class Look:
         self._known = known
         self._asked_s = asked_s
         self.found: dict[Reference, Known] = {}
+        self.lost: dict[Reference, ApiFailure] = {}
         self.is_old = False
 
     def fetch(self, reference: Reference) -> Owner | None:

@@ -26,7 +26,8 @@ from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.operator.troubles import NO_LEASE, Troubles
+from kai_sched.operator.clock import SteadyWall
+from kai_sched.operator.troubles import Troubles
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.telemetry.metrics import Metrics
@@ -48,10 +49,10 @@ ACTIVE = ("Binding", "Bound", "Running")
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Seconds that never go back, and nanoseconds since the epoch, which may."""
+    """Seconds that never go back, and nanoseconds since the epoch."""
 
     monotonic: Callable[[], float] = time.monotonic
-    wall_ns: Callable[[], int] = time.time_ns
+    wall_ns: Callable[[], int] = field(default_factory=SteadyWall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Loop:
         standby_s: float = 10.0,
         troubles: Troubles | None = None,
     ) -> None:
-        self._troubles = troubles or Troubles(Metrics(), lambda _: None, NO_LEASE, clock.monotonic)
+        self._troubles = troubles or Troubles(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic)
         self._store = store
         self._overlay = overlay
         self._config = config

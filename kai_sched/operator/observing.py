@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from kai_sched.model.config import Config
 from kai_sched.model.read import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.operator.settings import Settings
 from kai_sched.reconcile.pod_conditions import PodCondition
+
+Part = TypeVar("Part")
 
 
 class _Identity(core.Wire):
@@ -59,7 +62,8 @@ class Keeper(Protocol):
 
 
 class Observing:
-    """An observer of the feed. Pods of other schedulers, and pods that have a node, need no keeping."""
+    """An observer of the feed. Pods of other schedulers, and pods that have a node, need no keeping; of what cannot be
+    read so far, nobody could tell to whom it is said."""
 
     def __init__(self, config: Config, settings: Settings, keeper: Keeper) -> None:
         self._scheduler = config.scheduler_name
@@ -73,20 +77,20 @@ class Observing:
         elif kind in (SHARD, OPERATOR_CONFIG):
             self._settings.observe(kind, key, None if raw is None else bytes(raw))
         elif kind == QUEUE:
-            if raw is None:
+            shown = _status(raw)
+            if shown is None:
                 self._keeper.forget_queue(key)
             else:
-                uid, status = _status(raw)
-                self._keeper.observe_queue(key, uid, status, fault)
+                self._keeper.observe_queue(key, *shown, fault)
         elif kind == POD_GROUP:
-            if raw is None:
+            shown = _status(raw)
+            if shown is None:
                 self._keeper.forget_pod_group(key)
             else:
-                uid, status = _status(raw)
-                self._keeper.observe_pod_group(key, uid, status, fault)
+                self._keeper.observe_pod_group(key, *shown, fault)
 
     def _pod(self, key: str, raw: bytes | None) -> None:
-        pod = _decode_pod(raw) if raw is not None else None
+        pod = _read(_decode_pod, raw)
         if pod is None or pod.spec is None or pod.spec.scheduler_name != self._scheduler:
             self._keeper.forget_pod(key)
             return
@@ -97,6 +101,16 @@ class Observing:
         self._keeper.observe_pod(key, (pod.metadata and pod.metadata.uid) or "", shown)
 
 
-def _status(raw: bytes) -> tuple[str, bytes]:
-    found = _decode_object(raw)
+def _status(raw: bytes | None) -> tuple[str, bytes] | None:
+    """Its uid and its status; None for what is gone, and for what has neither in a form that can be read."""
+    found = _read(_decode_object, raw)
+    if found is None:
+        return None
     return (found.metadata and found.metadata.uid) or "", bytes(found.status)
+
+
+def _read(decode: Callable[[bytes], Part], raw: bytes | None) -> Part | None:
+    try:
+        return None if raw is None else decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +16,7 @@ import structlog
 
 from kai_sched.cluster.binding import BindFailure
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.turns import Turn
 from kai_sched.cluster.writing import Writer
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup
@@ -26,7 +26,7 @@ from kai_sched.operator.feed import Feed
 from kai_sched.operator.loop import Clock, Decided, group_of
 from kai_sched.operator.news import News
 from kai_sched.operator.statuses import Batch, Bound, Statuses, kinds_of, pod_ref
-from kai_sched.plan.effects import Bind, Evict, Plan, Ref, Write
+from kai_sched.plan.effects import Bind, Emit, Evict, Plan, Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 
@@ -39,7 +39,6 @@ MANY_CYCLES = 8  # that decided something: each holds a view of the cluster, so 
 HEARTBEAT_S = 600.0  # so often an idle cycle is logged all the same
 WRITES_AT_A_TIME = 10_000  # of statuses; the rest is computed when these are on their way
 SLICE = 50
-SLICE_S = 0.005
 
 
 class Telling:
@@ -212,12 +211,10 @@ class Telling:
 
     async def _hand_over(self, writes: list[Write]) -> None:
         """In slices: there may be tens of thousands, and others want the event loop."""
-        began = time.perf_counter()
+        turn = Turn()
         for start in range(0, len(writes), SLICE):
             self.writer.submit(writes[start : start + SLICE])
-            if time.perf_counter() - began > SLICE_S:
-                await asyncio.sleep(0)
-                began = time.perf_counter()
+            await turn.pause()
 
     def _version(self, ref: Ref) -> str:
         """In which version the pod waits for a node; empty where it does not."""
@@ -228,7 +225,8 @@ class Telling:
 
     def _lost(self, write: Write, failure: ApiFailure | None) -> None:
         self._metrics.count_lost_write("queue full" if failure is None else "refused")
-        if failure is None or failure.status not in (404, 409):
+        beyond_budget = failure is None and isinstance(write, Emit)
+        if not beyond_budget and (failure is None or failure.status not in (404, 409)):
             what = type(write).__name__
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
 

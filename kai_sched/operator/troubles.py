@@ -24,21 +24,28 @@ RETRY_MAX_S = 30.0
 FAILURES_MAX = 10
 FAILING_MAX_S = 60.0
 TOLD_MAX = 1000  # distinct faults that are remembered as told with their tracebacks
-NO_LEASE = Ref("coordination.k8s.io/v1", "Lease", "", "")
 _KINDS = {found: kind for kind, found in CLASSES.items()}
 
 Fault = tuple[type[BaseException], str, int | None]
 
 
 class Troubles:
-    """For one thread. ``say`` takes Events, ``lease`` is the object that those about cycles are about."""
+    """For one thread. ``submit`` takes Events while ``may_tell`` holds; those about cycles are of the Lease of that
+    namespace and name.
+    """
 
     def __init__(
-        self, metrics: Metrics, say: Callable[[Emit], None], lease: Ref, monotonic: Callable[[], float]
+        self,
+        metrics: Metrics,
+        submit: Callable[[list[Emit]], None],
+        may_tell: Callable[[], bool],
+        lease: tuple[str, str],
+        monotonic: Callable[[], float],
     ) -> None:
         self._metrics = metrics
-        self._say = say
-        self._lease = lease
+        self._submit = submit
+        self._may_tell = may_tell
+        self._lease = Ref("coordination.k8s.io/v1", "Lease", *lease)
         self._monotonic = monotonic
         self._told: set[Fault] = set()
         self._in_a_row = 0
@@ -98,6 +105,11 @@ class Troubles:
             f"changes, and in {RETRY_S / 60:.0f} minutes"
         )
         self._say(emit(ref_of(culprit.item, version, name), names.WARNING, names.LEFT_OUT, text))
+
+    def _say(self, event: Emit) -> None:
+        """Tell people, unless that is up to another replica."""
+        if self._may_tell():
+            self._submit([event])
 
     def _is_new(self, error: Exception) -> bool:
         """Whether this fault was not told yet: raised as this type in this line."""

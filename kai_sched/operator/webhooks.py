@@ -17,22 +17,8 @@ from aiohttp import web
 
 from kai_sched.operator.authority import Pair
 from kai_sched.operator.listen import Listener, listen
+from kai_sched.reconcile.admission import BODY_MAX
 
-MUTATE_POD = "/mutate--v1-pod"
-VALIDATE_POD = "/validate--v1-pod"
-VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
-VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
-VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
-
-# What is served, and the most bytes of a body. An update carries two objects, each of which etcd takes up to 1.5 MB of,
-# with what Kubernetes notes of its fields; queues and topologies have no long lists.
-PATHS = {
-    MUTATE_POD: 8 * 2**20,
-    VALIDATE_POD: 8 * 2**20,
-    VALIDATE_QUEUE: 2**20,
-    VALIDATE_POD_GROUP: 4 * 2**20,
-    VALIDATE_TOPOLOGY: 2**20,
-}
 ALL_BODIES_BYTES_MAX = 64 * 2**20
 REVIEWS_MAX = 32  # that are computed or wait for a thread
 THREADS = 2
@@ -79,7 +65,7 @@ class WebhookServer:
     async def start(self, address: str) -> None:
         """Listen. Raises AddressError, and OSError where the address cannot be had."""
         application = web.Application()
-        application.add_routes([web.post(path, self._answer) for path in PATHS])
+        application.add_routes([web.post(path, self._answer) for path in BODY_MAX])
         self._listener = await listen(application, address, self._tls)
 
     def leave(self) -> None:
@@ -121,7 +107,7 @@ class WebhookServer:
 
     async def _read(self, request: web.Request, body: bytearray) -> None:
         """Fill ``body``. Raises HTTPException where it, or all that are held now, would be too large."""
-        most = PATHS[request.path]
+        most = BODY_MAX[request.path]
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
         async for part in request.content.iter_any():

@@ -16,6 +16,12 @@ from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Reque
 
 __all__ = ["BODY_MAX", "AdmissionSettings", "review"]
 
+MUTATE_POD = "/mutate--v1-pod"
+VALIDATE_POD = "/validate--v1-pod"
+VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
+VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
+
 FORBIDDEN = 403
 _REVIEWED = frozenset({"CREATE", "UPDATE"})
 
@@ -40,22 +46,22 @@ _encoder = msgspec.json.Encoder()
 
 VERSION = "admission.k8s.io/v1"
 _REVIEWS: Mapping[str, Review] = {
-    "/mutate--v1-pod": mutate_pod,
-    "/validate--v1-pod": validate_pod,
-    "/validate-scheduling-run-ai-v2-queue": validate_queue,
-    "/validate-scheduling-run-ai-v2alpha2-podgroup": validate_pod_group,
-    "/validate-kai-scheduler-v1alpha1-topology": validate_topology,
+    MUTATE_POD: mutate_pod,
+    VALIDATE_POD: validate_pod,
+    VALIDATE_QUEUE: validate_queue,
+    VALIDATE_POD_GROUP: validate_pod_group,
+    VALIDATE_TOPOLOGY: validate_topology,
 }
 
 
 # Bytes of a review of each path: what is larger is refused unread. An update carries two objects, each of which etcd
 # takes up to 1.5 MB of, with what Kubernetes notes of its fields; queues and topologies have no long lists.
 BODY_MAX: Mapping[str, int] = {
-    "/mutate--v1-pod": 8 * 2**20,
-    "/validate--v1-pod": 8 * 2**20,
-    "/validate-scheduling-run-ai-v2-queue": 2**20,
-    "/validate-scheduling-run-ai-v2alpha2-podgroup": 4 * 2**20,
-    "/validate-kai-scheduler-v1alpha1-topology": 2**20,
+    MUTATE_POD: 8 * 2**20,
+    VALIDATE_POD: 8 * 2**20,
+    VALIDATE_QUEUE: 2**20,
+    VALIDATE_POD_GROUP: 4 * 2**20,
+    VALIDATE_TOPOLOGY: 2**20,
 }
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.api.legal import segment_fault
 from kai_sched.model.faults import shown
 from kai_sched.model.priorities import is_reserved
-from kai_sched.model.read_meta import name_fault
 from kai_sched.reconcile.admission_types import AdmissionSettings, Request, reserved
 
 # Kubernetes takes any text for the name of an owner. Each one is looked at.
@@ -43,5 +43,5 @@ def _owner_faults(owners: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{field}: {len(owners):,} owners, and {OWNERS_MAX} are the most: leave some out"
         return
     for i, owner in enumerate(owners):
-        if fault := name_fault(owner.get("name") or ""):
+        if fault := segment_fault(owner.get("name") or ""):
             yield f"{field}[{i}].name: {fault}"

@@ -7,6 +7,8 @@ from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
+from kai_sched.model.objects import Queue
+from kai_sched.plan import reasons
 from kai_sched.plan.effects import PatchStatus, Ref, Write
 from kai_sched.reconcile.group_keeper import AMOUNTS_PAUSE_NS
 from kai_sched.reconcile.kept import Fault, Kept, Moment
@@ -73,6 +75,9 @@ class QueueKeeper(Kept):
         findings = [self._orphans[name]] if known and name in self._orphans else []
         if subject.fault:
             findings = [(names.INVALID, "SpecNotUsable", subject.fault)]
+        elif (Queue, name) in moment.result.left_out:
+            reason = reasons.left_out(f"Queue {name}", moment.result.left_out[Queue, name])
+            findings = [(names.INVALID, reason.code, reason.message)]
         patch = patch_findings(subject, _TYPES, findings, self._ledger, moment.now_ns)
         if known:
             patch |= self._amounts(subject, self._wanted[name])

@@ -8,6 +8,7 @@ what the thread has spent since then, and never with more than the time that it 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -37,6 +38,20 @@ class MeasuredLoop(uvloop.Loop):
         self._counts = [0] * len(BUCKETS_S)  # of longer ones, by the first bound that is not exceeded; none: beyond
         self._longer, self._longer_s = 0, 0.0
         self.longest_s = 0.0
+        self._garbage_began, self._garbage_s, self._garbage_before_s = 0.0, 0.0, 0.0
+        gc.callbacks.append(self._looks_for_garbage)
+
+    def close(self) -> None:
+        """As in any loop."""
+        gc.callbacks.remove(self._looks_for_garbage)
+        super().close()
+
+    def _looks_for_garbage(self, phase: str, _: dict[str, int]) -> None:
+        """Python does, in whichever thread, and all others wait for it."""
+        if phase == "start":
+            self._garbage_began = _wall()
+        else:
+            self._garbage_s += _wall() - self._garbage_began
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Any = None
@@ -65,7 +80,7 @@ class MeasuredLoop(uvloop.Loop):
     def _measured(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         began = _wall()
         if began - self._cpu_at > SHORT_S:
-            self._cpu_at, self._cpu_s = began, _cpu()
+            self._cpu_at, self._cpu_s, self._garbage_before_s = began, _cpu(), self._garbage_s
         try:
             callback(*args)
         finally:
@@ -78,8 +93,8 @@ class MeasuredLoop(uvloop.Loop):
 
     def _note(self, callback: Callable[..., Any], wall_s: float) -> None:
         cpu = _cpu()
-        spent = min(wall_s, cpu - self._cpu_s)
-        self._cpu_at, self._cpu_s = _wall(), cpu
+        spent, garbage_s = min(wall_s, cpu - self._cpu_s), self._garbage_s - self._garbage_before_s
+        self._cpu_at, self._cpu_s, self._garbage_before_s = _wall(), cpu, self._garbage_s
         self._longer += 1
         self._longer_s += spent
         for place, bound in enumerate(BUCKETS_S):
@@ -88,7 +103,8 @@ class MeasuredLoop(uvloop.Loop):
                 break
         self.longest_s = max(self.longest_s, spent)
         if spent > SLOW_S:
-            log.warning("loop.slow_callback", what=describe(callback), cpu_ms=round(spent * 1000, 1))
+            facts = {"cpu_ms": round(spent * 1000, 1), "garbage_ms": round(garbage_s * 1000, 1)}
+            log.warning("loop.slow_callback", what=describe(callback), **facts)
 
     def totals(self) -> tuple[list[int], int, float]:
         """Callbacks by BUCKETS_S, each bucket by itself; all of them; and their seconds together."""

@@ -1,7 +1,7 @@
 """What a tenant, or an administrator by mistake, may put into a cluster: chosen by hand, and drawn by a fixed seed.
 
-The API server takes all that is chosen; of what is drawn it takes what it likes. All of it lies in the namespace
-``evil``, asks in the queue ``evil``, and can only run on the node ``arena``.
+The API server takes all pods that are chosen; of other objects what their schemas let in, and of what is drawn what it
+likes. All of it lies in the namespace ``evil``, asks in the queue ``evil``, and can only run on one node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.properties.hostile_wire import Leaf, put, schema_of, whole
 from tests.properties.hostile_world import BASES, sites_of
 
 EVIL = "evil"
-ARENA = "arena"
+ARENA = "arena-0"
 GPU = objects.GPU
 ONLY_ARENA = {"kubernetes.io/hostname": ARENA}
 NO_NAMES = {
@@ -41,10 +41,10 @@ def pod(name: str, gpus: int = 0, **parts: Any) -> Object:
     return objects.pod(name, EVIL, gpus, namespace=EVIL, nodeSelector=ONLY_ARENA, **parts)
 
 
-def owned(name: str, **reference: str) -> Object:
+def owned(pod_name: str, /, **reference: str) -> Object:
     """A pod whose owner is whatever the reference says."""
-    content = pod(name)
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": f"job-of-{name}", **reference}
+    content = pod(pod_name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": f"job-of-{pod_name}", **reference}
     content["metadata"]["ownerReferences"] = [owner]
     return content
 
@@ -52,7 +52,7 @@ def owned(name: str, **reference: str) -> Object:
 def asking(name: str, **requests: str) -> Object:
     """A pod that asks for that and nothing else."""
     content = pod(name)
-    limits = {key: value for key, value in requests.items() if "/" in key}
+    limits = {key: value for key, value in requests.items() if "/" in key or key.startswith("hugepages")}
     content["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": limits}
     return content
 
@@ -96,14 +96,14 @@ def pods() -> Iterator[Object]:
     yield asking("asks-most", cpu="9E", memory="8Ei", **{GPU: most})
     yield asking("asks-least", cpu="1n", memory="1m", **{"ephemeral-storage": "1n"})
     yield asking("asks-odd", **{"example.com/odd": most, "hugepages-2Mi": "2Mi", "cpu": "1e-9", "memory": "1"})
-    yield _affine("gt", nodeAffinity=_nodes({"key": "a", "operator": "Gt", "values": ["9" * 5000]}))
-    yield _affine("lt", nodeAffinity=_nodes({"key": "a", "operator": "Lt", "values": ["-" + "9" * 30]}))
+    yield _affine("gt", nodeAffinity=_nodes({"key": "a", "operator": "Gt", "values": ["9" * 63]}))
+    yield _affine("lt", nodeAffinity=_nodes({"key": "a", "operator": "Lt", "values": ["9" * 30]}))
     yield _affine("many", nodeAffinity=_nodes({"key": "a", "operator": "In", "values": [f"v{i}" for i in range(1000)]}))
     selector = {"matchExpressions": [{"key": names.QUEUE_LABEL, "operator": "Exists"}]}
     term = {"topologyKey": "nowhere", "labelSelector": selector, "namespaceSelector": {}}
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term] * 20}
     yield _affine("terms", podAntiAffinity=terms, podAffinity=terms)
-    yield pod("endures", tolerations=[{"operator": "Exists", "tolerationSeconds": -(2**63)}])
+    yield pod("endures", tolerations=[{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -(2**63)}])
     yield pod("a" * 253)
     yield pod(
         "volumes", volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(20)]
@@ -134,7 +134,7 @@ def others() -> Iterator[Object]:
     yield _thing("ConfigMap", "a" * 253, "v1", EVIL)
     spec = {"podName": "../..", "selectedNode": "?watch=1", "backoffLimit": 0}
     yield {**_thing("BindRequest", "odd", names.BIND_REQUEST_VERSION, EVIL), "spec": spec}
-    odd = objects.node("odd", labels=None, **{names.GPU_COUNT_LABEL: "9" * 63})
+    odd = objects.node("odd", **{names.GPU_COUNT_LABEL: "9" * 63})
     odd["status"]["allocatable"] |= {"cpu": "1n", "memory": "8Ei", "example.com/odd": str(2**63 - 1)}
     odd["spec"] = {"unschedulable": True}
     yield odd

@@ -56,9 +56,10 @@ def _longest_ms(operator: Operator) -> float:
 def _wait_written(operator: Operator) -> None:
     """Wait until nothing but events waits to be written, for three seconds."""
 
-    def quiet() -> None:
+    def quiet() -> bool:
         for _ in range(6):
             assert operator.metrics()["kai_waiting", (("what", "writes"),)] == 0
             time.sleep(0.5)
+        return True
 
     wait_until(quiet, "all being written", TOLD_S, poll_s=2.0)

@@ -201,7 +201,8 @@ class Load:
             await asyncio.sleep(NEVER_S)
         else:
             # One that is late has been told of: what comes after it is still worth knowing.
-            while any(one.bound_s is None and not one.is_late for one in map(self.judge.pods.get, pods) if one):  # noqa: ASYNC110
+            due = lambda one: one is not None and one.bound_s is None and not one.is_late  # noqa: E731
+            while any(map(due, map(self.judge.pods.get, pods))):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             await asyncio.sleep(workload.life_s)
         for name in pods:

@@ -22,11 +22,16 @@ QUEUES, CLASSES = "kai.scheduler/queues", "kai.scheduler/priority-classes"
 def install(cluster: Cluster, sample: str, probe: Object, **namespaces: dict[str, str]) -> None:
     """Install a sample, and namespaces with these annotations, and wait until the API server goes by it."""
     for name, notes in namespaces.items():
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": objects.meta(name, annotations=notes)}
-        cluster.create(space)
+        cluster.add_namespace(name)
+        cluster.patch("Namespace", name, {"metadata": {"annotations": notes}})
     cluster.create_all(list(yaml.safe_load_all((SAMPLES / sample).read_text())))
-    # That of the sample's own: the first objects may come before the policy is known.
-    wait_until(lambda: "kai-" in dry_run(cluster, probe), "the policy", timeout_s=60)
+
+    def goes_by_it() -> bool:
+        said = dry_run(cluster, probe)
+        assert "ValidatingAdmissionPolicy 'kai-" in said, said
+        return True
+
+    wait_until(goes_by_it, "the API server going by the policy", timeout_s=60)
 
 
 def job(namespace: str, **labels: str) -> Object:

@@ -18,6 +18,7 @@ from tests.cluster.balancer import Balancer
 from tests.cluster.client import STRATEGIC, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import SYSTEM_NAMESPACE, StartOperator
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.faults import wait_not_ready
 from tests.cluster.installed import (
     JSON_PATCH,
@@ -29,7 +30,7 @@ from tests.cluster.installed import (
 )
 from tests.cluster.operator_process import Operator
 from tests.cluster.processes import free_port, wait_until
-from tests.cluster.proxy import Proxy
+from tests.cluster.test_faults_api import grant
 
 NAME = authority.service_name(certificate.SERVICE, SYSTEM_NAMESPACE)
 
@@ -153,21 +154,24 @@ def other_scheduler() -> list[Object]:
     return [{"op": "replace", "path": "/webhooks/0/matchConditions/0/expression", "value": expression}]
 
 
-def test_webhooks_are_served_while_scheduling_waits(cluster: Cluster, proxy: Proxy, operator: StartOperator) -> None:
+def test_webhooks_are_served_while_scheduling_waits(
+    cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
+) -> None:
     """A right or a definition that is missing must not make the cluster refuse pods; and it may come later."""
     missing = ("queues.scheduling.run.ai", "podgroups.scheduling.run.ai")
     for name in missing:
         cluster.delete("CustomResourceDefinition", name)
     left = lambda: {crd["metadata"]["name"] for crd in cluster.list("CustomResourceDefinition")}  # noqa: E731
     wait_until(lambda: not left() & {*missing}, "the definitions being gone")
-    refused = proxy.add("GET", "/configs", status=403)
-    hasty = ("tests.cluster.altered", "hasty", "3")
-    one, two = [operator(proxy=proxy, webhooks=True, shutdown_delay_s=20.0, ready=False, entry=hasty) for _ in range(2)]
+    grant(cluster, "configs", "list")
+    login = own_plane.kubeconfig("scheduler", token=own_plane.service_account_token(SYSTEM_NAMESPACE, "scheduler"))
+    how = {"kubeconfig": login, "entry": ("tests.cluster.altered", "hasty", "3")}
+    one, two = [operator(webhooks=True, shutdown_delay_s=20.0, ready=False, **how) for _ in range(2)]
     for replica in (one, two):
-        wait_not_ready(replica, "settings", "403")
+        wait_not_ready(replica, "settings", "403", "configs")
         wait_until(lambda replica=replica: replica.get("/readyz")[0] == 200, "/readyz: 200", 20.0)
     end_twice(two)
-    proxy.remove(refused)
+    grant(cluster)
     wait_not_ready(one, "queues", "404", "install the custom resource definitions")
     assert one.get("/readyz")[0] == 200
     status, text = one.get("/readyz/scheduling")

@@ -32,12 +32,13 @@ class _NoLogin:
 
 class Recorder:
     """An API server that takes everything, with an event loop of its own. ``seen``: verb and target of each request,
-    or the bytes of what is no request. ``answers``: bodies by the end of the path."""
+    or the bytes of what is no request. ``answers`` and ``refused``: bodies, and statuses, by the end of the path."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.seen: list[tuple[str, str]] = []
         self.answers: dict[str, object] = {}
+        self.refused: dict[str, int] = {}
         self._server = self.loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.api = self.loop.run_until_complete(self._connect())
 
@@ -57,7 +58,8 @@ class Recorder:
                 verb, _, rest = head.split("\r\n", 1)[0].partition(" ")
                 self.seen.append((verb, rest.rpartition(" ")[0]))
                 answer = self._answer(verb, rest.rpartition(" ")[0], body)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                refused = [self.refused[end] for end in self.refused if rest.rpartition(" ")[0].endswith(end)]
+                writer.write(b"HTTP/1.1 %d Said\r\nContent-Type: application/json\r\n" % (*refused, 200)[0])
                 writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(answer), answer))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -1,4 +1,4 @@
-"""Whatever stands in an object that ``simulate`` is given: it is told by name or decided, and the rest as without it."""
+"""Whatever stands in an object that ``simulate`` is given: it is told, or decided, and the rest is as without it."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ def changed(data: st.DataObject, content: Any) -> None:
             parent = content
             for key in path[:-1]:
                 parent = parent[key]
-            parent[path[-1]] = data.draw(like(parent[path[-1]]).filter(lambda value: value != DEEP))
+            value = data.draw(like(parent[path[-1]]).filter(lambda value: value != DEEP))
+            parent[path[-1]] = copy.deepcopy(value)
     for field, keys in (("labels", LABELS), ("annotations", ANNOTATIONS)):
         key = data.draw(st.none() | st.sampled_from(sorted(keys)))
         with contextlib.suppress(KeyError, TypeError, AttributeError):
@@ -151,6 +153,17 @@ def test_a_bad_owner_ends_nothing(recorder: Recorder, bad: dict[str, Any], owner
     note(json.dumps(bad["metadata"])[:1000])
     recorder.loop.run_until_complete(_group(recorder, bad))
     assert illegal(recorder.seen) == []
+
+
+@pytest.mark.parametrize("status", [400, 405, 410, 422, 500, 503])
+def test_who_names_the_uid_of_another_owner_holds_up_nobody(recorder: Recorder, status: int) -> None:
+    """As where a pod says that the Job of somebody else is an object that the API server cannot show."""
+    recorder.answers = {"/apis": GROUPS, "/apis/batch/v1": RESOURCES, "/jobs/train": JOB}
+    recorder.refused = {"/jobs/odd": status}
+    try:
+        recorder.loop.run_until_complete(_group(recorder, owned("bad", {"name": "odd"})))
+    finally:
+        recorder.refused = {}
 
 
 async def _group(recorder: Recorder, bad: dict[str, Any]) -> None:

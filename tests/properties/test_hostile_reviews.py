@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_sched.api import names
-from kai_sched.operator.webhooks import PATHS
-from kai_sched.reconcile.admission import AdmissionSettings, review
+from kai_sched.reconcile.admission import BODY_MAX, AdmissionSettings, review
 from tests.properties.hostile_values import encode
 from tests.properties.hostile_wire import hostile, schema_of
 from tests.properties.hostile_world import BASES, Hostile, hostiles, thing
@@ -46,7 +45,7 @@ def check(path: str, body: bytes, settings: AdmissionSettings = SETTINGS) -> Non
 
 
 def paths_of(kind: str) -> list[str]:
-    return [path for path in PATHS if path.endswith(REVIEWED[kind].split("-")[-1])]
+    return [path for path in BODY_MAX if path.endswith(REVIEWED[kind].split("-")[-1])]
 
 
 @given(
@@ -58,7 +57,7 @@ def test_any_object_is_answered(found: Hostile, operation: str, both: bool) -> N
         check(path, asked(found.sane, operation, found.content))
 
 
-@given(found=hostiles(ROLES, 2), path=st.sampled_from(PATHS), data=st.data())
+@given(found=hostiles(ROLES, 2), path=st.sampled_from(sorted(BODY_MAX)), data=st.data())
 def test_any_body_is_answered(found: Hostile, path: str, data: st.DataObject) -> None:
     """Another kind than the path is for, a request without its parts, and bytes that are no JSON."""
     body = asked(found.content)

@@ -6,16 +6,13 @@ from kai_sched.api.custom import LABEL_KEY_LENGTH, NAME_LENGTH
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.faults import shown
 from kai_sched.model.objects import TopologyConstraint
-from kai_sched.model.read_meta import name_fault
 from kai_sched.reconcile.grouping.draft import Draft
 from kai_sched.reconcile.grouping.fields import COUNT_MAX
 from kai_sched.reconcile.grouping.owners import Owner
 
 
-def check(source: Owner, draft: Draft, name: str, topology: TopologyConstraint | None) -> None:
+def check(source: Owner, draft: Draft, topology: TopologyConstraint | None) -> None:
     """Raises GroupingError for what the API server would refuse to store, again and again."""
-    if fault := name_fault(name):
-        raise draft.owner.error("metadata.name", f"its PodGroup cannot be named after it: {fault}: rename it")
     if len(draft.sub_groups) > SUB_GROUPS_MAX:
         message = f"{len(draft.sub_groups):,} sub-groups are needed, and {SUB_GROUPS_MAX:,} are the most"
         raise source.error("", f"{message}: make it of fewer parts")

@@ -63,10 +63,13 @@ class Grouping(NamedTuple):
 
 def finish(case: Case, draft: Draft) -> Grouping:
     """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
-    source = draft.source or draft.owner
-    name = draft.name or group_name(draft.owner)
+    owner, source = draft.owner, draft.source or draft.owner
+    name = draft.name or group_name(owner)
+    if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
+        message = f"its PodGroup cannot have the name that follows from the owner's: {fault}; use a shorter, plain name"
+        raise owner.error("metadata.name", message)
     topology = draft.topology or (topology_in(source.annotations) if draft.has_topology else None)
-    check(source, draft, name, topology)
+    check(source, draft, topology)
     queue = choose_queue(case, source)
     if len(queue.name) > NAME_LENGTH:
         raise GroupingError(queue.subject, queue.field, f"no queue has a name such as {shown(queue.name)}: correct it")
@@ -82,11 +85,6 @@ def finish(case: Case, draft: Draft) -> Grouping:
         spec["topologyConstraint"] = _wire_topology(topology)
     if draft.sub_groups:
         spec["subGroups"] = [_wire_sub_group(each) for each in draft.sub_groups]
-    owner = draft.owner
-    name = draft.name or group_name(owner)
-    if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
-        message = f"its PodGroup cannot have the name that follows from the owner's: {fault}; use a shorter, plain name"
-        raise owner.error("metadata.name", message)
     manifest: Manifest = {
         "apiVersion": names.POD_GROUP_VERSION,
         "kind": "PodGroup",

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Queue
-from kai_sched.model.read import POD, QUEUE, SHARD, Kind
+from kai_sched.model.read import POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.feed import UNREADABLE_POD, Feed
 from kai_sched.operator.loop import node_problem
-from tests.unit.operator.worlds import NODE, raw, raw_node, raw_pod, raw_queue
+from tests.unit.operator.worlds import NODE, raw, raw_group, raw_node, raw_pod, raw_queue
 
 
 class Watched:
@@ -332,3 +332,34 @@ def test_a_version_that_is_no_number_is_the_oldest(watched: Watched, version: st
     assert watched.feed.known(NODE) == {"a": 0}
     watched.feed.changed(NODE, raw_node("a"))
     assert watched.nodes == {"a": 8.0}
+
+
+def test_an_object_that_raised_is_tried_again_when_it_is_listed(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(*_: object) -> None:
+        raise ZeroDivisionError("by the test")
+
+    monkeypatch.setattr(watched.store, "put", raising)
+    watched.list(NODE, raw_node("a"))
+    assert watched.nodes == {}
+    monkeypatch.undo()
+    watched.list(NODE, raw_node("a"))
+    assert (watched.nodes, watched.feed.broken) == ({"a": 8.0}, {})
+
+
+def test_a_pod_group_that_raises_stays_as_it_was(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.feed.changed(POD_GROUP, raw_group("g", 2))
+
+    def raising(*_: object) -> None:
+        raise ZeroDivisionError("by the test")
+
+    monkeypatch.setattr(watched.feed.groups, "show", raising)
+    changed = json.loads(raw_group("g", 3))
+    changed["metadata"]["resourceVersion"] = "2"
+    watched.feed.changed(POD_GROUP, json.dumps(changed).encode())
+    assert watched.store.cluster().pod_groups["ml/g"].min_member == 2
+    assert (POD_GROUP, "ml/g") in watched.feed.broken
+    monkeypatch.undo()
+    watched.feed.changed(POD_GROUP, json.dumps(changed).encode())
+    assert watched.store.cluster().pod_groups["ml/g"].min_member == 3

@@ -157,3 +157,18 @@ async def test_a_write_that_a_quota_or_a_policy_refuses_is_told(played: Played, 
     )
     is_refused = False
     await until(lambda: played.shown("a") == (NAME, None))
+
+
+async def test_a_conflict_that_a_look_does_not_explain_is_waited_out(played: Played) -> None:
+    """What cannot be seen, and yet is in the way, costs a few requests and no more."""
+
+    async def refuse(method: str, path: str) -> None:
+        if method == "POST":
+            raise ApiFailure(method, path, 409, "AlreadyExists", "it is there")
+
+    played.api.before = refuse
+    played.owned(played.api.put(job()), "a")
+    played.start()
+    await until(lambda: played.api.asked_for("POST") == 2)
+    await asyncio.sleep(0.2)
+    assert played.api.asked_for("POST") <= 5

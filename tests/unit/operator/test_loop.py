@@ -15,7 +15,7 @@ from kai_sched.model.read import POD, POD_GROUP
 from kai_sched.operator import loop, troubles
 from kai_sched.operator.loop import BACKOFF_MAX_S, Setbacks
 from kai_sched.plan.effects import Bind
-from tests.unit.operator.worlds import NODE, World, raw_group, raw_node, raw_pod
+from tests.unit.operator.worlds import NODE, World, raw, raw_group, raw_node, raw_pod
 
 DAY_NS = 86_400 * 10**9
 REFUSED = BindFailure("InternalError", "by the test", 500)
@@ -240,6 +240,12 @@ async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest
         assert world.loop.busy_since is None
 
 
+def not_ready(status: str, *pressures: str) -> bytes:
+    """What a node's controller writes when its kubelet is not heard of, or is in trouble."""
+    conditions = [{"type": "Ready", "status": status}, *({"type": name, "status": "True"} for name in pressures)]
+    return raw("n1", 2, status={"allocatable": {"cpu": "64", "pods": "110"}, "conditions": conditions})
+
+
 CHECKS: dict[str, Callable[[World], None]] = {
     "pod ml/a is gone": lambda world: world.feed.deleted(POD, raw_pod("a", 2)),
     "pod ml/a was deleted and created anew": lambda world: world.put(POD, raw_pod("a", 2, uid="other")),
@@ -249,6 +255,8 @@ CHECKS: dict[str, Callable[[World], None]] = {
     "pod ml/a is on node n2 already": lambda world: world.put(POD, raw_pod("a", 2, node="n2")),
     "pod ml/a is decided anew": lambda world: world.feed.overlay.forget("ml/a", "a"),
     "node n1 is gone": lambda world: world.feed.deleted(NODE, raw_node("n1", 2)),
+    "node n1 is NotReady": lambda world: world.put(NODE, not_ready("False")),
+    "node n1 is NotReady, MemoryPressure": lambda world: world.put(NODE, not_ready("Unknown", "MemoryPressure")),
     "node n1 was cordoned": lambda world: world.put(NODE, raw_node("n1", 2, unschedulable=True)),
 }
 

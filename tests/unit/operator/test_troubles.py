@@ -31,7 +31,9 @@ class Ear:
     def __init__(self, time: Callable[[], float]) -> None:
         self.metrics = Metrics()
         self.events: list[Emit] = []
-        self.troubles = Troubles(self.metrics, self.events.append, LEASE, time)
+        self.leads = True
+        lease = (LEASE.namespace, LEASE.name)
+        self.troubles = Troubles(self.metrics, self.events.extend, lambda: self.leads, lease, time)
 
 
 @pytest.fixture
@@ -75,6 +77,9 @@ def test_failures_wait_longer_each_time_and_are_told_with_their_traceback_once(l
     assert {event.ref for event in ear.events} == {LEASE}
     assert ear.events[0].type == "Warning"
     assert "fault 0" in ear.events[0].message
+    told, ear.leads = len(ear.events), False
+    ear.troubles.failed(failing("on a standby"))
+    assert len(ear.events) == told
 
 
 def test_a_process_whose_cycles_fail_counts_as_dead_in_the_end() -> None:

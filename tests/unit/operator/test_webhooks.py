@@ -16,7 +16,8 @@ import pytest
 
 from kai_sched.operator import webhooks
 from kai_sched.operator.authority import Pair, issue
-from kai_sched.operator.webhooks import PATHS, REVIEWS_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE, Review, WebhookServer
+from kai_sched.operator.webhooks import REVIEWS_MAX, Review, WebhookServer
+from kai_sched.reconcile.admission import BODY_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE
 
 HOST = "kai-sched-webhook.kai-scheduler.svc"
 
@@ -59,7 +60,7 @@ async def ask(
         return response.status, await response.text()
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", BODY_MAX)
 async def test_reviews_are_answered(path: str) -> None:
     first = pair()
     async with serving(first) as server:
@@ -74,14 +75,14 @@ async def test_a_bad_body_is_told() -> None:
 
 @pytest.mark.parametrize("path", [VALIDATE_QUEUE, VALIDATE_POD_GROUP])
 async def test_two_large_objects_fit_and_more_does_not(path: str) -> None:
-    first, most = pair(), PATHS[path]
+    first, most = pair(), BODY_MAX[path]
     async with serving(first) as server:
         assert await ask(server, first, b"x" * most, path) == (200, f"{path} {most}")
         assert (await ask(server, first, b"x" * (most + 1), path))[0] == 413
 
 
 async def test_a_length_that_is_not_told_is_counted() -> None:
-    first, most = pair(), PATHS[VALIDATE_POD_GROUP]
+    first, most = pair(), BODY_MAX[VALIDATE_POD_GROUP]
 
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(most // 2**16 + 1):

@@ -42,13 +42,6 @@ CONTRACT = {
     "kai_queue_allocated_cpu_cores": "gauge",
     "kai_queue_allocated_memory_bytes": "gauge",
 }
-OURS = {
-    "kai_cycle_failures_total": "counter",
-    "kai_last_successful_cycle_timestamp_seconds": "gauge",
-    "kai_quarantined_objects": "gauge",
-}
-
-
 # Ours, in docs/metrics.md.
 OURS = {
     "kai_api_request_errors_total": "counter",
@@ -58,6 +51,11 @@ OURS = {
     "kai_pending_podgroups": "gauge",
     "kai_queue_requested_gpus": "gauge",
     "kai_waiting": "gauge",
+    "kai_cycle_failures_total": "counter",
+    "kai_last_successful_cycle_timestamp_seconds": "gauge",
+    "kai_quarantined_objects": "gauge",
+    "kai_leader": "gauge",
+    "kai_ready": "gauge",
 }
 
 
