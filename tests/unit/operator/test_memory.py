@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import logging
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -17,7 +19,7 @@ from kai_sched.lowering import cache
 from kai_sched.model import store
 from kai_sched.model.recent import SIZE_MAX, Recent
 from kai_sched.operator import loop, telling
-from tests.unit.operator.traffic import Traffic, bounded_caches, resident_bytes
+from tests.unit.operator.traffic import Traffic, resident_bytes
 
 MEGABYTE = 1e6
 PODS, ROUNDS = 300, 2
@@ -29,26 +31,35 @@ GROWTH_MAX_MB = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Each pod that cannot be used is told in the log: this is for reading only."""
-    before = structlog.get_config()
+def _alone() -> Iterator[None]:
+    """No log of each pod that cannot be used; and how garbage is looked for is afterwards as it was."""
+    before, thresholds = structlog.get_config(), gc.get_threshold()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     yield
     structlog.configure(**before)
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
-async def another_round(traffic: Traffic, monkeypatch: pytest.MonkeyPatch) -> int:
+@pytest.fixture
+def caches() -> list[Any]:
+    """All caches of the standard library that are bounded: what they hold is no leak."""
+    found = (item for item in gc.get_objects() if isinstance(item, functools._lru_cache_wrapper))
+    return [item for item in found if item.cache_parameters()["maxsize"] is not None]
+
+
+async def another_round(traffic: Traffic, monkeypatch: pytest.MonkeyPatch, caches: list[Any]) -> int:
     """Pods come and go; how many pieces of memory Python's objects take afterwards, once all that goes has gone."""
     await traffic.come_and_go(PODS)
     await traffic.go()
     with monkeypatch.context() as now:
         now.setattr(cache, "SPARE_NUMBERS", -sys.maxsize)  # the cache begins anew, as it does from time to time
-        return await least_held(traffic)
+        return await least_held(traffic, caches)
 
 
-async def least_held(traffic: Traffic) -> int:
+async def least_held(traffic: Traffic, caches: list[Any]) -> int:
     """The number of pieces, once it does not become less any more."""
-    least, same, caches = sys.maxsize, 0, bounded_caches()
+    least, same = sys.maxsize, 0
     while same < READINGS:
         await traffic.idle()
         for found in caches:
@@ -60,13 +71,13 @@ async def least_held(traffic: Traffic) -> int:
     return least
 
 
-async def where(traffic: Traffic, monkeypatch: pytest.MonkeyPatch) -> str:
+async def where(traffic: Traffic, monkeypatch: pytest.MonkeyPatch, caches: list[Any]) -> str:
     """More of the same, with every object looked at: the lines whose objects have become more."""
     own = [tracemalloc.Filter(True, "*/kai_sched/*")]
     tracemalloc.start()
-    await another_round(traffic, monkeypatch)
+    await another_round(traffic, monkeypatch, caches)
     first = tracemalloc.take_snapshot().filter_traces(own)
-    await another_round(traffic, monkeypatch)
+    await another_round(traffic, monkeypatch, caches)
     lines = tracemalloc.take_snapshot().filter_traces(own).compare_to(first, "lineno")
     tracemalloc.stop()
     lines.sort(key=lambda line: -line.count_diff)
@@ -75,7 +86,7 @@ async def where(traffic: Traffic, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hundredths")
-async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch, caches: list[Any]) -> None:
     # What is bounded is full when counting begins.
     monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)
     monkeypatch.setattr(writing, "EVENTS_MAX", 100)
@@ -84,11 +95,11 @@ async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(module, name, 0.05)  # until then what the last cycle saw is kept
     traffic = Traffic(monkeypatch, settle_s=0.1)
     async with traffic.run():
-        await another_round(traffic, monkeypatch)
+        await another_round(traffic, monkeypatch, caches)
         series = traffic.series()
-        held = [await another_round(traffic, monkeypatch) for _ in range(2 * ROUNDS)]
+        held = [await another_round(traffic, monkeypatch, caches) for _ in range(2 * ROUNDS)]
         grown = (min(held[ROUNDS:]) - min(held[:ROUNDS])) / (ROUNDS * PODS)
-        told = await where(traffic, monkeypatch) if grown > A_POD else ""
+        told = await where(traffic, monkeypatch, caches) if grown > A_POD else ""
     assert grown <= A_POD, f"{grown:.1f} objects of each pod are kept: {held}\n{told}"
     assert traffic.server.evicted > traffic.pods / 100, "series of evictions came and went as well"
     assert traffic.series() - series <= SERIES_MORE

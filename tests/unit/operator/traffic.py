@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import functools
 import gc
 import itertools
 import json
@@ -286,12 +285,6 @@ class Traffic:
             (QUEUE, _queue(f"team-{number}", "org")),
             (PRIORITY_CLASS, {"metadata": {"name": f"class-{number}", "uid": f"class-{number}"}, "value": 60}),
         ]
-
-
-def bounded_caches() -> list[Any]:
-    """All caches of the standard library that are bounded: what they hold is no leak."""
-    found = (item for item in gc.get_objects() if isinstance(item, functools._lru_cache_wrapper))
-    return [item for item in found if item.cache_parameters()["maxsize"] is not None]
 
 
 def resident_bytes() -> int:
