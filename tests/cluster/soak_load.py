@@ -34,7 +34,8 @@ QUEUES = 4
 
 
 class _Meta(msgspec.Struct):
-    name: str
+    name: str = ""
+    resourceVersion: str = ""  # noqa: N815 - as on the wire
     annotations: dict[str, str] = {}
 
 
@@ -52,6 +53,12 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _List(msgspec.Struct):
+    metadata: _Meta
+    items: list[_Pod]
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
 
@@ -151,8 +158,7 @@ class Load:
         self._slots = asyncio.Semaphore(CONNECTIONS)
         session = aiohttp.ClientSession(self._server, connector=connector, headers=headers, timeout=timeout)
         async with session as self._session:
-            version = (await self._request("GET", collection("Pod")))["metadata"]["resourceVersion"]
-            watch = asyncio.create_task(self._watch(version))
+            watch = asyncio.create_task(self._watch())
             look = asyncio.create_task(self._look())
             try:
                 await self._come()
@@ -244,17 +250,42 @@ class Load:
                 assert answer.status < 300 or (gone and answer.status == 404), f"{method} {path}: {content}"
                 return content
 
-    async def _watch(self, version: str) -> None:
-        async for line in self._lines(f"{collection('Pod')}?watch=1&resourceVersion={version}"):
-            event = _decode_event(line)
-            pod = _decode_pod(event.object)
-            if event.type == "DELETED":
-                self.judge.gone(pod.metadata.name)
-            else:
-                assert event.type in ("ADDED", "MODIFIED"), line
-                group = pod.metadata.annotations.get(names.POD_GROUP_ANNOTATION, "")
-                self.judge.seen(pod.metadata.name, pod.spec.nodeName, group, time.monotonic())
-        raise AssertionError("the watch has ended")
+    async def _watch(self) -> None:
+        """Follow all pods. An API server that has much to do ends watches of who is slow."""
+        version = ""
+        while True:
+            if not version:
+                version = await self._list()
+            async for line in self._lines(f"{collection('Pod')}?watch=1&resourceVersion={version}"):
+                event = _decode_event(line)
+                if event.type == "ERROR":
+                    version = ""
+                    break
+                version = self._seen(event.type, _decode_pod(event.object))
+
+    async def _list(self) -> str:
+        """See what there is, and what is there no more; the version to watch from."""
+        known = set(self.judge.pods)
+        found = _decode_list(await self._get(collection("Pod")))
+        for pod in found.items:
+            self._seen("MODIFIED", pod)
+        for name in known - {pod.metadata.name for pod in found.items}:
+            self.judge.gone(name)
+        return found.metadata.resourceVersion
+
+    def _seen(self, event: str, pod: _Pod) -> str:
+        meta = pod.metadata
+        if event == "DELETED":
+            self.judge.gone(meta.name)
+        else:
+            group = meta.annotations.get(names.POD_GROUP_ANNOTATION, "")
+            self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic())
+        return meta.resourceVersion
+
+    async def _get(self, path: str) -> bytes:
+        async with self._session.get(path) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.read()
 
     async def _lines(self, path: str) -> AsyncIterator[bytes]:
         rest = b""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import functools
 import gc
 import itertools
 import json
@@ -236,10 +235,12 @@ class Traffic:
             async with asyncio.timeout(DEADLINE_S):
                 await asyncio.sleep(self._settle_s)  # for what is looked at a second later
                 await self.operator._writer.drained()
-        for turn in range(3):  # cycles with nothing in them, so that none is kept that had something
-            self.server.put(NAMESPACE, {"metadata": _meta(f"idle-{turn}")})
-            self.server.remove(NAMESPACE, f"idle-{turn}")
-            await asyncio.sleep(self._settle_s)
+
+    async def idle(self) -> None:
+        """A cycle with nothing in it: what is kept of the last one is nothing then."""
+        self.server.put(NAMESPACE, {"metadata": _meta("idle")})
+        self.server.remove(NAMESPACE, "idle")
+        await asyncio.sleep(self._settle_s)
 
     def _leave(self) -> None:
         """The oldest batch goes, and with its namespace the PodGroups that were made in it."""
@@ -284,14 +285,6 @@ class Traffic:
             (QUEUE, _queue(f"team-{number}", "org")),
             (PRIORITY_CLASS, {"metadata": {"name": f"class-{number}", "uid": f"class-{number}"}, "value": 60}),
         ]
-
-
-def collect() -> None:
-    """Let go of garbage, and of what caches of the standard library hold that are bounded."""
-    for found in gc.get_objects():
-        if isinstance(found, functools._lru_cache_wrapper) and found.cache_parameters()["maxsize"] is not None:
-            found.cache_clear()
-    gc.collect()
 
 
 def resident_bytes() -> int:
