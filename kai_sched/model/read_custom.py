@@ -15,7 +15,7 @@ from kai_sched.api import bindrequest, core, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
-from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, shown
+from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, decode_part, shown
 from kai_sched.model.objects import (
     NO_LABELS,
     UNLIMITED,
@@ -38,6 +38,7 @@ MEGABYTE = 1_000_000.0
 # Of the fields that a part does not have; a broken writer may give any number.
 UNKNOWN_TOLD_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EXPECTED = {
     "string_type": "a text",
     "int_type": "a whole number",
@@ -86,7 +87,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
     """Tell fields beside ``spec`` that no object has."""
-    for name in sorted(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
+    for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
         warn(name, "unknown field, ignored: fields of ours belong below spec")
 
 

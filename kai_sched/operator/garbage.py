@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import time
 
-# New objects until the youngest are looked at; how often those before the middle-aged, and these before all.
-THRESHOLDS = (10_000, 5, 1_000)
+# New objects until the youngest are looked at; how often those before the middle-aged, and these before all. Each
+# look also goes through the views of the cluster that are young: with few of them between two looks each one is short.
+THRESHOLDS = (5_000, 1, 10_000)
 LONG_S = 0.02
 
 

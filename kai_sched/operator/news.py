@@ -68,7 +68,7 @@ def hand_on(found: Found, keeper: StatusKeeper) -> None:
     for (kind, key), facts in found.items():
         try:
             _tell(keeper, kind, key, facts)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             assert isinstance(facts, tuple), "only statuses are decoded"
             _tell(keeper, kind, key, (facts[0], b"", facts[2] if len(facts) == 3 else ""))
 

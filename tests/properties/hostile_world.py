@@ -23,6 +23,7 @@ from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.model.read import NAMESPACED, Kind
 from kai_sched.operator.feed import Feed
+from kai_sched.operator.news import News, hand_on
 from kai_sched.operator.observing import Observing
 from kai_sched.operator.settings import Settings
 from kai_sched.plan.effects import Write
@@ -221,8 +222,8 @@ class World:
         self.settings.fixed = True
         self.store = Store()
         self.cache = Cache()
-        self.keeper = StatusKeeper(Config())
-        self.feed = Feed(self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.keeper))
+        self.keeper, self.news = StatusKeeper(Config()), News()
+        self.feed = Feed(self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.news))
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.steady_ns = 10**12
         self._version = 0
@@ -264,6 +265,7 @@ class World:
 
     def told(self, result: CycleResult) -> list[Write]:
         """What people are to be told of the cycle, and again half a minute later."""
+        hand_on(self.news.take(), self.keeper)
         found: list[Write] = []
         for _ in range(2):
             found += self.keeper.writes(self.store.cluster(), result, NOW_NS, self.steady_ns)[0]

@@ -24,7 +24,7 @@ from kai_sched.operator.loop import Clock
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.owner_keeper import Owners
 from tests.properties.hostile_requests import Recorder, illegal
-from tests.properties.hostile_values import BY_KIND, DEEP, HUGE, encode, texts, wrong_types
+from tests.properties.hostile_values import BY_KIND, DEEP, HUGE, texts, wrong_types
 from tests.properties.hostile_wire import ANNOTATIONS, LABELS
 from tests.properties.hostile_world import BASES, World, pod, strict
 from tests.unit.reconcile.kinds import Row
@@ -96,7 +96,7 @@ def test_rules_answer_with_a_group_or_a_fault(row: Row, data: st.DataObject) -> 
         return
     with contextlib.suppress(GroupingError):
         found = grouping(member, View(things))
-        Reader(Config()).read(POD_GROUP, encode(found.manifest), lambda *_: None)
+        Reader(Config()).read(POD_GROUP, msgspec.json.encode(found.manifest), lambda *_: None)
         assert 0 < len(found.name) <= NAME_MAX
         assert len(found.sub_group) <= DNS_LABEL_LENGTH
 
