@@ -19,6 +19,7 @@ from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Pace, Reflector
 from kai_sched.cycle.run import run_cycle
 from kai_sched.operator import app, loop, probes
+from kai_sched.operator.clock import SteadyWall
 from kai_sched.operator.handlers import kopf_settings
 
 
@@ -57,7 +58,8 @@ def jumping(seconds: float) -> None:
 
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, jump)
-    app.Clock = lambda: loop.Clock(wall_ns=lambda: time.time_ns() + ahead_ns[0])  # type: ignore[assignment, misc]
+    wall = SteadyWall(wall_ns=lambda: time.time_ns() + ahead_ns[0])
+    app.Clock = lambda: loop.Clock(wall_ns=wall)  # type: ignore[assignment, misc]
 
 
 def paged(objects: float) -> None:
