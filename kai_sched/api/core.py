@@ -131,6 +131,7 @@ class PodSpec(Wire):
     affinity: Raw = ABSENT
     tolerations: Raw = ABSENT
     overhead: Raw = ABSENT
+    resources: Raw = ABSENT
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     ephemeral_containers: list[Container] | None = None

@@ -20,6 +20,10 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Bonds, Classes, Flags, Ints, TermKind, Terms, Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
+# Anybody can ask for a resource with a name of their own, and each name is a column of all nodes and classes: of those
+# that no node has, so many get one, and all others share the last.
+ABSENT_MAX = 64
+UNKNOWN = "unknown resources"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -61,7 +65,7 @@ def lower_classes(
     of_task = merged[of_task]
     waits = np.zeros(len(found), bool)
     waits[of_task[movable]] = True
-    resources = _resources(found)
+    resources = _resources(found, nodes)
     book = SignatureBook()
     blame = [""] * len(found)
     table = _table(found, waits, resources, book, blame, cluster, config)
@@ -91,9 +95,13 @@ def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodCla
     return kept, merged
 
 
-def _resources(found: list[PodClass]) -> tuple[str, ...]:
-    asked = {name for each in found for name, _ in each.shape.request}
-    return BASE_RESOURCES + tuple(sorted(asked - set(BASE_RESOURCES)))
+def _resources(found: list[PodClass], nodes: list[Node]) -> tuple[str, ...]:
+    asked = {name for each in found for name, _ in each.shape.request} - set(BASE_RESOURCES)
+    if len(asked) <= ABSENT_MAX:
+        return BASE_RESOURCES + tuple(sorted(asked))
+    absent = sorted(asked - {name for node in nodes for name in node.allocatable})
+    rest = (UNKNOWN,) if len(absent) > ABSENT_MAX else ()
+    return BASE_RESOURCES + tuple(sorted(asked - set(absent[ABSENT_MAX:]))) + rest
 
 
 def _table(
@@ -105,7 +113,7 @@ def _table(
     cluster: Cluster,
     config: Config,
 ) -> Classes:
-    column = {name: r for r, name in enumerate(resources)}
+    column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
     quota = np.zeros((len(found), 3))
     cpu_only = np.zeros(len(found), np.uint8)
@@ -115,7 +123,7 @@ def _table(
     for c, each in enumerate(found):
         shape = each.shape
         for name, amount in shape.request:
-            request[c, column[name]] = amount
+            request[c, column.get(name, unknown)] += amount
         quota[c] = request[c, :3]
         if each.reserves:
             request[c, column[GPU]] = 0.0

@@ -61,8 +61,9 @@ class RequestReader:
             _add(total, self._container(container, f"spec.containers[{i}]", findings))
         for name, value in peak.items():
             total[name] = max(total.get(name, 0.0), value)
-        raw = bytes(spec.overhead)
-        if raw:
+        if raw := bytes(spec.resources):
+            findings.extend(_raise_to_pod_level(total, raw))
+        if raw := bytes(spec.overhead):
             overhead, bad = read_amounts(decode_part(_amounts, raw, "spec.overhead"), "spec.overhead")
             _add(total, overhead)
             findings.extend(bad)
@@ -90,6 +91,17 @@ def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, 
     implied, bad_limits = read_amounts(limits, "limits")
     _add(request, implied)
     return request, tuple(bad + bad_limits)
+
+
+def _raise_to_pod_level(total: Request, raw: bytes) -> list[Finding]:
+    """What the pod asks for as a whole, beside its containers; a limit counts where nobody requests anything."""
+    resources = decode_part(_resources, raw, "spec.resources") or core.Resources()
+    asked, bad = read_amounts(resources.requests, "spec.resources.requests")
+    limits = {name: value for name, value in (resources.limits or {}).items() if canonical(name) not in total | asked}
+    implied, bad_limits = read_amounts(limits, "spec.resources.limits")
+    for name, value in (asked | implied).items():
+        total[name] = max(total.get(name, 0.0), value)
+    return bad + bad_limits
 
 
 def _add(total: Request, more: Mapping[str, float]) -> None:

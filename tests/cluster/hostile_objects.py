@@ -162,6 +162,14 @@ def drawn(count: int, seed: int) -> Iterator[Object]:
         yield _placed(content, f"drawn-{number}", named=site.path == ("metadata", "name"))
 
 
+def _container(content: Object) -> Object:
+    """With an image, and with the limits that whole devices have to have."""
+    resources = content.get("resources") if isinstance(content.get("resources"), dict) else {}
+    requests = resources.get("requests") if isinstance(resources.get("requests"), dict) else {}
+    limits = {GPU: requests[GPU]} if GPU in requests else {}
+    return {"image": "none", **content, "resources": {"limits": limits, **resources}}
+
+
 def _placed(content: Object, name: str, named: bool) -> Object:
     """The object with a name of its own, in the namespace, and as the API server takes it where nothing is hostile."""
     meta = {key: value for key, value in content["metadata"].items() if key not in ("uid", "creationTimestamp")}
@@ -170,7 +178,7 @@ def _placed(content: Object, name: str, named: bool) -> Object:
         spec = {**content["spec"], "nodeSelector": ONLY_ARENA, "terminationGracePeriodSeconds": 0}
         spec.pop("nodeName", None)
         if isinstance(spec.get("containers"), list):
-            spec["containers"] = [{"image": "none", **each} for each in spec["containers"] if isinstance(each, dict)]
+            spec["containers"] = [_container(each) for each in spec["containers"] if isinstance(each, dict)]
         content["spec"] = spec
     content.pop("status", None)
     return content

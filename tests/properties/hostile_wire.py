@@ -70,6 +70,7 @@ RAW: dict[str, Any] = {
     "PodSpec.tolerations": list[core.Toleration] | None,
     "PodSpec.overhead": dict[str, core.Quantity] | None,
     "Container.resources": core.Resources | None,
+    "PodSpec.resources": core.Resources | None,
 }
 # What the reader of a custom resource makes of its spec and status, by kind.
 CUSTOM: dict[str, type[BaseModel]] = {

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched import Config, Store, run_cycle
+from kai_sched import Cluster, Config, Store, run_cycle
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.classes import ABSENT_MAX, BASE_RESOURCES, UNKNOWN
 from kai_sched.lowering.limits import LATEST_NS, duration, moment, whole
+from kai_sched.lowering.lower import lower
 from kai_sched.model import objects as o
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)
@@ -90,3 +93,20 @@ def test_a_larger_priority_goes_first_up_to_the_largest() -> None:
     store.put(replace(POD, name="first", created_ns=1, labels={PRIORITY: "2147483646"}))
     store.put(replace(POD, name="second", created_ns=2, labels={PRIORITY: "9" * 30}))
     assert run_cycle(store.cluster(), Config(), NOW_NS).pods["ml/second"].status == "Binding"
+
+
+def test_invented_resources_share_a_column() -> None:
+    """Each name that somebody makes up would else be a column of all nodes and classes."""
+    names = [f"example.com/r{n:03}" for n in range(3 * ABSENT_MAX)]
+    node = o.Node("a", "a", {}, {"cpu": 8000.0, "memory": 8e9, "pods": 110.0, names[-1]: 2000.0}, (), False, ())
+    asks = [
+        replace(POD, name=name.rpartition("/")[2], group="", queue="q", shape=o.Shape((("cpu", 1.0), (name, 1000.0))))
+        for name in names
+    ]
+    cluster = Cluster.of([node, o.Queue("q", cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED), *asks])
+    resources = lower(cluster, Config(), NOW_NS, Cache()).resources
+    assert resources == (*BASE_RESOURCES, *names[:ABSENT_MAX], names[-1], UNKNOWN)
+    result = run_cycle(cluster, Config(), NOW_NS)
+    assert [effect.pod for effect in result.effects] == [asks[-1].key]
+    waiting = next(group for key, group in result.groups.items() if key.endswith(asks[ABSENT_MAX].key))
+    assert UNKNOWN in str(waiting)

@@ -64,6 +64,24 @@ class TestRequest:
         }
         assert request_of(spec) == {"cpu": 3250, "memory": 1, "pods": 1}
 
+    def test_what_the_pod_asks_for_as_a_whole_counts_where_it_is_more(self) -> None:
+        spec = {
+            "containers": [container({"cpu": "1", "memory": "8"})],
+            "resources": {
+                "requests": {"cpu": "4", "memory": "2", "hugepages-2Mi": "6Mi"},
+                "limits": {"cpu": "16", "memory": "16"},
+            },
+            "overhead": {"cpu": "250m"},
+        }
+        assert request_of(spec) == {"cpu": 4250, "memory": 8, "hugepages-2Mi": 6 * 2**20 * 1000, "pods": 1}
+
+    def test_a_limit_of_the_whole_pod_counts_where_nobody_requests_anything(self) -> None:
+        spec = {
+            "containers": [container({"cpu": "1"})],
+            "resources": {"limits": {"cpu": "16", "memory": "16"}},
+        }
+        assert request_of(spec) == {"cpu": 1000, "memory": 16, "pods": 1}
+
     def test_numbers_without_quotes(self) -> None:
         assert request_of({"containers": [container({"cpu": 2, "memory": 1.5})]}) == {
             "cpu": 2000,
