@@ -121,6 +121,25 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def overdraws(content: Object, room: Mapping[str, str]) -> bool:
+    """Whether a pod on a node may ask for more than the node has, as one may that is put there past all schedulers.
+
+    What there is to divide among queues is what nodes have less what others hold, so that such a pod takes from all.
+    """
+    spec = _mapping(content.get("spec"))
+    if content["kind"] != "Pod" or not spec.get("nodeName"):
+        return False
+    parts = [_mapping(spec.get("overhead"))]
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or () if isinstance(spec.get(field), list) else ():
+            resources = _mapping(_mapping(container).get("resources"))
+            parts += [_mapping(resources.get("requests")), _mapping(resources.get("limits"))]
+    asked: dict[str, dict[str, Fraction]] = {}
+    for part in parts:
+        _add(asked, "", {resource: amount(quantity) or Fraction(0) for resource, quantity in part.items()})
+    return any(value > (amount(room.get(name, "0")) or 0) for name, value in asked.get("", {}).items() if name in room)
+
+
 def _name_of(pod: Object) -> str:
     """What the scheduler calls it."""
     return f"{_text(pod, 'namespace') or 'default'}/{_text(pod, 'name')}"
