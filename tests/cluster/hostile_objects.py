@@ -144,6 +144,10 @@ def _thing(kind: str, name: str, version: str, namespace: str | None = None) -> 
     return {"apiVersion": version, "kind": kind, "metadata": objects.meta(name, namespace)}
 
 
+# The API server works out all of its digits, for minutes, where it compares what a pod asks for.
+ENDLESS = "1e999999999"
+
+
 def drawn(count: int, seed: int) -> Iterator[Object]:
     """Objects with a value of each kind of extreme somewhere, as the properties draw them. None that holds settings
     or has cluster-wide effect by right."""
@@ -157,7 +161,7 @@ def drawn(count: int, seed: int) -> Iterator[Object]:
         leaves = [site for group in places.values() for site in group if isinstance(site.node, Leaf)]
         site = chance.choice([each for each in leaves if "status" not in each.path and each.path[1] != "namespace"])
         sane = json.loads(json.dumps(BASES[role]))
-        value = chance.choice([each for each in LISTS[site.node.kind] if each != HUGE])
+        value = chance.choice([each for each in LISTS[site.node.kind] if each not in (HUGE, ENDLESS)])
         content = put(sane, whole(schema_of(kind)), site.path, value)
         yield _placed(content, f"drawn-{number}", named=site.path == ("metadata", "name"))
 
