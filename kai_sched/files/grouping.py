@@ -16,7 +16,7 @@ from kai_sched.model.faults import FieldError, decode_part
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import POD, POD_GROUP
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE, namespace_of
 from kai_sched.reconcile.grouping.draft import group_name
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
@@ -59,6 +59,7 @@ class Grouper:
         """
         try:
             pod = decode_part(_pod, item.raw, "")
+            namespace_of(pod.metadata or core.Meta())
         except FieldError:
             return item  # its reader tells it
         if not wants_group(pod, self._settings.config.scheduler_name):

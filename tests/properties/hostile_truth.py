@@ -81,7 +81,7 @@ def overfull(objects: Iterable[Object], result: CycleResult) -> list[str]:
     overfull before, and get nothing more of that resource, are none."""
     pods = {key_of(each): each for each in objects if each["kind"] == "Pod"}
     nodes = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Node" and _is_plain(each)}
-    by_name = {f"{_text(each, 'namespace')}/{_text(each, 'name')}": each for each in pods.values()}
+    by_name = {_name_of(each): each for each in pods.values()}
     used: dict[str, dict[str, Fraction]] = {}
     for each in pods.values():
         spec, status = _mapping(each.get("spec")), _mapping(each.get("status"))
@@ -121,6 +121,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _name_of(pod: Object) -> str:
+    """What the scheduler calls it."""
+    return f"{_text(pod, 'namespace') or 'default'}/{_text(pod, 'name')}"
+
+
 def _text(content: Object, field: str) -> str:
     value = _mapping(content.get("metadata")).get(field)
     return value if isinstance(value, str) else ""
@@ -131,8 +136,8 @@ def carried_out(objects: Iterable[Object], result: CycleResult) -> list[Object]:
     places = {effect.pod: effect.node for effect in result.effects if isinstance(effect, Bind)}
     found = []
     for each in objects:
-        place = places.get(f"{_text(each, 'namespace')}/{_text(each, 'name')}") if each["kind"] == "Pod" else None
+        place = places.get(_name_of(each)) if each["kind"] == "Pod" else None
         if place is not None:
-            each = {**each, "spec": {**each["spec"], "nodeName": place}, "status": {"phase": "Running"}}
+            each = {**each, "spec": {**_mapping(each.get("spec")), "nodeName": place}, "status": {"phase": "Running"}}
         found.append(each)
     return found
