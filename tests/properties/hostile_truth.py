@@ -129,7 +129,8 @@ def overdraws(content: Object, room: Mapping[str, str]) -> bool:
     spec = _mapping(content.get("spec"))
     if content["kind"] != "Pod" or not spec.get("nodeName"):
         return False
-    parts = [_mapping(spec.get("overhead"))]
+    own = _mapping(spec.get("resources"))
+    parts = [_mapping(spec.get("overhead")), _mapping(own.get("requests")), _mapping(own.get("limits"))]
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or () if isinstance(spec.get(field), list) else ():
             resources = _mapping(_mapping(container).get("resources"))
