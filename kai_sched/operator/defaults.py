@@ -10,6 +10,7 @@ import msgspec
 import structlog
 import yaml
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path
 from kai_sched.model.read import QUEUE
@@ -17,8 +18,7 @@ from kai_sched.model.read import QUEUE
 log = structlog.get_logger("defaults")
 
 PATH = objects_path(QUEUE[0], "queues")
-RETRY_S = 1.0
-RETRY_MAX_S = 30.0
+BACKOFF = Backoff(1.0, 30.0)
 
 
 async def create_default_queues(api: Api) -> None:
@@ -29,7 +29,7 @@ async def create_default_queues(api: Api) -> None:
 
 
 async def _create(api: Api, queue: dict[str, Any]) -> None:
-    delay_s, told = RETRY_S, ""
+    failures, told = 0, ""
     while True:
         try:
             await api.request("POST", PATH, body=msgspec.json.encode(queue))
@@ -39,8 +39,8 @@ async def _create(api: Api, queue: dict[str, Any]) -> None:
             if str(failure) != told:
                 told = str(failure)
                 log.warning("queue.not_created", queue=queue["metadata"]["name"], problem=told)
-            await asyncio.sleep(delay_s)
-            delay_s = min(RETRY_MAX_S, 2.0 * delay_s)
+            failures += 1
+            await asyncio.sleep(BACKOFF.wait_s(failures))
         else:
             log.info("queue.created", queue=queue["metadata"]["name"])
             return

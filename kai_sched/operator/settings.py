@@ -11,6 +11,7 @@ from functools import partial
 import structlog
 
 from kai_sched.api import names
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path, only
 from kai_sched.model.config import Config
@@ -21,6 +22,7 @@ from kai_sched.reconcile.admission_types import AdmissionSettings, admission_fro
 
 log = structlog.get_logger("settings")
 
+BACKOFF = Backoff(0.2, 10.0)
 ReadConfig = Callable[[bytes, Config, Warn], Config]
 
 # What objects are read with: a change takes effect when the process starts anew.
@@ -98,7 +100,7 @@ async def read_settings(
     """
     wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
     for kind, plural, name in wanted:
-        delay_s = 0.2
+        failures = 0
         while True:
             found: list[bytes] = []
             try:
@@ -109,8 +111,8 @@ async def read_settings(
                 if failure.status != 404:
                     log.warning("settings.unknown", object=f"{plural}/{name}", problem=str(failure))
                     waits["settings"] = partial(str, failure)
-                    await asyncio.sleep(delay_s * chance.uniform(0.5, 1.0))
-                    delay_s = min(10.0, 2.0 * delay_s)
+                    failures += 1
+                    await asyncio.sleep(BACKOFF.wait_s(failures, chance))
                     continue
             settings.observe(kind, name, found[0] if found else None)
             break

@@ -9,6 +9,7 @@ from traceback import extract_tb
 import structlog
 
 from kai_sched.api import names
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cycle.quarantine import RETRY_S, Culprit, Decision
 from kai_sched.model.objects import Object
 from kai_sched.model.read import CLASSES
@@ -18,8 +19,7 @@ from kai_sched.telemetry.metrics import Metrics
 
 log = structlog.get_logger("cycle")
 
-RETRY_AFTER_FAULT_S = 1.0  # doubles with each cycle that fails
-RETRY_MAX_S = 30.0
+BACKOFF = Backoff(1.0, 30.0)  # between cycles that fail
 # From so many failures in a row on, over at least so many seconds, the process does not count as alive.
 FAILURES_MAX = 10
 FAILING_MAX_S = 60.0
@@ -59,7 +59,7 @@ class Troubles:
         self._in_a_row += 1
         self._problem = f"{type(error).__name__}: {error}"
         self._metrics.observe_failure()
-        delay_s = min(RETRY_MAX_S, RETRY_AFTER_FAULT_S * 2.0 ** min(self._in_a_row - 1, 30))
+        delay_s = BACKOFF.wait_s(self._in_a_row)
         facts = {"in_a_row": self._in_a_row, "again_s": delay_s, "problem": self._problem}
         log.error("cycle.failed", **facts, exc_info=error if self._is_new(error) else None)
         text = f"the scheduler's cycle fails, nothing is scheduled: {self._problem}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.binding import NOT_LEADER, OBSOLETE, BindFailure
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.read import POD, POD_GROUP
@@ -225,7 +226,7 @@ async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(
 
 
 async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(troubles, "RETRY_AFTER_FAULT_S", 0.01)
+    monkeypatch.setattr(troubles, "BACKOFF", Backoff(0.01, 30.0))
     failures = iter([MemoryError(), MemoryError()])
 
     def run(*arguments: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
+from kai_sched.cluster.backoff import Backoff
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD
@@ -192,8 +193,7 @@ async def test_a_lease_lost_during_the_search_ends_it_without_effect(
 async def test_what_is_raised_while_acting_counts_as_failure(
     world: World, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(troubles, "RETRY_AFTER_FAULT_S", 0.001)
-    monkeypatch.setattr(troubles, "RETRY_MAX_S", 0.001)
+    monkeypatch.setattr(troubles, "BACKOFF", Backoff(0.001, 0.001))
 
     def break_down(*_: object) -> None:
         raise ArithmeticError("by the test")
