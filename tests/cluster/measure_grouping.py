@@ -50,7 +50,7 @@ def grouping(bench: Bench) -> list[Figure]:
     _create_jobs(bench, JOBS)
     wait_idle(operator)
     mark = bench.plane.audit.mark()
-    bench.cluster.delete("Lease", objects.SCHEDULER, SYSTEM_NAMESPACE)
+    bench.cluster.patch("Lease", objects.SCHEDULER, {"spec": {"holderIdentity": ""}}, namespace=SYSTEM_NAMESPACE)
     ours_s = _patched_s(bench, mark, OPERATOR, PODS)
     operator.terminate()
     delete_pods(bench)
@@ -126,7 +126,7 @@ def _pod(owner: Object, number: int) -> Object:
 
 
 def _foreign_lease() -> Object:
-    """Of a leader that is never heard of again, and yet not replaced before the measurement is over."""
+    """Of a leader that is never heard of again, and yet not replaced before the lease is let go in its name."""
     spec = {"holderIdentity": "nobody", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
     meta = {"name": objects.SCHEDULER, "namespace": SYSTEM_NAMESPACE}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}

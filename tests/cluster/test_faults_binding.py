@@ -199,7 +199,7 @@ def test_a_pod_that_a_finalizer_holds_keeps_its_room_until_it_goes(
     for name in ("doomed", "held"):
         cluster.delete("Pod", name, grace_s=0)
         assert cluster.pod(name)["metadata"]["deletionTimestamp"]
-    cluster.create(objects.pod("marker"))
+    cluster.create(objects.pod("marker", gpus=2))  # it has no room, as it may well come before "next"
     wait_seen(one, "all four pods", pods=4)
     assert cluster.bound().keys() == {"held"}
     cluster.patch("Pod", "held", {"metadata": {"finalizers": None}})

@@ -142,7 +142,7 @@ def test_two_clusters_of_a_service_share_its_group(workloads: Workloads) -> None
     def side_by_side() -> set[str]:
         pods = [pod["metadata"] for pod in wait_running(cluster, 6)]
         assert {pod["labels"]["ray.io/cluster"] for pod in pods} > {first}
-        found = {pod["annotations"].get("pod-group-name", "") for pod in pods}
+        found = {pod.get("annotations", {}).get("pod-group-name", "") for pod in pods}
         assert len(found) == 1, f"{found}"
         return found
 
