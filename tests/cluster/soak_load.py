@@ -267,10 +267,11 @@ class Load:
         """See what there is, and what is there no more; the version to watch from."""
         known = set(self.judge.pods)
         found = _decode_list(await self._get(collection("Pod")))
-        for pod in found.items:
-            self._seen("MODIFIED", pod)
+        # Those that are gone first: somebody else may have their room by now.
         for name in known - {pod.metadata.name for pod in found.items}:
             self.judge.gone(name)
+        for pod in found.items:
+            self._seen("MODIFIED", pod)
         return found.metadata.resourceVersion
 
     def _seen(self, event: str, pod: _Pod) -> str:

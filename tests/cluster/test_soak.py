@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.soak import Memory
 from tests.cluster.soak_judge import Judge, Wanted, bound_twice, counted
+from tests.cluster.soak_load import Load
 
 NODES = {"a": (1000, 2), "b": (1000, 2)}
 
@@ -44,6 +47,22 @@ def test_what_the_watch_shows_first_counts() -> None:
     early.make(Wanted("x", "work", 100, 1), 100.0)
     assert early.pods["x"].node == "a"
     assert early.waits_s == [0.0]
+
+
+async def test_a_list_tells_who_is_gone_before_who_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a watch that was too slow: the room of one is another's by then."""
+    found = judge("x", "y", gpus=2)
+    found.seen("x", "a", "", 101.0)
+    found.leave("x")
+    load = Load("https://127.0.0.1", "", Path(), found, 1.0, 1)
+    pod = {"metadata": {"name": "y", "resourceVersion": "7"}, "spec": {"nodeName": "a"}}
+
+    async def pods(_: str) -> bytes:
+        return json.dumps({"metadata": {"resourceVersion": "8"}, "items": [pod]}).encode()
+
+    monkeypatch.setattr(load, "_get", pods)
+    assert await load._list() == "8"
+    assert found.faults == []
 
 
 def late(found: Judge) -> None:
