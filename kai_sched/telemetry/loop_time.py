@@ -46,6 +46,14 @@ class MeasuredLoop(uvloop.Loop):
         gc.callbacks.remove(self._looks_for_garbage)
         super().close()
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """As in any loop; but that a generator of a library objects to being closed at the end of the process harms
+        nobody, and is told at debug."""
+        if "asyncgen" in context:
+            log.debug("loop.generator_closed", what=str(context["asyncgen"]), problem=str(context.get("exception")))
+        else:
+            super().call_exception_handler(context)
+
     def _looks_for_garbage(self, phase: str, _: dict[str, int]) -> None:
         """Python does, in whichever thread, and all others wait for it."""
         if phase == "start":

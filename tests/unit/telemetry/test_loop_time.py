@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
 import pytest
@@ -106,6 +106,25 @@ def test_it_is_a_histogram_and_its_longest() -> None:
     (sample,) = longest.samples
     assert sample.name == "kai_event_loop_callback_cpu_seconds_max"
     assert sample.value >= LONG_S
+
+
+def test_a_generator_that_cannot_be_closed_at_the_end_is_no_error() -> None:
+    async def stubborn() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            raise RuntimeError("generator didn't stop after athrow()")
+
+    async def run() -> None:
+        held.append(stubborn())
+        await anext(held[0])
+
+    held: list[AsyncGenerator[int, None]] = []
+    with structlog.testing.capture_logs() as told:
+        uvloop.run(run(), loop_factory=MeasuredLoop)
+    (line,) = told
+    assert (line["event"], line["log_level"]) == ("loop.generator_closed", "debug")
+    assert "didn't stop" in line["problem"]
 
 
 def test_callbacks_get_their_arguments_and_may_fail() -> None:
