@@ -22,7 +22,10 @@ from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile import events
 from kai_sched.reconcile.evictions import plan_writes, victim_writes
 from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.telemetry.faults import FAULTS
 from kai_sched.telemetry.metrics import Metrics
+
+PART = "status"  # of the process, where faults are counted
 
 log = structlog.get_logger("cycle")
 
@@ -59,13 +62,12 @@ class Batch:
 
 
 class Statuses:
-    """For one thread. ``fault`` is told of what could not be computed: what it is about, and the exception."""
+    """For one thread."""
 
-    def __init__(self, config: Config, metrics: Metrics, fault: Callable[[str, Exception], None]) -> None:
+    def __init__(self, config: Config, metrics: Metrics) -> None:
         self._config = config
         self._keeper = StatusKeeper(config)
         self._metrics = metrics
-        self._fault = fault
         self._pipelined: dict[str, str] = {}  # pods that wait for room, by uid, and the node that they wait for
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
@@ -81,7 +83,7 @@ class Statuses:
             try:
                 writes += step()
             except Exception as error:
-                self._fault(what, error)
+                FAULTS.note(PART, what, error)
         hand_on(batch.found, self._keeper)
         if batch.statuses is None:
             return writes, None
@@ -89,7 +91,7 @@ class Statuses:
             found, again_s = self._statuses(batch, batch.statuses)
         except Exception as error:
             self._keeper.look_at_all()
-            self._fault("statuses", error)
+            FAULTS.note(PART, "all of them", error)
             return writes, None
         return writes + found, again_s
 
@@ -99,7 +101,7 @@ class Statuses:
         found = self._keeper.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
         faults, self._keeper.faults = self._keeper.faults, []
         for fault in faults:
-            self._fault(f"{fault.kind} {fault.key}", fault.error)
+            FAULTS.note(PART, f"{fault.kind} {fault.key}", fault.error)
         return found
 
     def _cycles(self, cycles: Sequence[Decided]) -> Iterable[Write]:

@@ -66,7 +66,7 @@ class Telling:
         self._may_write = may_write
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, "status")
-        self._statuses = Statuses(config, metrics, _fault)
+        self._statuses = Statuses(config, metrics)
         self._batch = Batch()
         self._decided: Decided | None = None
         self._n_pipelined = 0  # of the last cycle
@@ -229,7 +229,3 @@ class Telling:
         if not beyond_budget and (failure is None or failure.status not in (404, 409)):
             what = type(write).__name__
             log.warning("write.failed", what=what, object=write.ref.key, problem=str(failure or "too many wait"))
-
-
-def _fault(what: str, error: Exception) -> None:
-    log.error("status.failed", what=what, exc_info=error)

@@ -21,13 +21,14 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
+from kai_sched.telemetry.faults import FAULTS, Faults
 from kai_sched.telemetry.series import EvictedPods, Series
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
@@ -55,7 +56,9 @@ class Metrics:
     ``clock`` is in seconds, and never goes back.
     """
 
-    def __init__(self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: Faults = FAULTS
+    ) -> None:
         # The client's own time series of when a metric began are not in the contract.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._prefix = f"{namespace}_" if namespace else ""
@@ -88,6 +91,7 @@ class Metrics:
         self._registry.register(self._queues)
         self._depths = Depths(self._prefix)
         self._registry.register(self._depths)
+        self._registry.register(_Faults(self._prefix, faults))
         self._lost_writes = self._counter("lost_writes", "Statuses and events that were not written", "why")
         self._api_errors = self._counter(
             "api_request_errors",
@@ -208,6 +212,21 @@ class Depths(Collector):
         family = GaugeMetricFamily(self._name, "What waits in this process, by what it is", labels=("what",))
         for name, depth in list(self.ask.items()):
             family.add_metric((name,), depth())
+        yield family
+
+
+class _Faults(Collector):
+    """How often each part met an exception that nobody expected."""
+
+    def __init__(self, prefix: str, faults: Faults) -> None:
+        self._name = f"{prefix}faults"
+        self._faults = faults
+
+    def collect(self) -> Iterator[Metric]:
+        """One counter."""
+        family = CounterMetricFamily(self._name, "Unexpected exceptions; each costs one object", labels=("part",))
+        for part, count in sorted(dict(self._faults.counts).items()):
+            family.add_metric((part,), count)
         yield family
 
 

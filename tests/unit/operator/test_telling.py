@@ -157,7 +157,7 @@ async def test_a_fault_in_one_computation_keeps_nothing_from_the_next(
     with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
         patched.setattr(statuses.StatusKeeper, "writes", fails)
         bench.decide(groups=groups)
-        await bench.until(lambda: any(line["event"] == "status.failed" for line in told))
+        await bench.until(lambda: any(line["event"] == "fault.unexpected" for line in told))
     bench.time += 2.0
     bench.decide(groups=groups)
     await bench.until(lambda: len(bench.taken.writes) == 2)

@@ -15,6 +15,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
+from kai_sched.telemetry.faults import Faults
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 from kai_sched.telemetry.series import SERIES_MAX, Series
 
@@ -46,6 +47,7 @@ CONTRACT = {
 OURS = {
     "kai_api_request_errors_total": "counter",
     "kai_lost_writes_total": "counter",
+    "kai_faults_total": "counter",
     "kai_watch_restarts_total": "counter",
     "kai_pending_pods": "gauge",
     "kai_pending_podgroups": "gauge",
@@ -273,6 +275,15 @@ def test_depths_failures_and_restarts_are_shown() -> None:
     assert values(metrics, "kai_lost_writes_total") == {(("why", "queue full"),): 1}
 
 
+def test_faults_are_counted_by_part() -> None:
+    faults = Faults()
+    for part in ("feed", "binder", "feed"):
+        faults.note(part, "Pod a/a", ValueError("unexpected"))
+    shown = Metrics(faults=faults).render().decode()
+    assert 'kai_faults_total{part="binder"} 1.0' in shown
+    assert 'kai_faults_total{part="feed"} 2.0' in shown
+
+
 def test_it_is_rendered_while_it_changes() -> None:
     metrics, stop = Metrics(), threading.Event()
 
@@ -287,7 +298,7 @@ def test_it_is_rendered_while_it_changes() -> None:
     thread = threading.Thread(target=change)
     thread.start()
     try:
-        for _ in range(50):
+        for _ in range(20):
             metrics.render()
     finally:
         stop.set()
