@@ -227,6 +227,11 @@ class Pod:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def group_key(self) -> str:
+        """The group that the pod is in: its pod group, or itself."""
+        return f"{self.namespace}/{self.group}" if self.group else self.key
+
 
 @dataclass(frozen=True, slots=True)
 class BindRequest:

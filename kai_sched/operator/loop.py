@@ -274,7 +274,7 @@ class Loop:
         groups: dict[str, list[Bind]] = {}
         for effect in decided.result.effects:
             if isinstance(effect, Bind):
-                groups.setdefault(group_of(decided.cluster.pods[effect.pod]), []).append(effect)
+                groups.setdefault(decided.cluster.pods[effect.pod].group_key, []).append(effect)
         for key, binds in groups.items():
             self._group_of.update((bind.uid, key) for bind in binds)
             assumed = []
@@ -332,11 +332,6 @@ def node_problem(store: Store, name: str) -> str:
     if node.unschedulable:
         return f"node {name} was cordoned"
     return f"node {name} is {', '.join(node.bad_conditions)}" if node.bad_conditions else ""
-
-
-def group_of(pod: Pod) -> str:
-    """The group that the pod is in: its pod group, or itself."""
-    return f"{pod.namespace}/{pod.group}" if pod.group else pod.key
 
 
 def _torn(result: CycleResult) -> set[str]:

@@ -23,7 +23,7 @@ from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.feed import Feed
-from kai_sched.operator.loop import Clock, Decided, group_of
+from kai_sched.operator.loop import Clock, Decided
 from kai_sched.operator.news import News
 from kai_sched.operator.statuses import Batch, Bound, Statuses, kinds_of, pod_ref
 from kai_sched.plan.effects import Bind, Emit, Evict, Plan, Ref, Write
@@ -139,7 +139,7 @@ class Telling:
         now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
         created_ns, key, queue, unlabelled = None, bind.pod, "", False
         if isinstance(pod, Pod):
-            created_ns, key = pod.created_ns, group_of(pod)
+            created_ns, key = pod.created_ns, pod.group_key
             found = self._store.get(PodGroup, key) if pod.group else None
             group = found if isinstance(found, PodGroup) else None
             queue = group.queue if group else pod.queue
