@@ -194,7 +194,9 @@ class Cache:
         layout = self.layout_ids.row(key)
         if layout == len(self.layouts):
             self.layouts.append(make_layout(group))
-        delay, grace = duration(group.preemption_delay_s), group.staleness_grace_s
+        # Most groups have no times: a cluster that is read anew has one of these calls less for each of them.
+        delay = duration(group.preemption_delay_s) if group.preemption_delay_s else 0
+        grace = group.staleness_grace_s
         return (
             self.group_ids.row(identity),
             self.queue_names.row(group.queue),
@@ -202,9 +204,9 @@ class Cache:
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
             int(identity.startswith(BARE_PREFIX)),
-            moment(group.last_start_ns),
+            moment(group.last_start_ns) if group.last_start_ns else 0,
             moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
-            moment(group.stale_since_ns),
+            moment(group.stale_since_ns) if group.stale_since_ns else 0,
             UNSET if grace is None else NULL if grace < 0 else duration(grace),
         )
 

@@ -10,7 +10,9 @@ LARGEST = 2**31 - 1  # of what is a 32 bit number in the API: priorities, counts
 
 def moment(ns: int) -> int:
     """The time (nanoseconds since the epoch), between the years 1823 and 2116."""
-    return max(-LATEST_NS, min(LATEST_NS, ns))
+    if -LATEST_NS <= ns <= LATEST_NS:
+        return ns
+    return LATEST_NS if ns > 0 else -LATEST_NS
 
 
 def duration(seconds: float) -> int:
