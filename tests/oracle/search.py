@@ -142,7 +142,8 @@ def multi_node_gang(
     asked = [task.asks("gpu") for task in tasks]
 
     def room(name: str, leaving: list[Task]) -> float:
-        return machines[name].room("gpu", later=True) + sum(t.asks("gpu") for t in leaving if t.node == name)
+        """Never less than nothing: a node that holds more than it has takes nothing from what others have."""
+        return max(0.0, machines[name].room("gpu", later=True) + sum(t.asks("gpu") for t in leaving if t.node == name))
 
     names = dict.fromkeys(task.node for chunk in potential for task in chunk.tasks if task.node in machines)
     caps = {name: room(name, gone) for name in names}

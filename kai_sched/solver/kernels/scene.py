@@ -37,6 +37,7 @@ from kai_sched.solver.hunt import (
     PROBE,
     RANK,
     RECORDED,
+    REQUESTS,
     SCENE,
     SCENE_CLOCK,
     SCENE_MARK,
@@ -189,7 +190,7 @@ def scene_may_suffice(start: int, snapshot: Snapshot, state: State, finder: Find
                 continue
             prey.node[n, COUNTED] = mark + kind
             if finder.verdicts[classes.signature[c], n] == OK:
-                room += slots(classes.request[c], state.idle[n], state.releasing[n], prey.room[n])
+                room += slots(classes.request[c], state.idle[n], state.releasing[n], prey.room[n, REQUESTS:])
         if room < wanted:
             return False
     return True
@@ -228,20 +229,24 @@ def sink_node(at: int, total: int, node: Longs, room: Floats) -> None:
 
 @inner
 def free_gpus(state: State, prey: Prey) -> float:
-    """Whole GPUs idle or releasing on all nodes that have any, and those that recorded victims hold."""
+    """Whole GPUs that are free on all nodes together, or will be, with the recorded victims gone."""
     free = 0.0
     for n in range(state.idle.shape[0]):
-        if state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0:
-            free += state.idle[n, GPU] + state.releasing[n, GPU]
-        free += prey.room[n, KNOWN_GPUS]
+        free += gpus_without_known(n, state, prey)
     return free
+
+
+@inner
+def gpus_without_known(n: int, state: State, prey: Prey) -> float:
+    """Whole GPUs that node ``n`` has with the recorded victims gone; 0 where its pods ask for more than it has."""
+    return float(max(0.0, state.idle[n, GPU] + state.releasing[n, GPU] + prey.room[n, KNOWN_GPUS]))
 
 
 @inner
 def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey) -> tuple[int, int]:
     """Rank the nodes with potential victims, tightest first, for the first ``k`` tasks of the wish.
 
-    ``free`` (``free_gpus``): what all feasible nodes have free, or had with the recorded victims gone. Returns how
+    ``free`` (``free_gpus``): what all nodes together have with the recorded victims gone. Returns how
     many nodes can be of use, and how many of them are the shortest prefix with enough (-1: not even all).
     """
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
@@ -253,11 +258,9 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, prey: Prey
     total = 0
     for place in range(prey.counts[N_NODES]):
         n = prey.node[place, NODE_ORDER]
+        free -= gpus_without_known(n, state, prey)
         own = state.idle[n, GPU] + state.releasing[n, GPU]
-        if state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0:
-            free -= own
-        free -= prey.room[n, KNOWN_GPUS]
-        prey.room[n, CAPACITY] = own + prey.room[n, KNOWN_GPUS] + prey.room[n, POTENTIAL_GPUS]
+        prey.room[n, CAPACITY] = max(0.0, own + prey.room[n, KNOWN_GPUS] + prey.room[n, POTENTIAL_GPUS])
         if smallest > 0.0 and prey.room[n, CAPACITY] < smallest:
             continue
         prey.node[total, RANK] = place
