@@ -94,7 +94,7 @@ COUNT, ABLE = 0, 1
 
 
 class Scratch(NamedTuple):
-    """Space to work in; all but the last three serve one job at a time."""
+    """Space to work in; all but the last four serve one job at a time."""
 
     survey: Ints  # (S, 2) satisfied members or placed pods; whether there is something to ask for
     order: Ints  # (S,)
@@ -105,6 +105,7 @@ class Scratch(NamedTuple):
     work: Floats  # (10, Q) the division among siblings (``kernels.share``)
     wanted: Flags  # (K,) signatures that some pending pod has
     largest: Floats  # (R,) the largest node
+    own: Floats  # (N, 3) what other schedulers' pods leave of a node
 
 
 class Decisions(NamedTuple):
@@ -246,6 +247,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros((10, snapshot.queues.parent.size)),
         np.zeros(snapshot.signatures.toleration.size, np.uint8),
         np.zeros(snapshot.nodes.allocatable.shape[1]),
+        np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
     )
 
 

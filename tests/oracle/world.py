@@ -229,7 +229,8 @@ def _capacity(machines: dict[str, Machine], config: Config) -> list[float]:
         if ready(machine.node):
             foreign = [task for task in machine.tasks if task.pod.scheduler != config.scheduler_name]
             for r, resource in enumerate(RESOURCES):
-                total[r] += machine.node.allocatable.get(resource, 0.0) - sum(task.asks(resource) for task in foreign)
+                held = sum(task.asks(resource) for task in foreign)
+                total[r] += max(machine.node.allocatable.get(resource, 0.0) - held, 0.0)
     return total
 
 

@@ -66,9 +66,11 @@ def holds(content: Object) -> dict[str, Fraction] | None:
         return None
     total: dict[str, Fraction] = {"pods": Fraction(1)}
     for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for resource, quantity in asked.items():
+        resources = container.get("resources")
+        parts = [_mapping(resources).get(field) for field in ("limits", "requests")]
+        if not all(part is None or isinstance(part, dict) for part in (resources, *parts)):
+            return None
+        for resource, quantity in {**(parts[0] or {}), **(parts[1] or {})}.items():
             found = amount(quantity)
             if found is None:
                 return None
@@ -119,26 +121,6 @@ def _add(table: dict[str, dict[str, Fraction]], key: Any, amounts: Mapping[str, 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def overdraws(content: Object, room: Mapping[str, str]) -> bool:
-    """Whether a pod on a node may ask for more than the node has, as one may that is put there past all schedulers.
-
-    What there is to divide among queues is what nodes have less what others hold, so that such a pod takes from all.
-    """
-    spec = _mapping(content.get("spec"))
-    if content["kind"] != "Pod" or not spec.get("nodeName"):
-        return False
-    own = _mapping(spec.get("resources"))
-    parts = [_mapping(spec.get("overhead")), _mapping(own.get("requests")), _mapping(own.get("limits"))]
-    for field in ("containers", "initContainers"):
-        for container in spec.get(field) or () if isinstance(spec.get(field), list) else ():
-            resources = _mapping(_mapping(container).get("resources"))
-            parts += [_mapping(resources.get("requests")), _mapping(resources.get("limits"))]
-    asked: dict[str, dict[str, Fraction]] = {}
-    for part in parts:
-        _add(asked, "", {resource: amount(quantity) or Fraction(0) for resource, quantity in part.items()})
-    return any(value > (amount(room.get(name, "0")) or 0) for name, value in asked.get("", {}).items() if name in room)
 
 
 def _name_of(pod: Object) -> str:

@@ -35,6 +35,7 @@ from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, 
 Object = dict[str, Any]
 
 NOW_NS = 1_800_000_000 * 10**9
+CLASS_VALUE = 50
 CREATED = "2027-01-15T07:00:00Z"
 GPU = names.NVIDIA_GPU
 ROOM = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8"}
@@ -108,7 +109,7 @@ def sane_objects() -> list[Object]:
     only = {"key": "sane", "value": "only", "effect": "NoSchedule"}
     found = [node("s1", taints=[only]), node("s2", taints=[only]), node("a")]
     found += [queue("org"), queue("blue", "org", 8), queue("green", "org", 8), queue("evil", gpus=8)]
-    found += [thing("PriorityClass", "a", value=50), thing("Namespace", "sane"), thing("Namespace", "evil")]
+    found += [thing("PriorityClass", "a", value=CLASS_VALUE), thing("Namespace", "sane"), thing("Namespace", "evil")]
     for number, where in enumerate(("s1", "s1", "s2")):
         name = f"blue{number}"
         found += [group(name, "sane", "blue", 1), pod(name, "sane", "blue", 4, node=where, group=name)]
@@ -316,7 +317,10 @@ def sane_part(result: CycleResult) -> object:
 
 
 def may_compete(content: Object) -> bool:
-    """Whether a pod may ask for the sane nodes by right: it tolerates all, and selects no other node."""
+    """Whether it may change the sane plan by right: a pod for all nodes, or another value of the sane pods' class."""
+    meta = content.get("metadata")
+    if content["kind"] == "PriorityClass" and isinstance(meta, dict) and meta.get("name") == "a":
+        return content.get("value") != CLASS_VALUE
     spec = content.get("spec")
     if content["kind"] != "Pod" or not isinstance(spec, dict):
         return False

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from kai_sched.cli import kernels
 from kai_sched.cli.simulate import BAD_INPUT, Options, simulate
-from tests.properties.hostile_truth import overdraws
 from tests.properties.hostile_values import DEEP, HUGE, encode
-from tests.properties.hostile_world import BASES, ROOM, SETTINGS, Hostile, hostiles, may_compete, sane_objects
+from tests.properties.hostile_world import BASES, SETTINGS, Hostile, hostiles, may_compete, sane_objects
 
 LONG = settings(max_examples=3000, suppress_health_check=[*HealthCheck])
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -97,7 +96,7 @@ def check(found: Sequence[Hostile], suffix: str, output: str, folder: Path) -> N
     if output in ("table", "wide"):
         return
     document = json.loads(out) if output == "json" else yaml.load(out, yaml.CSafeLoader)
-    competes = any(may_compete(each.content) or overdraws(each.content, ROOM) for each in found)
+    competes = any(may_compete(each.content) for each in found)
     if not competes and all(each.sane["kind"] not in SETTINGS for each in found):
         assert sane_plan(document) == _expected(), "the others' plan has changed"
 

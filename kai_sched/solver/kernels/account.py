@@ -138,14 +138,21 @@ def open_bonds(
 
 
 @inner
-def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, total: Floats) -> None:
-    """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods."""
+def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, own: Floats, total: Floats) -> None:
+    """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods.
+
+    A node gives no less than nothing: pods that ask for more than it has, as those may that no scheduler placed, must
+    not take from what the others have. ``own`` (N, 3) is space to work in.
+    """
     for n in range(nodes.counted.shape[0]):
-        if nodes.counted[n] != 0:
-            for r in range(3 if nodes.counted[n] == COUNTS_ALL else GPU):
-                total[SHARE + r] += nodes.allocatable[n, r]
+        for r in range(3):
+            own[n, r] = nodes.allocatable[n, r]
     for t in range(tasks.node.shape[0]):
         n = tasks.node[t]
         if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] != 0 and tasks.status[t] >= IS_PIPELINED:
+            for r in range(3):
+                own[n, r] -= prices[tasks.cls[t], r]
+    for n in range(nodes.counted.shape[0]):
+        if nodes.counted[n] != 0:
             for r in range(3 if nodes.counted[n] == COUNTS_ALL else GPU):
-                total[SHARE + r] -= prices[tasks.cls[t], r]
+                total[SHARE + r] += max(own[n, r], 0.0)

@@ -37,7 +37,7 @@ def fair_share(settings: Settings, snapshot: Snapshot, state: State, scratch: Sc
     open_jobs(tasks, state.task, state.sets)
     open_queues(snapshot.queues, tasks, classes.quota, snapshot.jobs, state.book)
     open_bonds(tasks.node, tasks.status, tasks.cls, snapshot.terms, snapshot.bonds, state.domains, state.ports)
-    open_cluster(nodes, tasks, classes.quota, state.book[state.book.shape[0] - 1])
+    open_cluster(nodes, tasks, classes.quota, scratch.own, state.book[state.book.shape[0] - 1])
     divide_tree(snapshot.queues, settings.k_value, state.book, scratch.work)
 
 

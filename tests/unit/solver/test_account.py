@@ -50,12 +50,20 @@ def test_queues_hold_and_ask_for_what_their_pods_do(snapshot: Snapshot) -> None:
 
 @given(snapshots())
 def test_the_cluster_is_its_ready_nodes_less_foreign_pods(snapshot: Snapshot) -> None:
-    tasks, counted = snapshot.tasks, snapshot.nodes.counted == 1
-    total = snapshot.nodes.allocatable[counted, :3].sum(axis=0)
+    """A node whose foreign pods ask for more than it has adds nothing, and takes nothing from what others add."""
+    tasks, room = snapshot.tasks, snapshot.nodes.allocatable[:, :3].copy()
     for t, n in enumerate(tasks.node):
-        if tasks.foreign[t] and counted[n]:
-            total -= snapshot.classes.quota[tasks.cls[t]]
+        if tasks.foreign[t] and n != NULL:
+            room[n] -= snapshot.classes.quota[tasks.cls[t]]
+    total = np.maximum(room, 0.0)[snapshot.nodes.counted == 1].sum(axis=0)
     assert opened(snapshot).state.book[-1, SHARE : SHARE + 3].tolist() == total.tolist()
+
+
+def test_a_foreign_pod_takes_no_more_than_its_node_has() -> None:
+    nodes = node_table([[4.0, 8.0, 4.0, 9.0, 0.0], [4.0, 8.0, 0.0, 9.0, 0.0]])
+    tasks = {"node": [0], "cls": [0]}
+    snapshot = assemble([], nodes=nodes, request=[[1e21, 2.0, 5.0, 1.0, 0.0]], nobodys=1, tasks=tasks)
+    assert opened(snapshot).state.book[-1, SHARE : SHARE + 3].tolist() == [4.0, 14.0, 0.0]
 
 
 @given(snapshots())
