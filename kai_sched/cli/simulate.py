@@ -110,13 +110,15 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = run_cycle(cluster, case.config, now_ns, cache, turns=Turns(promised=promises.promised))
+            result = run_cycle(
+                cluster, case.config, now_ns, cache, turns=Turns(first=promises.first, promised=promises.promised)
+            )
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)
         now_ns += step_ns
         if step_ns > 0 or not case.is_scenario:
-            promises.note(cluster, result)
+            promises.note(cluster, result, case.config)
 
 
 def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:

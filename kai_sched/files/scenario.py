@@ -24,6 +24,7 @@ SCENARIO_CONFIG = Config(
     allow_consolidating_reclaim=True,
     use_scheduling_signatures=False,
     staleness_grace_s=0.0,
+    victims="original",
 )
 
 

@@ -52,6 +52,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         signatures=int(config.use_scheduling_signatures),
         first_generator=int(generators[0]),
         second_generator=int(generators[1]),
+        minimal=int(config.victims == "minimal"),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kai_sched.api import names
 
+VICTIMS = ("minimal", "original")
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
 # Plugins that a SchedulingShard switches on, with the arguments that they have by default (semantics 1.3, "Operator").
@@ -66,6 +67,8 @@ class Config:
     max_consolidation_preemptees: int = 16
     search_work: int = 1_000_000  # victims and queues that the searches of one action may look at: about a second
     allow_consolidating_reclaim: bool = True
+    # "original": the sets of victims that v0.17.0 would take, whole; "minimal": nobody goes in vain (being built).
+    victims: str = "original"
     use_scheduling_signatures: bool = True
 
 

@@ -101,7 +101,7 @@ class Setbacks:
     def turns(self, now: float) -> Turns:
         """Who waits, who goes first, and who is to get what it was promised."""
         waiting = frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
-        return Turns(frozenset(self.torn), waiting, self.promises.promised)
+        return Turns(frozenset(self.torn) | self.promises.first, waiting, self.promises.promised)
 
     def next_end(self, now: float) -> float | None:
         """When the next group has waited long enough."""
@@ -227,7 +227,7 @@ class Loop:
         decided = await self._decide(turns, whole=bool(turns.first or self._setbacks.backoff))
         if self._may_act():
             self._settle_setbacks(decided.result, turns)
-            if self._setbacks.promises.note(decided.cluster, decided.result):
+            if self._setbacks.promises.note(decided.cluster, decided.result, self._config()):
                 self.wake(matters=False)
             await self._act(decided)
             self._acted(decided)

@@ -277,6 +277,7 @@ class Settings(NamedTuple):
     signatures: int  # 1: a job like one that failed is passed over, unless it is easier
     first_generator: int  # a Generator; 0: none
     second_generator: int
+    minimal: int  # 1: no victim goes without whom the rest would do; 0: the sets of victims of the original
 
 
 def freeze(table: Any) -> Any:

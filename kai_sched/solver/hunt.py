@@ -30,11 +30,18 @@ DEAD = -7  # SKIP: not in the list
 PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES, LEFT_NODE = range(11)
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
-POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK = range(7)
-# Columns of Prey.job.
-TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING = range(8)
+# CHUNK_START: by chunk its first entry in POTENTIAL; CHOSEN: the chunks of a minimal scenario; IS_CHOSEN by chunk.
+POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK, CHUNK_START, CHOSEN, IS_CHOSEN = range(10)
+N_LISTS = 10
+# Columns of Prey.job. IS_SETTLED: it has got a place by a search of this cycle, and keeps it.
+TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING, IS_SETTLED = (
+    range(9)
+)
 # Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
+# COST: what clearing the node for one task would cost, as long as COST_MARK is current; BARRED: it cannot be cleared.
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
+COST, COST_MARK, BARRED = range(9, 12)
+N_NODE_COLUMNS = 12
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
 # Columns of Prey.queue, three wide each up to PRESENT. OWED, three wide, too, is what was paid back too often (4.5).
@@ -50,12 +57,13 @@ HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_MOVED, HERD_KN
 POTENTIAL_GPUS, KNOWN_GPUS, CAPACITY, REQUESTS = range(4)
 # Columns of Prey.kind: a class of the wish, how many tasks of it, and for how many there is room now, with the
 # recorded victims gone, and with the potential ones gone, too. An upper bound: each class by itself.
-KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM = range(5)
+# LEFT: with the victims gone that are looked at in ``kernels.minimal_search``.
+KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM, KIND_LEFT = range(6)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
-WEIGHED, LOCAL = 21, 22
-N_COUNTS = 23
+WEIGHED, LOCAL, N_CHOSEN, CHOICE_CLOCK = range(21, 25)
+N_COUNTS = 25
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
@@ -76,11 +84,11 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (23,)
+    counts: Longs  # (25,)
     task: Longs  # (T, 11)
-    lists: Longs  # (7, T + 1)
-    job: Longs  # (J, 8)
-    node: Longs  # (N, 9)
+    lists: Longs  # (10, T + 1)
+    job: Longs  # (J, 9)
+    node: Longs  # (N, 12)
     set: Longs  # (S, 4)
     queue: Floats  # (Q, 25)
     herd: Floats  # (Q, 7)
@@ -91,7 +99,7 @@ class Prey(NamedTuple):
     held: Floats  # (J, 3) what each job holds, pipelined tasks apart
     ask: Floats  # (J, 3) what each job asks for next
     wish: Longs  # (longest job,) the chunk for which room is made
-    kind: Longs  # (4, 5) by class of the wish
+    kind: Longs  # (4, 6) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (longest job,) scratch
@@ -119,9 +127,9 @@ def make_prey(snapshot: Snapshot) -> Prey:
     return Prey(
         np.zeros(N_COUNTS, np.int64),
         np.zeros((n_tasks, 11), np.int64),
-        np.zeros((7, n_tasks + 1), np.int64),
-        np.zeros((n_jobs, 8), np.int64),
-        np.zeros((n_nodes, 9), np.int64),
+        np.zeros((N_LISTS, n_tasks + 1), np.int64),
+        np.zeros((n_jobs, 9), np.int64),
+        np.zeros((n_nodes, N_NODE_COLUMNS), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
         np.zeros((snapshot.queues.parent.size, 25)),
         np.zeros((snapshot.queues.parent.size, 7)),
@@ -132,7 +140,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
         np.zeros(longest, np.int64),
-        np.zeros((MOST_KINDS, 5), np.int64),
+        np.zeros((MOST_KINDS, 6), np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),
         np.zeros(longest, np.int64),

@@ -175,7 +175,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         n_moves = 2 * snapshot.tasks.job.size + n_moves
     counters = int(np.diff(snapshot.bonds.ptr).max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges) + 1
-    n_integers = n_moves * (6 + counters) + 2 * n_sets + 1
+    # Coming back, a task is counted out and in, where it was and where it ran.
+    n_integers = n_moves * (6 + 8 * counters) + 2 * n_sets + 1
     return Log(
         np.empty(n_floats, np.int64),
         np.empty(n_floats),

@@ -6,15 +6,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
-from tests.oracle.allocate import allocate_in, may_run, move
+from tests.oracle.allocate import allocate_in, may_run, move, waits_for_minimum
 from tests.oracle.chunk import next_chunk, task_order
+from tests.oracle.few import Few, search_few
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
 from tests.oracle.trial import Eviction, Session, is_evicted
 from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
-from tests.oracle.world import ACTIVE, UNLIMITED, USED, GroupSet, Job, PodSet, World, charge, ready, world_of
+from tests.oracle.world import (
+    ACTIVE,
+    UNLIMITED,
+    USED,
+    GroupSet,
+    Job,
+    Machine,
+    PodSet,
+    Task,
+    World,
+    charge,
+    ready,
+    world_of,
+)
 
 
 @dataclass(frozen=True)
@@ -32,11 +46,16 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
     placed: list[str] = []
     for action in config.actions:
         if action == "allocate":
-            placed += allocate_in(session.world, config)
+            found = allocate_in(session.world, config)
+            placed += found
+            session.placed += found
         else:
             ACTIONS[action](session)
     _take_back(session.world)
     _count_again(session.world)
+    if config.victims == "minimal" and any(action != "allocate" for action in config.actions):
+        _mend_torn(session.world)
+        _bind_what_is_free(session)
     pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
     return Decided(pods, tuple(session.evictions), tuple(placed), session.world)
 
@@ -53,6 +72,53 @@ def _take_back(world: World) -> None:
                     task.before = task.status
                     move(world, job, task, "Releasing", task.node)
                     task.node = task.pod.node or task.node  # where it leaves
+
+
+def _mend_torn(world: World) -> None:
+    """A job of whose minimum somebody has to wait waits with all that it got in this cycle."""
+    for job in world.jobs:
+        torn = waits_for_minimum(job)
+        for task in job.tasks:
+            if torn and task.start == "Pending" and task.status == "Binding":
+                move(world, job, task, "Pipelined", task.node)
+
+
+def _bind_what_is_free(session: Session) -> None:
+    """Bind the jobs for which nobody has to leave, whose places are free already: first promised, first served."""
+    world = session.world
+    waits_for_others = {each.cause for each in session.evictions}
+    gone = {each.pod for each in session.evictions}
+    for machine in world.machines.values():
+        machine.spare = dict(machine.node.allocatable)
+        for task in world.tasks:
+            holds = task.start in USED and (task.pod.node or task.node) == machine.node.name
+            if holds or (task.start == "Pending" and task.status == "Binding" and task.node == machine.node.name):
+                _hold(machine, task, 1)
+    for key in session.placed:
+        job = next((each for each in world.jobs for task in each.tasks if task.pod.key == key), None)
+        if job is None or job.group.key in waits_for_others:
+            continue
+        waits = [task for task in job.tasks if task.status == "Pipelined"]
+        if not waits:
+            continue
+        waits_for_others.add(job.group.key)
+        good = all(task.start == "Pending" and task.pod.key not in gone for task in waits)
+        for task in waits:
+            _hold(world.machines[task.node], task, 1)
+            good = good and all(
+                world.machines[task.node].spare.get(name, 0.0) >= 0 for name, amount in task.pod.shape.request if amount
+            )
+        for task in waits:
+            if good:
+                move(world, job, task, "Binding", task.node)
+            else:
+                _hold(world.machines[task.node], task, -1)
+
+
+def _hold(machine: Machine, task: Task, sign: int) -> None:
+    for name, amount in task.pod.shape.request:
+        if machine.node.allocatable.get(name):
+            machine.spare[name] -= sign * amount
 
 
 def _count_again(world: World) -> None:
@@ -92,6 +158,21 @@ def _helpless(world: World, job: Job) -> bool:
     )
 
 
+def _look(
+    session: Session,
+    job: Job,
+    pool: list[Job],
+    valid: Callable[[list[Chunk], Job], bool],
+    action: str,
+    fairness: Fairness | None = None,
+    moves: bool = False,
+) -> bool:
+    """Look for victims the way that the config names, and carry out what is found."""
+    if session.config.victims == "minimal":
+        return search_few(Few(session, job, pool, valid, action, fairness, moves))
+    return search(Search(session, job, pool, valid), action)
+
+
 def reclaim(session: Session) -> None:
     """4.1."""
     memory = Memory(session.config.use_scheduling_signatures, by_queue=True)
@@ -104,7 +185,8 @@ def reclaim(session: Session) -> None:
         def valid(victims: list[Chunk], part: Job, job: Job = job, fairness: Fairness = fairness) -> bool:
             return fairness.allows(victims, part) and protection.allows(victims, job)
 
-        if not search(Search(session, job, reclaim_pool(session, job, protection), valid), "reclaim"):
+        pool, moves = reclaim_pool(session, job, protection), session.config.allow_consolidating_reclaim
+        if not _look(session, job, pool, valid, "reclaim", fairness, moves):
             memory.note(job)
 
 
@@ -129,7 +211,7 @@ def preempt(session: Session) -> None:
         def valid(victims: list[Chunk], _part: Job, job: Job = job) -> bool:
             return protection.allows(victims, job)
 
-        if not search(Search(session, job, pool, valid), "preempt"):
+        if not _look(session, job, pool, valid, "preempt"):
             memory.note(job)
 
 
@@ -173,7 +255,7 @@ def consolidation(session: Session) -> None:
             moved = {task.job for task in tasks if is_evicted(task)}
             return all(task.status != "Releasing" for task in tasks) and (most < 0 or len(moved) <= most)
 
-        if not search(Search(session, job, pool, valid), "consolidation"):
+        if not _look(session, job, pool, valid, "consolidation"):
             memory.note(job)
 
 

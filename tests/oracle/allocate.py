@@ -76,11 +76,7 @@ def attempt(world: World, config: Config, job: Job) -> list[Task]:
             for done in chunk[:number]:
                 move(world, job, done, "Pending", "")
             return []
-    waits = any(
-        any(task.status == "Pipelined" for task in pod_set.tasks)
-        and sum(task.status in ACTIVE - {"Pipelined"} for task in pod_set.tasks) < pod_set.minimum
-        for pod_set in job.pod_sets.values()
-    )
+    waits = waits_for_minimum(job)
     for task in chunk:
         if waits and task.status == "Allocated":
             move(world, job, task, "Pipelined", task.node)
@@ -88,6 +84,15 @@ def attempt(world: World, config: Config, job: Job) -> list[Task]:
         if task.status == "Allocated":
             task.status = "Binding"
     return chunk
+
+
+def waits_for_minimum(job: Job) -> bool:
+    """Whether some pod that a set needs for its minimum has to wait for its room."""
+    return any(
+        any(task.status == "Pipelined" for task in pod_set.tasks)
+        and sum(task.status in ACTIVE - {"Pipelined"} for task in pod_set.tasks) < pod_set.minimum
+        for pod_set in job.pod_sets.values()
+    )
 
 
 def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
@@ -126,7 +131,7 @@ def place(world: World, config: Config, job: Job, task: Task) -> bool:
     return name is not None
 
 
-def best_node(world: World, config: Config, job: Job, task: Task, offered: list[str]) -> str | None:
+def best_node(world: World, config: Config, job: Job, task: Task, offered: list[str], gates: bool = True) -> str | None:
     """The node with the highest score among those offered that take the task, now or later; None if there is none."""
     if task.pod.shape.unsupported:
         return None
@@ -134,7 +139,7 @@ def best_node(world: World, config: Config, job: Job, task: Task, offered: list[
     scores = {machine.node.name: score(config, task, machine, machines) for machine in machines}
     for name in sorted(scores, key=lambda name: (-scores[name], name)):
         machine = world.machines[name]
-        if fits(task, machine, later=True) and accepts(machine, task) and may_take(world, job, [task]):
+        if fits(task, machine, later=True) and accepts(machine, task) and (not gates or may_take(world, job, [task])):
             return name
     return None
 

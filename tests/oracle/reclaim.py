@@ -87,6 +87,14 @@ class Fairness:
                     taken[name] = plus(taken.get(name, [0.0] * 3), needs(chunk))
         return all(self._fair_at(u, left, taken, asks) for u in accounts[part.queue].lineage())
 
+    def takes(self, victim: Job, tasks: list[Task], left: dict[str, Vector], asks: Vector) -> bool:
+        """Whether these may go after what is counted in ``left``; if so they are counted, too."""
+        if not self._may_take(victim, left, asks):
+            return False
+        for level in self.session.world.accounts[victim.queue].lineage():
+            left[level.queue.name] = plus(left.get(level.queue.name, self.held[level.queue.name]), needs(tasks), -1)
+        return True
+
     def _may_take(self, victim: Job, left: dict[str, Vector], asks: Vector) -> bool:
         """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
         mine, theirs = diverge(self.session.world, self.job, victim)
@@ -107,7 +115,8 @@ class Fairness:
                 if asks[r] <= 0 and taken[name][r] <= 0:
                     continue
                 mine, theirs = ratio(after[r], u.fair[r]), ratio(left[name][r], sibling.fair[r])
-                if mine > 1 and sibling.fair[r] > 0 and mine * self.multiplier >= theirs:
+                shared = sibling.fair[r] > 0 or self.session.config.victims == "minimal"
+                if mine > 1 and shared and mine * self.multiplier >= theirs:
                     return False
         return self.job.preemptible or within(plus(self.fixed[u.queue.name], asks), quota(u))
 

@@ -185,7 +185,7 @@ def _simulate(run: Search, tasks: list[Task], recorded: list[Chunk], chosen: lis
     before, offered = saved(session.world), feasible(run, victims)
     for task in [task for chunk in victims for task in chunk.tasks]:
         evict(session.world, task)
-    pending = _part(run.job, tasks)
+    pending = part_with(run.job, tasks)
     if _compete(run, pending, [chunk.tasks[0].job for chunk in victims], offered) and run.valid(victims, pending):
         return True
     restore(before)
@@ -208,7 +208,7 @@ def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list
     return placed
 
 
-def _part(job: Job, tasks: list[Task]) -> Job:
+def part_with(job: Job, tasks: list[Task]) -> Job:
     """The job as if these were all that it waits for, with minimums that they can reach."""
     part = part_of(job, lambda task: task in tasks or task.status in ACTIVE)
     part.chunk = tasks

@@ -30,6 +30,8 @@ class Session:
     config: Config
     now_ns: int
     evictions: list[Eviction] = field(default_factory=list)
+    settled: list[Job] = field(default_factory=list)  # jobs that keep what a search of this cycle gave them
+    placed: list[str] = field(default_factory=list)  # pods in the order in which they got the places that they have
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ class Machine:
     idle: dict[str, float]
     releasing: dict[str, float]
     tasks: list[Task] = field(default_factory=list)
+    spare: dict[str, float] = field(default_factory=dict)  # what nobody holds now, whoever is to leave
 
     def room(self, resource: str, later: bool) -> float:
         """Idle, or with ``later`` what will be idle once the releasing pods have left."""

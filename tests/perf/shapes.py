@@ -213,6 +213,39 @@ def borrowed(
     return build.objects
 
 
+def mixed_reclaim(prefix: str, n_nodes: int) -> list[Object]:
+    """Half of the queues hold all GPUs with single pods; gangs of the others, and the youngest single pods, wait.
+
+    8 departments, 40 teams of equal quotas. 20 hold: pods of 1, 1, 2 or 4 GPUs, train twice as often as low, on nodes
+    filled in random order. 18 wait with 2 pods a node in gangs of 8, 16 or 32 with 1, 2, 4 or 8 GPUs a pod, the last
+    two with half a pod a node of 1 GPU; train twice as often as build-preemptible.
+    """
+    build, rng = Builder(prefix), random.Random(n_nodes)
+    build.objects += [PriorityClass("low", 10), PriorityClass("build-preemptible", 75)]
+    build.nodes(n_nodes)
+    queues = build.tree(40, 8, n_nodes * GPUS_PER_NODE)
+    holders, gangs, singles = queues[:20], queues[20:38], queues[38:]
+    j = 0
+    for n in rng.sample(range(n_nodes), n_nodes):
+        left = GPUS_PER_NODE
+        while left:
+            gpus = min(rng.choice((1, 1, 2, 4)), left)
+            build.job(j, rng.choice(holders), gpus, 1, build.node(n), rng.choice(("train", "train", "low")), True)
+            left -= gpus
+            j += 1
+    waiting = 0
+    while waiting < 2 * n_nodes:
+        pods = min(rng.choice((8, 16, 32)), 2 * n_nodes - waiting)
+        priority = rng.choice(("train", "train", "build-preemptible"))
+        build.job(j, rng.choice(gangs), rng.choice((1, 2, 4, 8)), pods, "", priority)
+        waiting += pods
+        j += 1
+    for _ in range(n_nodes // 2):
+        build.job(j, rng.choice(singles), 1, 1, "", rng.choice(("train", "train", "build-preemptible")))
+        j += 1
+    return build.objects
+
+
 def preempted(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
     """One queue, all GPUs in use at priority 50, jobs of priority 125 wait."""
     build = Builder(prefix)
@@ -332,6 +365,7 @@ CASES: dict[str, Case] = {
     "consolidate-80n": Case(
         partial(fragmented, n_nodes=80, seekers=10), EVERY_ACTION, Outcome(evicted=70), most_moved=-1
     ),
+    "mixed-reclaim-300n": Case(partial(mixed_reclaim, n_nodes=300), EVERY_ACTION, Outcome()),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
     **{

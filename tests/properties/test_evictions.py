@@ -37,6 +37,7 @@ CONFIGS = st.builds(
     max_consolidation_preemptees=st.sampled_from([-1, 1, 2, 16]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
+    victims=st.sampled_from(["minimal", "original"]),
 )
 # Without times and torn gangs the clock has no part in what is decided.
 TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)

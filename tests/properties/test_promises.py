@@ -28,8 +28,8 @@ def keeping() -> Decider:
     promises = Promises()
 
     def decide(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-        result = run_cycle(cluster, config, now_ns, turns=Turns(promised=promises.promised))
-        promises.note(cluster, result)
+        result = run_cycle(cluster, config, now_ns, turns=Turns(first=promises.first, promised=promises.promised))
+        promises.note(cluster, result, config)
         return plan_of(cluster, result)
 
     return decide

@@ -7,6 +7,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
+    CHUNK_START,
     CLOCK,
     CURSOR,
     FIRST_POTENTIAL,
@@ -115,10 +116,10 @@ def forget(victims: Lineup, prey: Prey) -> None:
 
 @inner
 def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> int:
-    """How many pods with this ``request`` (R,) the node takes once those that are ``leaving`` (3 + R) are gone."""
+    """How many pods with this ``request`` (R,) the node takes once what is ``leaving`` (R,) is gone."""
     fits = np.inf
     for r in range(request.shape[0]):
-        free = idle[r] + releasing[r] + leaving[REQUESTS + r]
+        free = idle[r] + releasing[r] + leaving[r]
         if request[r] > 0.0:
             fits = min(fits, np.floor(free / request[r]))
         elif free < 0.0:
@@ -199,22 +200,22 @@ def open_room(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Pr
     for kind in range(n_kinds):
         wanted = prey.kind[kind, KIND_CLASS]
         if finder.verdicts[classes.signature[wanted], n] == OK:
-            prey.kind[kind, KIND_ROOM] -= slots(classes.request[wanted], idle, releasing, room)
+            prey.kind[kind, KIND_ROOM] -= slots(classes.request[wanted], idle, releasing, room[REQUESTS:])
     for r in range(idle.shape[0]):
         if snapshot.nodes.allocatable[n, r] > 0.0:
             room[REQUESTS + r] += classes.request[c, r]
     for kind in range(n_kinds):
         wanted = prey.kind[kind, KIND_CLASS]
         if finder.verdicts[classes.signature[wanted], n] == OK:
-            prey.kind[kind, KIND_ROOM] += slots(classes.request[wanted], idle, releasing, room)
+            prey.kind[kind, KIND_ROOM] += slots(classes.request[wanted], idle, releasing, room[REQUESTS:])
     room[KNOWN_GPUS if prey.task[t, RECORDED] > 0 else POTENTIAL_GPUS] += classes.quota[c, GPU]
 
 
 @inner
-def may_suffice(prey: Prey) -> bool:
-    """Whether there could be room for the wish with all that is accumulated gone, each class looked at by itself."""
+def may_suffice(column: int, prey: Prey) -> bool:
+    """Whether there could be room for the wish by a ``column`` of ``prey.kind``, each class looked at by itself."""
     for kind in range(prey.counts[N_KINDS]):  # noqa: SIM110 -- numba compiles no generators
-        if prey.kind[kind, KIND_ROOM] < prey.kind[kind, KIND_WANTED]:
+        if prey.kind[kind, column] < prey.kind[kind, KIND_WANTED]:
             return False
     return True
 
@@ -251,6 +252,7 @@ def accumulate(
             known = known or prey.task[prey.chunk[entry], RECORDED] > 0
         if known:
             length = known_tasks(j, snapshot, state, prey)
+        prey.lists[CHUNK_START, prey.counts[N_GROUPS]] = prey.counts[N_POTENTIAL]
         for entry in range(length):
             part(j, prey.chunk[entry], snapshot, state, victims, prey)
             if not known:

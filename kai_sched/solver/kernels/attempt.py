@@ -11,7 +11,7 @@ from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.place import charge, count_bonds, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback, touch
-from kai_sched.solver.state import NODE, PENDING, STATUS, Decisions, Finder, Log, Scratch, State, Tree
+from kai_sched.solver.state import ACTIVE, NODE, PENDING, STATUS, WAITING, Decisions, Finder, Log, Scratch, State, Tree
 
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
@@ -55,9 +55,24 @@ def foresee(
 @inner
 def undo_all(state: State, log: Log, finder: Finder) -> None:
     """Take back everything since the last commit."""
-    rollback(
-        log, state.floats, state.integers, 2 * state.idle.size, state.idle.shape[1], finder.block, finder.stamp, 0, 0
-    )
+    undo_to(0, 0, state, log, finder)
+
+
+@inner
+def undo_to(floats: int, integers: int, state: State, log: Log, finder: Finder) -> None:
+    """Take back everything since the log had these sizes."""
+    n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
+    rollback(log, state.floats, state.integers, n_rooms, n_resources, finder.block, finder.stamp, floats, integers)
+
+
+@inner
+def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
+    """Whether some pod that a set of the job needs for its minimum has to wait for its room."""
+    for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
+        waiting = state.sets[s, WAITING]
+        if waiting > 0 and state.sets[s, ACTIVE] - waiting < snapshot.sets.minimum[s]:
+            return True
+    return False
 
 
 @inner

@@ -112,6 +112,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     """The reclaim validator (4.7). The last task or gang taken may push its queue below its share, none after it."""
     queue, parent = prey.queue, snapshot.queues.parent
     n_queues = parent.shape[0]
+    need = wished_amount(k, snapshot, prey)
     for q in range(n_queues):
         queue[q, PRESENT] = 0.0
         queue[q, PLAYS] = 0.0
@@ -124,7 +125,7 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
             continue
         for entry in range(prey.counts[N_CAST] - 1):
             j = prey.lists[CAST, entry]
-            if snapshot.jobs.queue[j] == q and not take_job(p, k, j, q, settings, snapshot, state, prey):
+            if snapshot.jobs.queue[j] == q and not take_job(p, need, j, q, settings, snapshot, state, prey):
                 return False
     u = snapshot.jobs.queue[p]
     while u != NULL:
@@ -148,7 +149,16 @@ def may_lose_one(
 
 
 @inner
-def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
+def take_job(
+    p: int,
+    need: tuple[float, float, float],
+    j: int,
+    q: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    prey: Prey,
+) -> bool:
     """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed.
 
     A task counts as often as the scenario names it.
@@ -160,7 +170,8 @@ def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snaps
     has_core = False
     t = prey.job[j, FIRST_SCENE] - 1
     while t >= 0:
-        if state.task[t, STATUS] == IS_EVICTED or settings.consolidating_reclaim == 0:
+        leaves = state.task[t, STATUS] == IS_EVICTED or settings.consolidating_reclaim == 0
+        if leaves and (settings.minimal == 0 or has_gone(t, state, prey)):
             s = snapshot.tasks.set[t]
             price = snapshot.classes.quota[cls[t]]
             for _ in range(prey.task[t, TIMES]):
@@ -168,15 +179,21 @@ def take_job(p: int, k: int, j: int, q: int, settings: Settings, snapshot: Snaps
                     prey.set[s, CORE] += 1
                     core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
                     has_core = True
-                elif not take_amount(p, k, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
+                elif not take_amount(p, need, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
                     return False
         t = prey.task[t, IN_SCENE] - 1
-    return not has_core or take_amount(p, k, q, core, snapshot, state.book, prey)
+    return not has_core or take_amount(p, need, q, core, snapshot, state.book, prey)
 
 
 @inner
 def take_amount(
-    p: int, k: int, v: int, amount: tuple[float, float, float], snapshot: Snapshot, book: Floats, prey: Prey
+    p: int,
+    need: tuple[float, float, float],
+    v: int,
+    amount: tuple[float, float, float],
+    snapshot: Snapshot,
+    book: Floats,
+    prey: Prey,
 ) -> bool:
     """Take one chunk from leaf ``v`` and all above it, if the queue where the paths part is still above its share."""
     queue, parent = prey.queue, snapshot.queues.parent
@@ -186,9 +203,7 @@ def take_amount(
         left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
         over_share = over_share or left > book[victim, SHARE + r]
         over_quota = over_quota or left > book[victim, QUOTA + r]
-        deserved = (
-            deserved and queue[reclaimer, OLD_HELD + r] + wished(k, r, snapshot, prey) <= book[reclaimer, QUOTA + r]
-        )
+        deserved = deserved and queue[reclaimer, OLD_HELD + r] + need[r] <= book[reclaimer, QUOTA + r]
     if not over_share and not (deserved and over_quota):
         return False
     while v != NULL:
@@ -212,6 +227,12 @@ def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
     for entry in range(k):
         amount += snapshot.classes.quota[snapshot.tasks.cls[prey.wish[entry]], r]
     return amount
+
+
+@inner
+def wished_amount(k: int, snapshot: Snapshot, prey: Prey) -> tuple[float, float, float]:
+    """What the first ``k`` tasks of the wish ask for."""
+    return wished(k, 0, snapshot, prey), wished(k, 1, snapshot, prey), wished(k, 2, snapshot, prey)
 
 
 @inner
@@ -240,7 +261,10 @@ def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot,
         for s in range(parent.shape[0]):
             if s == u or parent[s] != parent[u] or queue[s, PRESENT] == 0.0:
                 continue
-            if book[s, FAIR + r] <= 0.0 or not (req > 0.0 or queue[s, INVOLVED + r] == 1.0):
+            if not (req > 0.0 or queue[s, INVOLVED + r] == 1.0):
+                continue
+            # Two queues without any share could take the same room from each other in turn, for ever.
+            if book[s, FAIR + r] <= 0.0 and settings.minimal == 0:
                 continue
             if mine * settings.saturation >= ratio(queue[s, REMAINS + r], book[s, FAIR + r]):
                 return False
@@ -312,7 +336,7 @@ def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, 
             prey.set[s, CORE] = 0
         t = prey.job[j, FIRST_SCENE] - 1
         while t >= 0:
-            prey.set[snapshot.tasks.set[t], CORE] += 1
+            prey.set[snapshot.tasks.set[t], CORE] += settings.minimal == 0 or has_gone(t, state, prey)
             t = prey.task[t, IN_SCENE] - 1
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
             if prey.set[s, CORE] == 0:

@@ -10,6 +10,7 @@ from kai_sched.solver.hunt import (
     DEAD,
     GANG,
     HERD_KNOWN,
+    IS_SETTLED,
     LIST,
     LISTED,
     PLACE,
@@ -57,7 +58,7 @@ def fill_pool(
         j = n_jobs - 1 - place
         measure_victim(j, snapshot, state, victims, prey)
         victims.job[j, SKIP] = DEAD
-        if may_go(j, snapshot, state, finder):
+        if prey.job[j, IS_SETTLED] == 0 and may_go(j, snapshot, state, finder):
             enter(j, snapshot, victims)
     for j in range(n_jobs):
         measure_waiting(j, snapshot, state, log, scratch, waiting, prey)
@@ -152,6 +153,15 @@ def may_go(j: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
 
 
 @inner
+def waits_for_room(j: int, snapshot: Snapshot, state: State) -> bool:
+    """Whether some pod of the job has a place on room that is being left."""
+    for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
+        if state.task[t, STATUS] == IS_PIPELINED:
+            return True
+    return False
+
+
+@inner
 def stand_again(
     j: int,
     settings: Settings,
@@ -170,7 +180,9 @@ def stand_again(
     prey.herd[q, HERD_KNOWN] = 0.0
     move_out(q, j, victims)
     measure_victim(j, snapshot, state, victims, prey)
-    if may_go(j, snapshot, state, finder):
+    if settings.minimal == 1 and waits_for_room(j, snapshot, state):
+        prey.job[j, IS_SETTLED] = 1
+    if prey.job[j, IS_SETTLED] == 0 and may_go(j, snapshot, state, finder):
         move_in(q, j, True, settings, priority, victims)
     shifted = move_out(q, j, waiting)
     measure_waiting(j, snapshot, state, log, scratch, waiting, prey)

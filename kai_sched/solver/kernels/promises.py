@@ -9,6 +9,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
+from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.state import NODE, STATUS, WAITING, Decisions, State
 
 NEED = int(Bond.NEED)
@@ -22,10 +23,38 @@ NOT_FREE = 2
 
 
 @inner
-def keep_promises(snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions) -> None:
+def mend_torn(snapshot: Snapshot, state: State, decisions: Decisions) -> None:
+    """Let all that a job got in this cycle wait where some pod of its minimum has to: it starts whole, or not yet."""
+    for j in range(snapshot.jobs.queue.shape[0]):
+        if not waits_for_minimum(j, snapshot, state):
+            continue
+        for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
+            if snapshot.tasks.status[t] == IS_PENDING and state.task[t, STATUS] == IS_ALLOCATED:
+                make_wait(t, snapshot, state, decisions)
+
+
+@inner
+def make_wait(t: int, snapshot: Snapshot, state: State, decisions: Decisions) -> None:
+    """Let a task that was to be bound wait for its room instead."""
+    n, c = state.task[t, NODE], snapshot.tasks.cls[t]
+    state.task[t, STATUS] = IS_PIPELINED
+    state.sets[snapshot.tasks.set[t], WAITING] += 1
+    decisions.waits[decisions.row[t]] = 1
+    for r in range(state.idle.shape[1]):
+        amount = snapshot.classes.request[c, r]
+        if amount != 0.0 and snapshot.nodes.allocatable[n, r] > 0.0:
+            state.idle[n, r] += amount
+            state.releasing[n, r] -= amount
+
+
+@inner
+def keep_promises(
+    at_once: bool, snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions
+) -> None:
     """Mark the jobs whose promised places are all free now, and bind those of them that were marked before.
 
-    First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to work in.
+    With ``at_once`` all of them are bound. First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to
+    work in.
     """
     tasks, free = snapshot.tasks, decisions.free
     for row in range(decisions.length[1]):
@@ -43,7 +72,7 @@ def keep_promises(snapshot: Snapshot, state: State, room: Floats, leaving: Float
             continue
         j = tasks.job[t]
         free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
-        if free[j] == FREE and snapshot.jobs.turn[j] == PROMISED:
+        if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PROMISED):
             bind(j, snapshot, state, room, decisions)
             free[j] = NOT_FREE
 

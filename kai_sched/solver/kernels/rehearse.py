@@ -28,7 +28,7 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.attempt import best_node, undo_all, undo_to
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
@@ -36,7 +36,6 @@ from kai_sched.solver.kernels.leaf import peek, push_heap, rewind, skip_run
 from kai_sched.solver.kernels.lineup import descend, line_up, take
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.score import score_nodes
-from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import ACTIVE, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
@@ -206,15 +205,8 @@ def try_chunk(
     prey: Prey,
 ) -> bool:
     """Place the ``length`` tasks in ``scratch.chunk`` if the gates let them and each finds a node; else none."""
-    jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
-    for r in range(3):
-        scratch.need[r] = 0.0
-        for entry in range(length):
-            scratch.need[r] += prices[tasks.cls[scratch.chunk[entry]], r]
-    verdict, _, _ = pass_gates(
-        jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book
-    )
-    if verdict != OK:
+    tasks = snapshot.tasks
+    if not within_limits(j, length, snapshot, state, scratch):
         return False
     floats, integers = log.size[0], log.size[1]
     placed = prey.counts[N_PLACED]
@@ -229,24 +221,27 @@ def try_chunk(
             if apart:
                 count_at_home(t, 1, snapshot, state, log, prey)
         if n == NULL:
-            n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
-            rollback(
-                log,
-                state.floats,
-                state.integers,
-                n_rooms,
-                n_resources,
-                finder.block,
-                finder.stamp,
-                floats,
-                integers,
-            )
+            undo_to(floats, integers, state, log, finder)
             prey.counts[N_PLACED] = placed
             return False
         lay(j, t, n, snapshot, state, log, finder, prey)
         prey.lists[PLACED, prey.counts[N_PLACED]] = t
         prey.counts[N_PLACED] += 1
     return True
+
+
+@inner
+def within_limits(j: int, length: int, snapshot: Snapshot, state: State, scratch: Scratch) -> bool:
+    """Whether the queues of job ``j`` may hold the ``length`` tasks of ``scratch.chunk``, too."""
+    for r in range(3):
+        scratch.need[r] = 0.0
+        for entry in range(length):
+            scratch.need[r] += snapshot.classes.quota[snapshot.tasks.cls[scratch.chunk[entry]], r]
+    jobs = snapshot.jobs
+    verdict, _, _ = pass_gates(
+        jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book
+    )
+    return bool(verdict == OK)
 
 
 @inner

@@ -7,6 +7,7 @@ from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Settings, Sn
 from kai_sched.solver.hunt import (
     FIRST_TASK,
     GROUP,
+    KIND_ROOM,
     LACKING,
     LAST_JOB,
     LEFT_NODE,
@@ -199,7 +200,7 @@ def probe(
     prey.counts[LOCAL] = generator == NODE_LOCAL
     count_kinds(k, settings, snapshot, state, finder, prey)
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
-    if prey.counts[N_KNOWN] > 0 and may_suffice(prey):
+    if prey.counts[N_KNOWN] > 0 and may_suffice(KIND_ROOM, prey):
         open_scene(snapshot, state, prey)
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
             return True
@@ -214,7 +215,7 @@ def probe(
             if not exposed:
                 shortest = NULL
                 continue
-        if not may_suffice(prey):
+        if not may_suffice(KIND_ROOM, prey):
             continue
         if generator == NODE_LOCAL:
             if perform_locally(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):

@@ -5,18 +5,16 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Settings, Snapshot, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all
+from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all, waits_for_minimum
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.order import plant, pop_job, push_job
 from kai_sched.solver.state import (
     ABLE,
-    ACTIVE,
     COUNT,
     HELD,
     HELD_FIXED,
     NODE,
-    WAITING,
     Decisions,
     Finder,
     Log,
@@ -157,12 +155,7 @@ def wait_together(
     j: int, length: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch
 ) -> None:
     """Where a gang must wait for some pod of its minimum, all of the chunk waits: nothing is bound (3.3, step 4)."""
-    torn = False
-    for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
-        waiting = state.sets[s, WAITING]
-        if waiting > 0 and state.sets[s, ACTIVE] - waiting < snapshot.sets.minimum[s]:
-            torn = True
-    if not torn:
+    if not waits_for_minimum(j, snapshot, state):
         return
     for entry in range(length):
         scratch.node[entry] = state.task[scratch.chunk[entry], NODE]

@@ -31,6 +31,7 @@ from kai_sched.solver.kernels.fairness import any_runtime, diverge, has_quota_fo
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
 from kai_sched.solver.kernels.likeness import is_easier, remember_failure
+from kai_sched.solver.kernels.minimal_search import find_few
 from kai_sched.solver.kernels.order import plant, pop_job, show_job
 from kai_sched.solver.kernels.pool import fill_pool, in_leaf
 from kai_sched.solver.kernels.search import search
@@ -255,9 +256,12 @@ def hunt(
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
     bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
-    help_code = search(
-        action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
-    )
+    if settings.minimal == 1:
+        help_code = find_few(action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, victims, prey)
+    else:
+        help_code = search(
+            action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, waiting, victims, prey
+        )
     if help_code == HELPED:
         carry_out(action, p, settings, snapshot, state, log, finder, scratch, waiting, victims, prey, decisions)
     return help_code

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Snapshot, Status
+from kai_sched.snapshot.tables import Floats, Settings, Snapshot, Status
 from kai_sched.solver.hunt import LEFT_NODE, OWED, Prey
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.accumulate import is_overcommitted
 from kai_sched.solver.kernels.carry_out import leave
 from kai_sched.solver.kernels.evict import evict
-from kai_sched.solver.kernels.promises import keep_promises
+from kai_sched.solver.kernels.promises import keep_promises, mend_torn
 from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
 
 IS_PIPELINED = int(Status.PIPELINED)
@@ -17,6 +17,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @kernel
 def settle(
+    settings: Settings,
     snapshot: Snapshot,
     state: State,
     log: Log,
@@ -49,4 +50,6 @@ def settle(
         leave(t, snapshot, state, decisions)
         if snapshot.tasks.node[t] != NULL:
             state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves
-    keep_promises(snapshot, state, room, leaving, decisions)
+    if settings.minimal == 1:
+        mend_torn(snapshot, state, decisions)
+    keep_promises(settings.minimal == 1, snapshot, state, room, leaving, decisions)

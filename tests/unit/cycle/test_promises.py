@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from kai_sched import Cluster, CycleResult
+from kai_sched import Cluster, Config, CycleResult
 from kai_sched.cycle.promises import Promises
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.plan.effects import Evict
 
 SHAPE = Shape((("gpu", 1.0), ("pods", 1.0)))
+ORIGINAL = Config(victims="original")
 CLUSTER = Cluster.of(
     [
         *(PodGroup("ml", name, name, 1, queue="q", min_member=1) for name in "ab"),
@@ -29,7 +30,7 @@ def cycle(*promised: str, evicted: tuple[str, ...] = ()) -> CycleResult:
 def told(*cycles: CycleResult) -> list[tuple[bool, set[str]]]:
     """After each cycle: whether there is somebody new, and all who are told."""
     promises = Promises()
-    return [(promises.note(CLUSTER, result), set(promises.promised)) for result in cycles]
+    return [(promises.note(CLUSTER, result, ORIGINAL), set(promises.promised)) for result in cycles]
 
 
 def test_who_was_promised_free_room_is_told_from_then_on() -> None:
@@ -49,8 +50,8 @@ def test_who_lost_pods_before_it_was_ever_told_is_told() -> None:
 
 def test_a_new_group_of_the_same_name_starts_anew() -> None:
     promises = Promises()
-    promises.note(CLUSTER, cycle("ml/a"))
-    promises.note(CLUSTER, cycle(evicted=("ml/a",)))
-    promises.note(WITHOUT_A, cycle())
-    assert promises.note(CLUSTER, cycle("ml/a"))
+    promises.note(CLUSTER, cycle("ml/a"), ORIGINAL)
+    promises.note(CLUSTER, cycle(evicted=("ml/a",)), ORIGINAL)
+    promises.note(WITHOUT_A, cycle(), ORIGINAL)
+    assert promises.note(CLUSTER, cycle("ml/a"), ORIGINAL)
     assert promises.promised == {"ml/a"}

@@ -43,7 +43,7 @@ from kai_sched.solver.state import (
 UNLIMITED = float("inf")
 ALL = 2**31 - 1
 ALL_ON = Settings(
-    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1, 1, 1, 1, ALL, ALL, ALL, ALL), *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2)
+    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1, 1, 1, 1, ALL, ALL, ALL, ALL), *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0)
 )
 N_RESOURCES = 5  # CPU, memory, GPU, pods and one more
 ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.STUCK_IN_RELEASING)

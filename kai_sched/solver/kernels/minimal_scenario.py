@@ -1,0 +1,248 @@
+"""A scenario of the minimal search: the chosen chunks leave, the wish gets its places, and who can come back does."""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Bond, Settings, Snapshot, Status, TermKind, Verdict
+from kai_sched.solver.hunt import (
+    CAST,
+    CHOSEN,
+    CHUNK_START,
+    HOME,
+    N_CAST,
+    N_CHOSEN,
+    N_GROUPS,
+    N_PLACED,
+    N_POTENTIAL,
+    N_SCENE,
+    PLACED,
+    POTENTIAL,
+    SCENE,
+    SCENE_CLOCK,
+    SCENE_MARK,
+    WORK,
+    Prey,
+)
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.attempt import best_node, put, undo_all, undo_to
+from kai_sched.solver.kernels.evict import evict, lay
+from kai_sched.solver.kernels.fairness import is_valid
+from kai_sched.solver.kernels.fit import fits_later
+from kai_sched.solver.kernels.gang import next_chunk
+from kai_sched.solver.kernels.rehearse import count_at_home, within_limits
+from kai_sched.solver.kernels.scene import join_scene
+from kai_sched.solver.kernels.score import judge_placed, nobody_matches
+from kai_sched.solver.kernels.undo import set_integer
+from kai_sched.solver.state import AT_DOMAINS, MATCHED, STATUS, Finder, Log, Scratch, State
+
+OK = int(Verdict.OK)
+IS_EVICTED = int(Status.EVICTED)
+MATCH = int(Bond.MATCH)
+REQUIRED = int(TermKind.REQUIRED)
+
+
+@inner
+def chunk_end(g: int, prey: Prey) -> int:
+    """Where chunk ``g`` ends in the list of potential victims."""
+    last = g + 1 == prey.counts[N_GROUPS]
+    return int(prey.counts[N_POTENTIAL] if last else prey.lists[CHUNK_START, g + 1])
+
+
+@inner
+def simulate(
+    action: int,
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> bool:
+    """Whether the chosen chunks make room for the ``k`` tasks of the wish and may leave; if so it stays simulated."""
+    log.size[:] = 0
+    gather(p, snapshot, state, prey)
+    prey.counts[WORK] += prey.counts[N_SCENE] + k
+    for entry in range(prey.counts[N_SCENE]):
+        send_away(prey.lists[SCENE, entry], snapshot, state, log, finder, prey)
+    prey.counts[N_PLACED] = 0
+    good = place_wish(p, k, settings, snapshot, state, log, finder, scratch, prey)
+    if good:
+        for moving in (False, True):
+            for entry in range(prey.counts[N_CAST] - 2, -1, -1):
+                return_job(prey.lists[CAST, entry], moving, settings, snapshot, state, log, finder, scratch, prey)
+        good = is_valid(action, p, k, settings, snapshot, state, prey)
+    if not good:
+        undo_all(state, log, finder)
+    return good
+
+
+@inner
+def gather(p: int, snapshot: Snapshot, state: State, prey: Prey) -> None:
+    """Make the scenario of the chosen chunks, and list the jobs that take part, ``p`` last."""
+    count, lists = prey.counts, prey.lists
+    count[SCENE_CLOCK] += 1
+    count[N_SCENE] = 0
+    count[N_CAST] = 0
+    for entry in range(count[N_CHOSEN]):
+        g = lists[CHOSEN, entry]
+        for at in range(lists[CHUNK_START, g], chunk_end(g, prey)):
+            t = lists[POTENTIAL, at]
+            j = snapshot.tasks.job[t]
+            if prey.job[j, SCENE_MARK] != count[SCENE_CLOCK]:
+                lists[CAST, count[N_CAST]] = j
+                count[N_CAST] += 1
+            join_scene(t, g, 1, snapshot, state, prey)
+    lists[CAST, count[N_CAST]] = p
+    count[N_CAST] += 1
+
+
+@inner
+def send_away(t: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
+    """Evict a task. Nobody can be near it any more, but it is in the way of those that must not be near it."""
+    evict(snapshot.tasks.job[t], t, 1, snapshot, state, log, finder, prey)
+    count_as_near(t, -1, snapshot, state, log, finder, prey)
+
+
+@inner
+def come_home(t: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
+    """Take back that a task was sent away."""
+    lay(snapshot.tasks.job[t], t, prey.task[t, HOME], snapshot, state, log, finder, prey)
+    count_as_near(t, 1, snapshot, state, log, finder, prey)
+
+
+@inner
+def count_as_near(t: int, sign: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
+    """Count a task at its home for those that require to be near it; ``sign`` -1: no longer."""
+    c, n = snapshot.tasks.cls[t], prey.task[t, HOME]
+    if n == NULL or finder.dynamic[c] == 0:
+        return
+    bonds, terms = snapshot.bonds, snapshot.terms
+    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
+        row = bonds.entry[entry, 1]
+        if bonds.entry[entry, 0] != MATCH or terms.kind[row] != REQUIRED or terms.domain[row, n] == NULL:
+            continue
+        at = state.offset[AT_DOMAINS] + 2 * terms.domain[row, n] + MATCHED
+        set_integer(log, state.integers, at, state.integers[at] + sign * bonds.entry[entry, 2])
+
+
+@inner
+def place_wish(
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> bool:
+    """Give the first ``k`` tasks of the wish of job ``p`` places; False where one finds none, and some may have one."""
+    for entry in range(k):
+        scratch.chunk[entry] = prey.wish[entry]
+    if not within_limits(p, k, snapshot, state, scratch):
+        return False
+    for entry in range(k):
+        t = int(prey.wish[entry])
+        n = best_node(t, settings, snapshot, state, finder)
+        if n == NULL:
+            return False
+        give_place(p, t, n, snapshot, state, log, finder, prey)
+    return True
+
+
+@inner
+def give_place(j: int, t: int, n: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey) -> None:
+    """Put a task on node ``n``, where it waits."""
+    put(j, t, n, True, snapshot, state, log, finder)
+    prey.lists[PLACED, prey.counts[N_PLACED]] = t
+    prey.counts[N_PLACED] += 1
+
+
+@inner
+def return_job(
+    j: int,
+    moving: bool,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> None:
+    """Let what job ``j`` has lost come back, chunk by chunk: to where it was, or, ``moving``, elsewhere, too."""
+    jobs = snapshot.jobs
+    while True:
+        length = next_chunk(jobs.set_ptr[j], jobs.set_ptr[j + 1], snapshot.sets, state, log, scratch)
+        if length == 0 or not return_chunk(j, length, moving, settings, snapshot, state, log, finder, scratch, prey):
+            return
+
+
+@inner
+def return_chunk(
+    j: int,
+    length: int,
+    moving: bool,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> bool:
+    """Whether all of a chunk that was evicted comes back; if not, nothing of it does."""
+    for entry in range(length):
+        if state.task[scratch.chunk[entry], STATUS] != IS_EVICTED:
+            return False  # it waited before; that others leave is not for it
+    if not within_limits(j, length, snapshot, state, scratch):
+        return False
+    floats, integers, placed = log.size[0], log.size[1], prey.counts[N_PLACED]
+    for entry in range(length):
+        t = scratch.chunk[entry]
+        n = place_to_return(t, moving, settings, snapshot, state, log, finder, prey)
+        if n == NULL:
+            undo_to(floats, integers, state, log, finder)
+            prey.counts[N_PLACED] = placed
+            return False
+        if n == prey.task[t, HOME]:
+            come_home(t, snapshot, state, log, finder, prey)
+        else:
+            give_place(j, t, n, snapshot, state, log, finder, prey)
+    return True
+
+
+@inner
+def place_to_return(
+    t: int, moving: bool, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder, prey: Prey
+) -> int:
+    """Where an evicted task finds room: where it was, else, if it is ``moving``, the best node. NULL: nowhere."""
+    c, home = snapshot.tasks.cls[t], prey.task[t, HOME]
+    if finder.refused[c] != OK:
+        return NULL
+    apart = finder.dynamic[c] == 1
+    if apart:
+        count_at_home(t, -1, snapshot, state, log, prey)
+        count_as_near(t, 1, snapshot, state, log, finder, prey)
+    n = NULL
+    if home != NULL and fits_later(snapshot.classes.request[c], state.idle[home], state.releasing[home]):
+        if not apart or may_stand(c, home, snapshot, state):
+            n = int(home)
+    if n == NULL and moving:
+        n = best_node(t, settings, snapshot, state, finder)
+    if apart:
+        count_as_near(t, -1, snapshot, state, log, finder, prey)
+        count_at_home(t, 1, snapshot, state, log, prey)
+    return n
+
+
+@inner
+def may_stand(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
+    """Whether inter-pod terms and host ports let a pod of class ``c`` be on node ``n``."""
+    terms, bonds = snapshot.terms, snapshot.bonds
+    first = nobody_matches(c, terms, bonds, state.domains)
+    return bool(judge_placed(c, n, first, terms, bonds, snapshot.ports, state.domains, state.ports) == OK)

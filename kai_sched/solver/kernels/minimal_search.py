@@ -1,0 +1,250 @@
+"""The search for as few victims as possible: those that are carried out cannot be fewer, each being needed.
+
+Victims come one chunk after the other, the least deserving first (``accumulate``), until there could be room for all of
+the wish. Then chunks are chosen that make the room (``minimal_choice``), the scenario is simulated and judged
+(``minimal_scenario``), and each chunk in turn, the most deserving first, is left out if the rest will do. Where no
+choice is good the stream goes on. A wish of several tasks is not tried after each chunk, but after 1, 2, 4, ... more.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Action, Floats, Help, Settings, Snapshot, Verdict
+from kai_sched.solver.hunt import (
+    CHOSEN,
+    CHUNK_START,
+    KIND_CLASS,
+    KIND_LEFT,
+    KIND_NOW,
+    KIND_ROOM,
+    LAST_JOB,
+    LOCAL,
+    N_CHOSEN,
+    N_KINDS,
+    N_TOUCHED_NODES,
+    POTENTIAL,
+    REFUTED,
+    TOUCH_ORDER,
+    WEIGHED,
+    WISHED,
+    WORK,
+    Lineup,
+    Prey,
+)
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.accumulate import accumulate, begin, count_kinds, forget, may_suffice, slots
+from kai_sched.solver.kernels.attempt import undo_all
+from kai_sched.solver.kernels.bounds import refute
+from kai_sched.solver.kernels.minimal_choice import choose
+from kai_sched.solver.kernels.minimal_scenario import chunk_end, simulate
+from kai_sched.solver.kernels.scene import hosts
+from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
+
+OK = int(Verdict.OK)
+CONSOLIDATION = int(Action.CONSOLIDATION)
+RECLAIM = int(Action.RECLAIM)
+HELPED = int(Help.HELPED)
+NOT_FOUND = int(Help.NOT_FOUND)
+TOO_LONG = int(Help.TOO_LONG)
+PATIENCE = 8  # chunks of victims before it is asked whether any could help a single task
+
+
+@inner
+def find_few(
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
+    count = prey.counts
+    count[REFUTED], count[WEIGHED], count[LOCAL], count[WISHED] = OK, 0, 0, length
+    count_kinds(length, settings, snapshot, state, finder, prey)
+    if length > 1:
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        if why != OK:
+            return why
+    begin(ceiling, settings, snapshot, state, finder, victims, prey)
+    outcome = NOT_FOUND
+    steps, due, pause, tried = 0, 0, 1, False
+    at_once = length == 1 and action != CONSOLIDATION
+    while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
+        steps += 1
+        tried = False
+        count[WORK] += 1
+        if count[WORK] > settings.most_work:
+            outcome = TOO_LONG
+            break
+        if length == 1 and steps == PATIENCE:
+            outcome = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if outcome != OK:
+                break
+            outcome = NOT_FOUND
+        if action == CONSOLIDATION or not may_suffice(KIND_ROOM, prey) or steps < due:
+            continue
+        n_spots = hosts(count[LAST_JOB], snapshot, state, prey) if at_once else 0
+        if attempt_few(action, p, length, n_spots, settings, snapshot, state, log, finder, scratch, prey):
+            outcome = HELPED
+            break
+        tried = True
+        if not at_once:
+            due, pause = steps + pause, 2 * pause
+    if outcome == NOT_FOUND and steps > 0 and not tried and not at_once and may_suffice(KIND_ROOM, prey):
+        if attempt_few(action, p, length, 0, settings, snapshot, state, log, finder, scratch, prey):
+            outcome = HELPED
+    if outcome != HELPED:
+        log.size[:] = 0
+    forget(victims, prey)
+    return outcome
+
+
+@inner
+def attempt_few(
+    action: int,
+    p: int,
+    k: int,
+    n_spots: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> bool:
+    """Whether some of the chunks so far make room for the wish, and may go; if so, as few as will do are simulated."""
+    for moves in (False, True):
+        if moves != (action == CONSOLIDATION) and not (moves and may_move(action, settings)):
+            continue
+        if not choose(action, p, k, n_spots, moves, settings, snapshot, state, log, finder, scratch, prey):
+            continue
+        if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
+            spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
+            return True
+    return False
+
+
+@inner
+def may_move(action: int, settings: Settings) -> bool:
+    """Whether victims that may not leave for good may be moved instead."""
+    return action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
+
+
+@inner
+def spare(
+    action: int,
+    p: int,
+    k: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> None:
+    """Leave out each chunk without which the simulated scenario is still good, and simulate what remains."""
+    lists, count = prey.lists, prey.counts
+    sort_chosen(prey)
+    anybody = True
+    undo_all(state, log, finder)
+    while anybody:
+        anybody = False
+        sum_up(snapshot, state, finder, prey)
+        at = count[N_CHOSEN] - 1
+        while at >= 0:
+            g = int(lists[CHOSEN, at])
+            close_room(g, 1.0, snapshot, state, finder, prey)
+            if may_suffice(KIND_LEFT, prey):
+                leave_out(at, prey)
+                if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
+                    undo_all(state, log, finder)
+                    anybody = True
+                else:
+                    put_in(at, g, prey)
+                    close_room(g, -1.0, snapshot, state, finder, prey)
+            else:
+                close_room(g, -1.0, snapshot, state, finder, prey)
+            at -= 1
+    simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
+
+
+@inner
+def sum_up(snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
+    """Count for how many tasks of each class of the wish there is room with all chosen chunks gone, at the most."""
+    for place in range(prey.counts[N_TOUCHED_NODES]):
+        n = prey.node[place, TOUCH_ORDER]
+        for r in range(prey.freed.shape[1]):
+            prey.freed[n, r] = 0.0
+    for kind in range(prey.counts[N_KINDS]):
+        prey.kind[kind, KIND_LEFT] = prey.kind[kind, KIND_NOW]
+    for entry in range(prey.counts[N_CHOSEN]):
+        close_room(int(prey.lists[CHOSEN, entry]), -1.0, snapshot, state, finder, prey)
+
+
+@inner
+def close_room(g: int, sign: float, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> None:
+    """Take what chunk ``g`` leaves off the room (``sum_up``); ``sign`` -1: add it."""
+    classes, lists = snapshot.classes, prey.lists
+    for at in range(lists[CHUNK_START, g], chunk_end(g, prey)):
+        t = lists[POTENTIAL, at]
+        n = state.task[t, NODE]
+        if n == NULL:
+            continue
+        freed = prey.freed[n]
+        for kind in range(prey.counts[N_KINDS]):
+            prey.kind[kind, KIND_LEFT] -= slots_of(kind, n, freed, snapshot, state, finder, prey)
+        for r in range(freed.shape[0]):
+            if snapshot.nodes.allocatable[n, r] > 0.0:
+                freed[r] -= sign * classes.request[snapshot.tasks.cls[t], r]
+        for kind in range(prey.counts[N_KINDS]):
+            prey.kind[kind, KIND_LEFT] += slots_of(kind, n, freed, snapshot, state, finder, prey)
+
+
+@inner
+def slots_of(kind: int, n: int, freed: Floats, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> int:
+    """How many tasks of a class of the wish node ``n`` takes once what is ``freed`` (R,) is free."""
+    classes = snapshot.classes
+    c = prey.kind[kind, KIND_CLASS]
+    if finder.verdicts[classes.signature[c], n] != OK:
+        return 0
+    return slots(classes.request[c], state.idle[n], state.releasing[n], freed)
+
+
+@inner
+def sort_chosen(prey: Prey) -> None:
+    """Sort the chosen chunks, the least deserving first."""
+    chosen = prey.lists[CHOSEN]
+    for place in range(1, prey.counts[N_CHOSEN]):
+        g, at = chosen[place], place
+        while at > 0 and chosen[at - 1] > g:
+            chosen[at] = chosen[at - 1]
+            at -= 1
+        chosen[at] = g
+
+
+@inner
+def leave_out(at: int, prey: Prey) -> None:
+    """Take the chosen chunk at a place out of the list."""
+    chosen = prey.lists[CHOSEN]
+    prey.counts[N_CHOSEN] -= 1
+    for place in range(at, prey.counts[N_CHOSEN]):
+        chosen[place] = chosen[place + 1]
+
+
+@inner
+def put_in(at: int, g: int, prey: Prey) -> None:
+    """Put chunk ``g`` back at its place."""
+    chosen = prey.lists[CHOSEN]
+    for place in range(prey.counts[N_CHOSEN], at, -1):
+        chosen[place] = chosen[place - 1]
+    chosen[at] = g
+    prey.counts[N_CHOSEN] += 1
