@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kai_sched.cycle.run import run_cycle
+    from kai_sched.library import run_cycle
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
     from kai_sched.model.store import Cluster, Store
@@ -25,7 +25,7 @@ _HOMES = {
     "Config": "kai_sched.model.config",
     "CycleResult": "kai_sched.plan.result",
     "Store": "kai_sched.model.store",
-    "run_cycle": "kai_sched.cycle.run",
+    "run_cycle": "kai_sched.library",
 }
 
 
@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,4 +1,7 @@
-"""The flags of `kai-sched run`. Where the original has the same one, the name is the same (API contract 10.1)."""
+"""The flags of `kai-sched run`, and of `simulate` where it has the same.
+
+Where the original has the same one, the name is the same (API contract 10.1).
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,20 @@ PartitionLabelValue = Annotated[
 ]
 NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label of node pools.")]
 QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label by which pods name their queue.")]
+# What `simulate` takes of these: left out, it is as the files say.
+SchedulerNameOffline = Annotated[
+    str | None, typer.Option("--scheduler-name", metavar="NAME", help="As for run.  [default: kai-scheduler]")
+]
+QueueLabelKeyOffline = Annotated[
+    str | None, typer.Option("--queue-label-key", metavar="LABEL", help="As for run.  [default: as the files say]")
+]
+NodePoolLabelKeyOffline = Annotated[
+    str | None, typer.Option("--nodepool-label-key", metavar="LABEL", help="As for run.  [default: as the files say]")
+]
+PartitionLabelValueOffline = Annotated[
+    str | None,
+    typer.Option("--partition-label-value", metavar="VALUE", help="As for run.  [default: as the files say]"),
+]
 SchedulerConf = Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")]
 ListenAddress = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz (/readyz/scheduling); empty: none.")

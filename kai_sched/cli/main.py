@@ -34,6 +34,14 @@ class Output(enum.StrEnum):
     YAML = "yaml"
 
 
+class Solver(enum.StrEnum):
+    """How the solver runs, with the same results."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    INTERPRETED = "interpreted"
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(__version__)
@@ -75,6 +83,13 @@ def simulate(
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TABLE,
+    solver: Annotated[
+        Solver, typer.Option(help="How it is computed; compiled is faster for large clusters, once it is compiled.")
+    ] = Solver.AUTO,
+    scheduler_name: flags.SchedulerNameOffline = None,
+    queue_label_key: flags.QueueLabelKeyOffline = None,
+    nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
+    partition_label_value: flags.PartitionLabelValueOffline = None,
 ) -> None:
     """Decide what the scheduler would do, from files.
 
@@ -84,7 +99,15 @@ def simulate(
     """
     from kai_sched.cli.simulate import Options, simulate
 
-    raise typer.Exit(simulate(Options(tuple(paths), actions, cycles, now, config, output.value)))
+    given = {
+        "scheduler_name": scheduler_name,
+        "queue_label": queue_label_key,
+        "node_pool_label": nodepool_label_key,
+        "node_pool": partition_label_value,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    options = Options(tuple(paths), actions, cycles, now, config, output.value, solver.value, settings)
+    raise typer.Exit(simulate(options))
 
 
 @app.command()
@@ -145,9 +168,10 @@ def run(
 @app.command()
 def warmup() -> None:
     """Compile the solver into the cache, so that no later command has to."""
-    from kai_sched.cli.kernels import warm_up
+    from kai_sched.library import warm_up
+    from kai_sched.telemetry.progress import Progress
 
-    text, kept = warm_up()
+    text, kept = warm_up(Progress(sys.stderr))
     typer.echo(text, err=not kept)
     raise typer.Exit(0 if kept else 1)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from kai_sched.cli import kernels
+from kai_sched import library
 from kai_sched.cycle.world import World, advance, restart_clocks
 from kai_sched.files.load import Case, load
 from kai_sched.model.faults import FieldError
@@ -21,6 +21,7 @@ from kai_sched.report.json import Cycle
 from kai_sched.report.layout import Line, fold
 from kai_sched.report.tables import cycle_line, evictions, summary, tables
 from kai_sched.report.text import count, plain
+from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 BAD_INPUT = 2
@@ -37,6 +38,8 @@ class Options:
     now: str | None
     config: str | None
     output: str
+    solver: str = library.AUTO
+    settings: Mapping[str, str] = field(default_factory=dict)  # fields of Config
 
 
 def simulate(options: Options) -> int:
@@ -47,11 +50,14 @@ def simulate(options: Options) -> int:
     problems: list[Problem] = []
     actions = _read_actions(options.actions, problems)
     now_ns = _read_now(options.now, problems)
-    loaded = load(options.paths, config=options.config, on_progress=progress.say)
+    if options.solver == library.COMPILED and jit.interpreted() and not jit.decided():
+        problems.append(Problem("", "", "--solver", "compiled, but KAI_SCHED_JIT=off is set: unset it", fatal=True))
+    loaded = load(options.paths, config=options.config, settings=options.settings, on_progress=progress.say)
     if _tell([*problems, *loaded.problems]):
         return BAD_INPUT
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
-    kernels.choose(sum(kernels.effort_s(case.store.cluster()) * case.cycles for case in cases), progress)
+    if not jit.decided():
+        _choose_solver(cases, options.solver, progress)
     for case in cases:
         if options.output in DATA:
             _print_data(case, options.output, loaded.problems, progress)
@@ -59,6 +65,14 @@ def simulate(options: Options) -> int:
             write_lines(sys.stdout, _tables(case, options.output == "wide", len(cases) > 1, progress))
         sys.stdout.flush()
     return 0
+
+
+def _choose_solver(cases: Sequence[Case], solver: str, progress: Progress) -> None:
+    clusters = [case.store.cluster() for case in cases]
+    effort_s = sum(
+        library.effort_s(cluster, case.actions) * case.cycles for cluster, case in zip(clusters, cases, strict=True)
+    )
+    library.choose(effort_s, max(len(cluster.nodes) for cluster in clusters), solver, progress)
 
 
 def _tell(problems: Iterable[Problem]) -> bool:
@@ -107,6 +121,8 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
     work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
+    if jit.interpreted():
+        work += " with the solver interpreted (--solver compiled is faster, once it is compiled)"
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
@@ -135,7 +151,7 @@ def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: 
 
 def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line and the evictions of each cycle but the last, the tables of the last, and a summary."""
-    width = width_of_output()
+    width = width_of_output(unfolded=wide)
     if one_of_many:
         yield [(plain(f"{case.name} ({case.path})"), "bold underline")]
     for number, cycle in enumerate(_decide(case, False, progress), 1):
@@ -147,7 +163,7 @@ def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> It
             yield []
         yield from tables(cycle.cluster, cycle.result, width, wide)
         title = f"Cycle {number}" if case.cycles > 1 else "This cycle"
-        for text in summary(cycle.result, case.config.actions, title):
+        for text in summary(cycle.cluster, cycle.result, case.config, title):
             yield from _folded(text, width)
     if one_of_many:
         yield []

@@ -91,7 +91,7 @@ class Login:
             raise
         except Exception as wrong:  # the library raises what it meets: its own, OSError, TypeError, of YAML
             hint = "" if self._kubeconfig else "; outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
-            raise LoginFailure(f"no login from {source}: {wrong}{hint}") from wrong
+            raise LoginFailure(f"no login from {source}: {str(wrong).rstrip('.')}{hint}") from wrong
 
     def _credentials(self, configuration: Configuration) -> Credentials:
         scheme, _, token = configuration.api_key.get("BearerToken", "").strip().partition(" ")

@@ -15,7 +15,7 @@ from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
-from kai_sched.solver.state import HELD, STATUS
+from kai_sched.solver.state import HELD, HELD_FIXED, STATUS
 
 NODE_TEXTS = {
     Verdict.NOT_READY: "not ready",
@@ -60,14 +60,18 @@ HELP_TEXTS = {
     Help.TOO_LONG: "the search for others to leave was ended, as all searches of this action together took too long",
     Help.NOT_FOUND: "no set of others makes room for it",
 }
+# Where others could make room by leaving. Else it is not worth a word that nobody did.
+ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
 
 
 @dataclass(slots=True)
 class Known:
-    """What many groups may share: the facts of a class of pods, and the leaves below a queue ("" for all of them)."""
+    """What many groups may share: the facts of a class of pods, the leaves below a queue ("" for all of them), and,
+    by resource, what is free and what there is on nodes that take pods, and what is free on the others."""
 
     facts: dict[int, NoFit] = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
+    free: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
@@ -82,6 +86,8 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) ->
             return delay
         return replace(reason, message=f"{reason.message}; {delay.message}")
     if Help.HELPED in codes.values():
+        return reason
+    if Verdict(int(solution.decisions.verdict[j])) not in ROOM_WOULD_HELP:
         return reason
     texts = [(ACTION_NAMES[action], HELP_TEXTS[code]) for action, code in codes.items() if code in HELP_TEXTS]
     return reasons.with_help(reason, texts)
@@ -110,9 +116,10 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> 
         case Verdict.NO_FIT:
             c = int(lowered.snapshot.tasks.cls[culprit])
             if c not in known.facts:
-                known.facts[c] = _facts(c, culprit, lowered, solution)
+                known.facts[c] = _facts(c, culprit, lowered, solution, known)
             placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
-            return reasons.no_fit(replace(known.facts[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked))
+            facts = replace(known.facts[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked)
+            return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, known))
         case Verdict.NOT_SUPPORTED:
             what = (
                 "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
@@ -177,13 +184,15 @@ def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str,
 def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Reason:
     decisions, table = solution.decisions, lowered.snapshot.queues
     q, r = int(decisions.culprit[j]), int(decisions.resource[j])
-    need, allocated, fixed = (float(amount) for amount in decisions.amount[j])
+    need = float(decisions.need[j])
     queue = lowered.queues.queues[q]
     name = queue.display_name or queue.name
     if verdict == Verdict.OVER_LIMIT:
-        reason = reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), allocated, need)
+        held = float(solution.state.book[q, HELD + r])
+        reason = reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), held, need)
     else:
-        reason = reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), fixed, need)
+        held = float(solution.state.book[q, HELD_FIXED + r])
+        reason = reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), held, need)
     return replace(reason, queue=queue.name)
 
 
@@ -197,9 +206,9 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
-def _facts(c: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
+def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
     """What stands in the way of class ``c``, of which ``t`` is one; the pod's and the gang's own part is left open."""
-    facts, state = solution.facts, solution.state
+    facts = solution.facts
     request = lowered.snapshot.classes.request[c]
     short = {
         resource: (int(facts.short[c, r]), float(request[r]), float(facts.largest_free[c, r]))
@@ -216,9 +225,9 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
     scarce = _scarce(request, facts.short[c])
     free = {}
     if scarce != NULL:
-        left = state.idle[:, scarce] + state.releasing[:, scarce]
-        total = lowered.snapshot.nodes.allocatable[:, scarce].sum()
-        free[lowered.resources[scarce]] = (float(left.clip(min=0).sum()), float(total))
+        if scarce not in known.free:
+            known.free[scarce] = _free(scarce, lowered, solution)
+        free[lowered.resources[scarce]] = known.free[scarce]
     return NoFit(
         pod="",
         placed=0,
@@ -231,6 +240,38 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution) -> NoFit:
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
         holders_of=lowered.resources[scarce] if scarce != NULL else "",
     )
+
+
+def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
+    """The facts of a group of which each pod would fit alone: with the resource that is short for all of them."""
+    classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
+    tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
+    waiting = [int(cls[t]) for t in tasks if solution.state.task[t, STATUS] == Status.PENDING]
+    if len(set(waiting)) == 1:
+        asked = facts.asked * classes.request[waiting[0]]
+    elif len(waiting) == facts.asked:
+        asked = classes.request[waiting].sum(axis=0)
+    else:
+        return facts  # which of them it is about is not known
+    for r in sorted(range(len(lowered.resources)), key=lambda r: r != GPU):
+        if asked[r] <= 0.0:
+            continue
+        if r not in known.free:
+            known.free[r] = _free(r, lowered, solution)
+        if asked[r] > known.free[r][0]:
+            resource = lowered.resources[r]
+            holders = _holders(r, lowered, solution) if r < PODS else []
+            free = {resource: known.free[r]}
+            return replace(facts, in_all={resource: float(asked[r])}, free=free, holders=holders, holders_of=resource)
+    return facts
+
+
+def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, float]:
+    """Of a resource, what is free and what there is on nodes that take pods, and what is free on the others."""
+    left = (solution.state.idle[:, r] + solution.state.releasing[:, r]).clip(min=0)
+    usable = np.array([node.takes_pods for node in lowered.nodes], bool)
+    total = lowered.snapshot.nodes.allocatable[usable, r].sum()
+    return float(left[usable].sum()), float(total), float(left[~usable].sum())
 
 
 def _scarce(request: Floats, short: Longs) -> int:

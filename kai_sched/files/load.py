@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
@@ -21,6 +21,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
+from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.telemetry.pace import Pace
 
 CLUSTER_NAME = "cluster"
@@ -71,28 +72,30 @@ def load(
     *,
     stdin: BinaryIO | None = None,
     config: str | None = None,
+    settings: Mapping[str, Any] = {},
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``). Nothing is raised for bad input: it is in ``problems``.
 
     ``paths`` are files, folders, and "-" for ``stdin`` (the process's own by default). ``config`` is the path of a
-    scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves. ``on_progress`` is
-    called once the work takes seconds.
+    scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves, and ``settings`` are
+    fields of Config on top of that. ``on_progress`` is called once the work takes seconds.
     """
     # Next to nothing here makes reference cycles, and the collector would walk all objects again and again.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _load(paths, stdin or sys.stdin.buffer, config, Pace(on_progress))
+        return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
     finally:
         if collecting:
             gc.enable()
 
 
-def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, pace: Pace) -> Loaded:
+def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: Mapping[str, Any], pace: Pace) -> Loaded:
     problems: list[Problem] = []
     unread: Counter[Kind] = Counter()
-    overlay = _overlay(config, stdin, problems)
+    of_file = _overlay(config, stdin, problems)
+    overlay = lambda base: replace(of_file(base), **settings)  # noqa: E731
     plain: list[Item] = []
     places: list[Item | None] = []  # scenarios, and None where the cluster of plain objects stands
     for item in read_items(paths, stdin, pace, problems):
@@ -111,6 +114,8 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, pace: Pace)
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
         expanded = expand_workloads(items, case.config, problems)
         sources = _read(expanded, case, pace, problems, unread)
+        if not place and not any(problem.fatal for problem in problems):
+            problems.extend(_idle_files(paths, plain, expanded.items))
         cases.append(replace(case, sources=sources))
     problems.extend(_unread(unread))
     return Loaded(tuple(cases), tuple(limited(problems)))
@@ -201,10 +206,34 @@ def _read(
     for problem in problems_of(case.store.cluster(), case.config):
         source = sources.get(problem.subject)
         queue = expanded.queues.get(problem.subject)
-        if queue is not None and queue.field and problem.field == QUEUE_FIELD:
-            problem = replace(problem, subject=queue.subject, field=queue.field)
+        if queue is not None and problem.field == QUEUE_FIELD:
+            problem = _as_written(problem, queue, case.config.queue_label)
         problems.append(replace(problem, source=str(source)) if source else problem)
     return sources
+
+
+def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
+    """What is wrong with a group's queue, told of the object that names it, or that could."""
+    if queue.field:
+        return replace(problem, subject=queue.subject, field=queue.field)
+    message = f"the label is missing, and {problem.message}"
+    return replace(problem, subject=queue.subject, field=f"metadata.labels[{label}]", message=message)
+
+
+def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[Item]) -> list[Problem]:
+    """Files that were named and give nothing to work with: a kind may be misspelt."""
+    known = {*KINDS, SHARD, OPERATOR_CONFIG}
+    given, unused = (Counter(item.source.path for item in items) for items in (plain, expanded))
+    unused -= Counter(item.source.path for item in expanded if item.kind in known)
+    found = []
+    for path in dict.fromkeys(paths):
+        if given[path] and unused[path] >= given[path]:
+            kinds = ", ".join(sorted({item.kind[1] for item in plain if item.source.path == path}))
+            message = (
+                f"no object in it that the scheduler works with ({kinds}): correct the kind, or leave the file out"
+            )
+            found.append(Problem(path, "", "", message, fatal=True))
+    return found
 
 
 def _unread(counts: Mapping[Kind, int]) -> list[Problem]:

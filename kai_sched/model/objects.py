@@ -81,6 +81,11 @@ class Node:
     def key(self) -> str:
         return self.name
 
+    @property
+    def takes_pods(self) -> bool:
+        """Whether it is neither cordoned nor in a bad condition."""
+        return not self.unschedulable and not self.bad_conditions
+
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:

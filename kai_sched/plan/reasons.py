@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +134,11 @@ def gated(count: int) -> Reason:
 
 
 def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
-    """A limit of the queue or of one above it is in the way."""
+    """A limit of the queue or of one above it is in the way, or was, before others left it in the same cycle."""
     return Reason(
         OVER_LIMIT,
         f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the "
-        f"group asks for {show_amount(resource, need)} more",
+        f"group asks for {show_amount(resource, need)} more{_since(allocated + need <= limit)}",
     )
 
 
@@ -147,9 +147,13 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
     return Reason(
         OVER_QUOTA,
         f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
-        f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more: "
-        "raise the quota, or make the group preemptible",
+        f"{show_amount(resource, allocated)} and the group asks for {show_amount(resource, need)} more"
+        + (_since(True) if allocated + need <= quota else ": raise the quota, or make the group preemptible"),
     )
+
+
+def _since(fits_now: bool) -> str:
+    return ", for which there is room since others left the queue in this cycle" if fits_now else ""
 
 
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
@@ -204,8 +208,9 @@ class NoFit:
     """The facts of a pod that found no node.
 
     ``verdicts``: text to number of nodes; ``short``: resource to (nodes, asked, most free on one of them);
-    ``free``: resource to (free in the whole cluster, all of it); ``holders``: queues and what they hold of that
-    resource, named in ``holders_of``.
+    ``free``: resource to (free on all nodes that take pods, all that these have, free on the others); ``holders``:
+    queues and what they hold of that resource, named in ``holders_of``; ``in_all``: what the gang asks for of a
+    resource that is short for it as a whole.
     """
 
     pod: str
@@ -215,9 +220,10 @@ class NoFit:
     n_nodes: int
     short: Mapping[str, tuple[int, float, float]]
     verdicts: Mapping[str, int]
-    free: Mapping[str, tuple[float, float]]
+    free: Mapping[str, tuple[float, float, float]]
     holders: Sequence[tuple[str, float]]
     holders_of: str
+    in_all: Mapping[str, float] = field(default_factory=dict)
 
 
 def no_fit(facts: NoFit) -> Reason:
@@ -234,9 +240,12 @@ def no_fit(facts: NoFit) -> Reason:
         parts.append("there are no nodes")
     elif facts.room:
         parts.append(f"there is room for {facts.room} such pod{'' if facts.room == 1 else 's'} only")
+    parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]
     text = opening + ": " + "; ".join(parts)
-    for resource, (free, total) in facts.free.items():
+    for resource, (free, total, apart) in facts.free.items():
         text += f". Free in all: {_plain(resource, free)} of {show_amount(resource, total)}"
+        if apart > 0:
+            text += f", and {_plain(resource, apart)} on nodes that are cordoned or not ready"
     if facts.holders:
         most_holding = facts.holders[:MOST_HOLDERS]
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)

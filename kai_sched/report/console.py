@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable
 from typing import TextIO
 
 from kai_sched.report.layout import Line
 
 NARROWEST = 40
+UNFOLDED = 2**20
 
 
-def width_of_output() -> int:
-    """Columns to write for: those of the terminal (or of the variable COLUMNS), 80 where there is none."""
-    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+def width_of_output(unfolded: bool = False) -> int:
+    """Columns to write for: those of the terminal (or of the variable COLUMNS), 80 where there is none, or, where it is
+    to be ``unfolded``, as many as a line needs."""
+    fallback = UNFOLDED if unfolded and not sys.stdout.isatty() else 80
+    return max(NARROWEST, shutil.get_terminal_size((fallback, 24)).columns)
 
 
 def colours(stream: TextIO) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Phase
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
@@ -186,14 +188,29 @@ def cycle_line(result: CycleResult) -> str:
     return f"{done}; {count(pods, 'pod')} pending in {count(len(waiting), 'group')} ({why})"
 
 
-def summary(result: CycleResult, actions: Sequence[str], title: str = "This cycle") -> Iterator[str]:
-    """The last lines: what the cycle did, and what room it leaves."""
-    yield f"{title} ({', '.join(actions) or 'no action'}): {cycle_line(result)}."
-    nodes = result.nodes.values()
+def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = "This cycle") -> Iterator[str]:
+    """The last lines: what the cycle did, whom it left to others, and what room there is on nodes that take pods."""
+    yield f"{title} ({', '.join(config.actions) or 'no action'}): {cycle_line(result)}."
+    others = Counter(
+        pod.scheduler or "none"
+        for pod in cluster.pods.values()
+        if pod.scheduler != config.scheduler_name and pod.phase == Phase.PENDING and not pod.node
+    )
+    if others:
+        names = some_of([f"{plain(name)} {number}" for name, number in sorted(others.items())])
+        total = count(others.total(), "pod")
+        ours = plain(config.scheduler_name)
+        yield f"{total} pending for other schedulers ({names}), not decided: their schedulerName is not {ours}."
     resource = _main_resource(result)
-    total = sum(node.allocatable.get(resource, 0.0) for node in nodes)
-    free = sum(_room(node.idle, node.releasing, resource) for node in nodes)
-    yield f"{count(len(nodes), 'node')}; free: {amount(resource, free)} of {amount(resource, total)} {UNITS[resource]}."
+    usable = {name for name, node in cluster.nodes.items() if node.takes_pods}
+    total = sum(node.allocatable.get(resource, 0.0) for name, node in result.nodes.items() if name in usable)
+    free = {name: _room(node.idle, node.releasing, resource) for name, node in result.nodes.items()}
+    room = sum(free[name] for name in free.keys() & usable)
+    text = f"{count(len(free), 'node')}; free: {amount(resource, room)} of {amount(resource, total)} {UNITS[resource]}"
+    if apart := len(free.keys() - usable):
+        where = f"{count(apart, 'node')} that {'takes' if apart == 1 else 'take'} no pods (cordoned or not ready)"
+        text += f"; {amount(resource, sum(free.values()) - room)} more on {where}"
+    yield text + "."
 
 
 def _room(idle: Mapping[str, float], releasing: Mapping[str, float], resource: str) -> float:

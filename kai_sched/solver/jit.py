@@ -33,6 +33,7 @@ _PART = "part:"  # begins the qualified names of inner kernels
 _LOCATORS = f"{__name__}.KernelLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 _interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
 _kernels_made = False
+_kernels: list[Any] = []  # those that numba compiles
 
 
 def interpret() -> None:
@@ -46,6 +47,16 @@ def interpret() -> None:
 def interpreted() -> bool:
     """Whether kernels of this process run as plain Python."""
     return _interpreted
+
+
+def decided() -> bool:
+    """Whether kernels have been imported in this process: how they run is settled then."""
+    return _kernels_made
+
+
+def compiled() -> tuple[int, int]:
+    """How many kernels have been compiled or loaded in this process, and how many there are."""
+    return sum(bool(each.signatures) for each in _kernels), len(_kernels)
 
 
 def kernel(function: Function) -> Function:
@@ -75,8 +86,10 @@ def _compiled(function: Function, more: dict[str, bool]) -> Function:
     options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
     options |= more
     _compile_parts_once()
-    compiled: Function = numba.njit(**options)(function)
-    return compiled
+    made: Any = numba.njit(**options)(function)
+    _kernels.append(made)
+    found: Function = made
+    return found
 
 
 @functools.cache

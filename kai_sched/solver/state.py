@@ -131,7 +131,7 @@ class Decisions(NamedTuple):
     resource: Ints  # (J,) of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
     placed: Ints  # (J,) how many of them had a place before the failure
-    amount: Floats  # (J, 3) of a gate: need, held, held for non-preemptible jobs
+    need: Floats  # (J,) of the resource, where a gate was in the way
 
 
 def make_state(snapshot: Snapshot) -> State:
@@ -271,5 +271,5 @@ def make_decisions(snapshot: Snapshot) -> Decisions:
         np.full(n_jobs, NULL, np.int32),
         np.zeros(n_jobs, np.int32),
         np.zeros(n_jobs, np.int32),
-        np.zeros((n_jobs, 3)),
+        np.zeros(n_jobs),
     )

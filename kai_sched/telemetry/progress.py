@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -24,8 +24,9 @@ class Progress:
         print(f"kai-sched: {text}", file=self._stream, flush=True)
 
     @contextmanager
-    def step(self, text: str) -> Iterator[None]:
-        """Watch the work in the body. A thread does the talking, as the work itself may be one long call."""
+    def step(self, text: str | Callable[[], str]) -> Iterator[None]:
+        """Watch the work in the body. A thread does the talking, as the work itself may be one long call; ``text`` may
+        be a function that says how far it is."""
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(text, done), daemon=True)
         watcher.start()
@@ -35,11 +36,11 @@ class Progress:
             done.set()
             watcher.join()
 
-    def _watch(self, text: str, done: threading.Event) -> None:
+    def _watch(self, text: str | Callable[[], str], done: threading.Event) -> None:
         elapsed_s = self._patience_s
         if done.wait(elapsed_s):
             return
-        self.say(f"{text} ...")
+        self.say(f"{text if isinstance(text, str) else text()} ...")
         while not done.wait(self._repeat_s):
             elapsed_s += self._repeat_s
-            self.say(f"{text} ... ({elapsed_s:.0f} s)")
+            self.say(f"{text if isinstance(text, str) else text()} ... ({elapsed_s:.0f} s)")

@@ -15,7 +15,6 @@ import yaml
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from kai_sched.cli import kernels
 from kai_sched.cli.simulate import BAD_INPUT, Options, simulate
 from tests.properties.hostile_values import DEEP, HUGE, encode
 from tests.properties.hostile_world import BASES, SETTINGS, Hostile, hostiles, may_compete, sane_objects
@@ -23,14 +22,6 @@ from tests.properties.hostile_world import BASES, SETTINGS, Hostile, hostiles, m
 LONG = settings(max_examples=3000, suppress_health_check=[*HealthCheck])
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 ROLES = sorted(BASES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kernels_as_they_are() -> Iterator[None]:
-    """The choice between compiled and interpreted kernels is made once a process, and has been."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "choose", lambda *_: None)
-        yield
 
 
 @contextmanager
@@ -111,7 +102,7 @@ def _expected() -> object:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _sane(tmp_path_factory: pytest.TempPathFactory, _kernels_as_they_are: None) -> None:
+def _sane(tmp_path_factory: pytest.TempPathFactory) -> None:
     status, out, _ = run(write(tmp_path_factory.mktemp("sane"), [], ".json"), "json")
     assert status == 0
     _known[:] = [sane_plan(json.loads(out))]

@@ -37,7 +37,8 @@ Manifest = dict[str, Any]
 
 
 class QueueChoice(NamedTuple):
-    """The queue of a group, and the object and the field that name it; both are empty for the default queue."""
+    """The queue of a group, and the object and the field that name it; for the default queue the field is empty, and
+    the object is the one that could name another."""
 
     name: str
     subject: str
@@ -141,7 +142,7 @@ def choose_queue(case: Case, source: Owner) -> QueueChoice:
             pool = case.pod.labels.get(config.node_pool_label)
             name = f"{project}-{pool}" if pool else project
             return QueueChoice(name, item.subject, f"metadata.labels[{names.PROJECT_LABEL}]")
-    return QueueChoice(names.DEFAULT_QUEUE, "", "")
+    return QueueChoice(names.DEFAULT_QUEUE, source.subject, "")
 
 
 def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:

@@ -12,8 +12,6 @@ from kai_sched.solver.kernels.order import plant, pop_job, push_job
 from kai_sched.solver.state import (
     ABLE,
     COUNT,
-    HELD,
-    HELD_FIXED,
     NODE,
     Decisions,
     Finder,
@@ -133,9 +131,7 @@ def attempt(
         decisions.culprit[j] = q
         decisions.resource[j] = r
         if q != NULL:
-            decisions.amount[j, 0] = scratch.need[r]
-            decisions.amount[j, 1] = state.book[q, HELD + r]
-            decisions.amount[j, 2] = state.book[q, HELD_FIXED + r]
+            decisions.need[j] = scratch.need[r]
         return False
     for entry in range(length):
         t = scratch.chunk[entry]

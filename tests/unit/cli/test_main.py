@@ -44,7 +44,9 @@ def test_help_names_every_command_and_option() -> None:
     assert top.returncode == 0
     assert all(f"\n  {name} " in top.stdout for name in ("simulate", "version", "warmup"))
     options = run("simulate", "--help").stdout
-    assert all(f"--{name}" in options for name in ("actions", "cycles", "now", "config", "output"))
+    assert all(
+        f"--{name}" in options for name in ("actions", "cycles", "now", "config", "output", "solver", "scheduler-name")
+    )
 
 
 def test_version() -> None:

@@ -205,10 +205,11 @@ def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
         (["--now", "yesterday"], "error: --now: 'yesterday' is not a time"),
         (["missing.yaml"], "error: missing.yaml: there is no such file"),
         (["--config", "missing.yaml"], "error: missing.yaml: "),
+        (["--solver", "compiled"], "error: --solver: compiled, but KAI_SCHED_JIT=off is set: unset it"),
     ],
 )
 def test_what_cannot_be_used_is_told_on_a_line_and_nothing_is_decided(options: list[str], told: str) -> None:
-    done = run("simulate", "examples/teams", *options)
+    done = run("simulate", "examples/teams", *options, KAI_SCHED_JIT="off")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(told)
@@ -230,6 +231,53 @@ def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert done.stderr.startswith("warning: ")
     assert "ml/wants" in done.stdout
     assert "\x1b" not in done.stderr + done.stdout
+
+
+def test_a_file_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
+    """The kind is misspelt."""
+    typo = tmp_path / "typo.yaml"
+    typo.write_text("apiVersion: ray.io/v1\nkind: RayClustr\nmetadata: {name: a}\n")
+    done = run("simulate", plain(tmp_path), str(typo))
+    assert (done.returncode, done.stdout) == (2, "")
+    told = f"error: {typo}: no object in it that the scheduler works with (RayClustr): correct the kind, or leave"
+    assert told in done.stderr
+
+
+def test_pods_of_other_schedulers_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    stray = pod("stray")[1:]
+    stray[0]["spec"]["schedulerName"] = "default-scheduler"
+    del stray[0]["metadata"]["annotations"]
+    done = run("simulate", "--now", NOON, plain(tmp_path, [*objects(), *stray]))
+    told = "1 pod pending for other schedulers (default-scheduler 1), not decided: their schedulerName is not"
+    assert told in " ".join(done.stdout.split())
+    theirs = run(
+        "simulate", "--now", NOON, "--scheduler-name", "default-scheduler", plain(tmp_path, [*objects(), *stray])
+    )
+    assert "other schedulers (kai-scheduler 1)" in " ".join(theirs.stdout.split())
+
+
+def test_the_solver_compiled_and_interpreted_say_the_same() -> None:
+    first, second = (
+        run("simulate", "examples/teams", "-o", "json", "--now", NOON, "--solver", solver, KAI_SCHED_JIT="")
+        for solver in ("compiled", "interpreted")
+    )
+    assert first.stdout == second.stdout != ""
+    assert (first.returncode, second.returncode) == (0, 0)
+
+
+def test_lines_of_wide_tables_are_whole_in_a_pipe() -> None:
+    wide = run("simulate", "examples/teams", "-o", "wide").stdout
+    assert max(map(len, wide.splitlines())) > 160
+    assert "of 3 pods of the gang have a place" in next(line for line in wide.splitlines() if "Free in all" in line)
+    assert max(map(len, run("simulate", "examples/teams").stdout.splitlines())) <= 80
+
+
+def test_room_that_nobody_can_use_is_not_called_free(tmp_path: Path) -> None:
+    items = objects()
+    items[0]["spec"] = {"unschedulable": True}
+    done = run("simulate", "--now", NOON, plain(tmp_path, [*items[:2], *pod("wants")]))
+    assert "Free in all" not in done.stdout
+    assert "free: 0 of 0 GPUs; 1 more on 1 node that takes no pods" in " ".join(done.stdout.split())
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -31,6 +31,13 @@ class TestFaults:
         assert "RayCluster ml/rc: spec.workerGroupSpecs[0].minReplicas: 2, but replicas is 0" in first
         assert "Pod ml/rc-head: metadata.annotations[pod-group-name]: there is no PodGroup 'ml/pg-rc-uid-rc'" in second
 
+    def test_a_missing_label_is_told_of_what_the_user_wrote(self, write: Write) -> None:
+        cluster = new("ray.io/v1 RayCluster", "rc", RAY_SPEC)
+        del cluster["metadata"]["labels"]
+        text = self.of(write, cluster)
+        begins = "item 6: RayCluster ml/rc: metadata.labels[kai.scheduler/queue]: the label is missing, and there is no"
+        assert text.startswith(f"{begins} queue 'default-queue', so the group stays pending: the queues that run work")
+
     def test_the_mode_that_kuberay_refuses(self, write: Write) -> None:
         job = new("ray.io/v1 RayJob", "rj", {"rayClusterSpec": RAY_SPEC})
         assert self.of(write, job).startswith("item 6: RayJob ml/rj: spec.submissionMode: KubeRay refuses K8sJobMode")

@@ -142,8 +142,8 @@ def test_a_whole_object_is_fetched_only_where_a_rule_needs_it() -> None:
         ({"project": "x"}, {"project": "y"}, "x", "Job project"),
         ({"project": "x"}, {"kai.scheduler/node-pool": "h100"}, "x-h100", "Job project"),
         ({"kai.scheduler/node-pool": "h100"}, {"project": "y"}, "y", "Pod project"),
-        ({}, {}, "default-queue", ""),
-        ({"kai.scheduler/queue": ""}, {}, "default-queue", ""),
+        ({}, {}, "default-queue", "Job "),
+        ({"kai.scheduler/queue": ""}, {}, "default-queue", "Job "),
     ],
 )
 def test_queue(of_owner: dict[str, str], of_pod: dict[str, str], queue: str, field: str) -> None:

@@ -12,7 +12,7 @@ from tests.unit.reconcile.cases import World, decided, pod, pod_group, state
 
 OWNER = Ref("ray.io/v1", "RayCluster", "ml", "a", "uid-owner")
 LABEL = QueueChoice("lost", "RayCluster ml/a", "metadata.labels[kai.scheduler/queue]")
-NOBODY = QueueChoice("default-queue", "", "")
+NOBODY = QueueChoice("default-queue", "RayCluster ml/a", "")
 NO_QUEUE = reasons.no_queue("lost", ["team-a", "team-b"], None)
 
 

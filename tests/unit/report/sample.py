@@ -11,6 +11,7 @@ from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 
 INF = math.inf
+OURS = "kai-scheduler"
 LONG_NAME = "a-name-that-is-much-longer-than-the-line-is-wide-and-goes-on-and-on"
 WHY = Reason(
     "PodSchedulingErrors", "no node for pod ml/large-0: 1 of 1 nodes lack the 8 GPUs it asks for (most free on one: 6)"
@@ -41,8 +42,8 @@ def sample() -> tuple[Cluster, CycleResult]:
             Node("node-1"),
             Queue("dep", cpu=share, memory=share, gpu=share),
             Queue("team-a", parent="dep", cpu=share, memory=share, gpu=share),
-            Pod("ml", "small-0", Shape(), group="small", gpu_groups=("g1",)),
-            Pod("ml", "large-0", Shape(), group="large"),
+            Pod("ml", "small-0", Shape(), group="small", scheduler=OURS, gpu_groups=("g1",)),
+            Pod("ml", "large-0", Shape(), group="large", scheduler=OURS),
             Pod("ml", "broken-0", Shape(), group="broken", node="node-1", phase=Phase.FAILED),
         ]
     )

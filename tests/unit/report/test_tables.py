@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Node
+from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState
 from kai_sched.report.tables import cycle_line, summary, tables
 from tests.unit.report.sample import LONG_NAME, WHY, sample
+
+ONLY = Config(actions=("allocate",))
 
 
 def drawn(result: CycleResult, width: int = 80, wide: bool = False) -> list[str]:
@@ -100,7 +105,8 @@ def test_a_cluster_without_gpus_shows_cpu() -> None:
     queues = tuple(replace(queue, requested=(6000.0, 12e9, 0.0)) for queue in result.queues)
     without = replace(result, queues=queues, nodes={"node-1": NodeState({"cpu": 8000.0}, {"cpu": 1500.0}, {})})
     assert drawn(without)[0] == "Queues, in CPU cores"
-    assert list(summary(without, ("allocate",)))[1] == "1 node; free: 1.5 of 8 CPU cores."
+    cluster, _ = sample()
+    assert list(summary(cluster, without, ONLY))[1] == "1 node; free: 1.5 of 8 CPU cores."
 
 
 def test_nothing_to_show_is_no_table() -> None:
@@ -123,11 +129,19 @@ def test_a_cycle_in_a_sentence() -> None:
 
 
 def test_the_summary_names_the_actions_and_the_room_that_is_left() -> None:
-    _, result = sample()
-    assert list(summary(result, ("allocate",))) == [
+    cluster, result = sample()
+    assert list(summary(cluster, result, ONLY)) == [
         f"This cycle (allocate): {cycle_line(result)}.",
         "1 node; free: 6 of 8 GPUs.",
     ]
+
+
+def test_room_on_a_node_that_takes_no_pods_is_not_free() -> None:
+    _, result = sample()
+    cordoned = Cluster.of([Node("node-1", unschedulable=True)])
+    assert list(summary(cordoned, result, ONLY))[1] == (
+        "1 node; free: 0 of 0 GPUs; 6 more on 1 node that takes no pods (cordoned or not ready)."
+    )
 
 
 def eviction(number: int) -> Evict:

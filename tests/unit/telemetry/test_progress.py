@@ -38,6 +38,13 @@ def test_long_work_is_told_and_told_again() -> None:
     assert lines[1].startswith("kai-sched: deciding ... (")
 
 
+def test_the_work_may_say_how_far_it_is() -> None:
+    stream, parts = Heard(2), iter(range(1, 1000))
+    with Progress(stream, patience_s=0.0, repeat_s=0.001).step(lambda: f"{next(parts)} of 1,000"):
+        assert stream.enough.wait(10)
+    assert [line.split(" of")[0] for line in stream.getvalue().splitlines()[:2]] == ["kai-sched: 1", "kai-sched: 2"]
+
+
 def test_the_watcher_ends_when_the_work_fails() -> None:
     before = threading.active_count()
     try:
