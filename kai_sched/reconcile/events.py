@@ -57,6 +57,11 @@ def queue_unusable(owner: Ref, subject: str, field: str, queue: str, reason: Rea
     return emit(owner, names.WARNING, event_reason(reason), f"{said}: {reason.message}")
 
 
+def waits(owner: Ref, group: str, reason: Reason) -> Emit:
+    """A workload of which something is not scheduled."""
+    return emit(owner, names.WARNING, event_reason(reason) or reason.code, f"PodGroup {group}: {reason.message}")
+
+
 def stale_job(group: Ref, shortage: str) -> Emit:
     """The group runs with fewer pods than it needs; ``shortage`` says which minimum is not reached."""
     return emit(group, names.NORMAL, names.STALE_JOB, f"pod group {group.key} runs incomplete: {shortage}")

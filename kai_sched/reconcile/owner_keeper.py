@@ -1,4 +1,4 @@
-"""Owners of pods: what their people are told of the queue that they name, or do not name."""
+"""Owners of pods: what their people are told of the queue that they name or do not name, and of what is in the way."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from kai_sched.reconcile import events
 from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.reconcile.kept import Kept, Moment
 from kai_sched.reconcile.ledger import Subject
+
+# Why something waits for longer than until its other pods are there.
+LASTING = frozenset((reasons.NO_FIT, reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NOT_SUPPORTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +137,8 @@ class OwnerKeeper(Kept):
             place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
             if self._ledger.tell(subject, f"queue/{group.queue}"):
                 found.append(events.queue_unusable(owned.owner, *place, group.queue, reason))
+            return found
+        lasts = reason is not None and reason.code in LASTING and owned.owner.kind != "Pod"
+        if lasts and reason and self._ledger.tell(subject, f"reason/{reason.code}"):
+            found.append(events.waits(owned.owner, key, reason))
         return found

@@ -57,6 +57,21 @@ def test_a_missing_label_is_told_to_the_owner_and_to_the_pod() -> None:
     ]
 
 
+def test_what_is_in_the_way_is_told_to_the_owner_once() -> None:
+    """People look at what they made: `kubectl describe raycluster`."""
+    world, limit = owned("team", LABEL), reasons.over_limit("team", "gpu", 4, 4, 1)
+    found = [
+        (kind, reason, text) for kind, reason, key, text in told(world, limit) if text.startswith("PodGroup ml/a: ")
+    ]
+    assert found == [("Warning", "Unschedulable", f"PodGroup ml/a: {limit.message}")]
+    again = reasons.over_limit("team", "gpu", 4, 3, 2)
+    assert [text for *_, text in told(world, again, 60.0) if text.startswith("PodGroup ml/a: ")] == []
+
+
+def test_a_gang_that_is_not_complete_yet_warns_nobody() -> None:
+    assert [each for each in told(owned("team", LABEL), reasons.not_ready([])) if "PodGroup ml/a: " in each[3]] == []
+
+
 @pytest.mark.parametrize(("queue", "choice"), [("default-queue", LABEL), ("team", NOBODY)])
 def test_a_queue_that_somebody_chose_is_no_matter(queue: str, choice: QueueChoice) -> None:
     assert told(owned(queue, choice), None) == []
