@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Sequence
 
 from kai_sched.lowering.cache import Cache
@@ -61,14 +60,7 @@ def run_cycle(
 
     if not jit.interpreted():
         return decide(cluster, config, now_ns, cache, timer, turns)
-    if effort_s(cluster, config.actions) > COMPILE_S:
-        warnings.warn(
-            "the solver is interpreted in this process, which takes long for this cluster: run `kai-sched warmup` once,"
-            " and leave KAI_SCHED_JIT unset",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    with progress.step("deciding a cycle, with the solver interpreted"):
+    with progress.step("deciding a cycle with the solver interpreted (faster once `kai-sched warmup` has been run)"):
         return decide(cluster, config, now_ns, cache, timer, turns)
 
 

@@ -104,7 +104,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> 
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
             above = lowered.queues.left_out.get(queue)
-            return reasons.no_queue(queue, _leaves(lowered, "", known), above)
+            return reasons.no_queue(queue, _leaves(lowered, "", known), above, bool(lowered.bare[j]))
         case Verdict.QUEUE_NOT_LEAF:
             return reasons.queue_not_leaf(queue, _leaves(lowered, queue, known))
         case Verdict.GANG_NOT_READY:

@@ -77,8 +77,12 @@ def some_of(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
 
 
-def no_queue(name: str, leaves: Sequence[str], above: str | None) -> Reason:
-    """The queue is unknown; or it is left out, as ``above`` is not there, or ("") as its parents go in a circle."""
+def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool = False) -> Reason:
+    """The queue is unknown; or it is left out, as ``above`` is not there, or ("") as its parents go in a circle.
+
+    What counts is the label of a pod that ``is_bare``, and ``spec.queue`` of a group that is there, whatever labels
+    say by now.
+    """
     if above:
         remedy = f"create {above!r}, or correct spec.parentQueue"
         return Reason(
@@ -89,7 +93,8 @@ def no_queue(name: str, leaves: Sequence[str], above: str | None) -> Reason:
             NO_QUEUE, f"queue {name!r} counts for nothing, as its parents go in a circle: correct spec.parentQueue"
         )
     there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
-    return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct kai.scheduler/queue")
+    place = "the pod's label" if is_bare else "spec.queue of the PodGroup"
+    return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct {place}")
 
 
 def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:

@@ -51,10 +51,10 @@ def queue_label_missing(ref: Ref, label: str) -> Emit:
     return emit(ref, names.WARNING, names.QUEUE_LABEL_MISSING, message)
 
 
-def queue_unusable(owner: Ref, subject: str, field: str, queue: str, reason: Reason) -> Emit:
-    """A workload that cannot run in the queue that ``field`` of ``subject`` names."""
+def queue_unusable(owner: Ref, subject: str, field: str, queue: str, reason: Reason, group: str) -> Emit:
+    """A workload that cannot run in the queue that ``field`` of ``subject`` names, and what counts now: its group."""
     said = f"{field} of {subject} names queue {queue!r}" if field else f"nothing names another queue than {queue!r}"
-    return emit(owner, names.WARNING, event_reason(reason), f"{said}: {reason.message}")
+    return emit(owner, names.WARNING, event_reason(reason), f"{said}: {reason.message}; the PodGroup is {group}")
 
 
 def waits(owner: Ref, group: str, reason: Reason) -> Emit:

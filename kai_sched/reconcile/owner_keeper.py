@@ -136,7 +136,7 @@ class OwnerKeeper(Kept):
             is_label = owned.choice.name == group.queue
             place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
             if self._ledger.tell(subject, f"queue/{group.queue}"):
-                found.append(events.queue_unusable(owned.owner, *place, group.queue, reason))
+                found.append(events.queue_unusable(owned.owner, *place, group.queue, reason, key))
             return found
         lasts = reason is not None and reason.code in LASTING and owned.owner.kind != "Pod"
         if lasts and reason and self._ledger.tell(subject, f"reason/{reason.code}"):

@@ -11,7 +11,6 @@ import pytest
 
 import kai_sched
 from kai_sched import library
-from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Phase, Pod, PodTerm, Queue, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.telemetry.progress import Progress
@@ -96,14 +95,6 @@ def test_a_small_cluster_is_decided_at_once_where_nothing_is_compiled(tmp_path: 
     assert done.stdout.endswith("False\n"), done
     assert done.stdout.startswith("bind ml/small-0")
     assert done.stderr == ""
-
-
-def test_a_process_that_interprets_says_so_where_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kai_sched.solver.jit.decided", lambda: True)
-    monkeypatch.setattr("kai_sched.solver.jit.interpreted", lambda: True)
-    monkeypatch.setattr(library, "effort_s", lambda *_: library.COMPILE_S + 1)
-    with pytest.warns(RuntimeWarning, match="kai-sched warmup"):
-        library.run_cycle(Cluster.of([]), Config(), 0)
 
 
 def test_the_public_names_are_shown() -> None:
