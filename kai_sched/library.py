@@ -19,12 +19,11 @@ from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
 # What interpreting takes, roughly and rather too much than too little: for each pod that waits, for each pair of a node
-# and a kind of pod, and, where pods may be evicted, for each pair of one that waits and one that runs; for each pair of
-# a queue and one above it. Against that, what it takes to load compiled kernels, and to compile them.
+# and a kind of pod, and, where pods may be evicted, for each pair of one that waits and one that runs. Against that,
+# what it takes to load compiled kernels, and to compile them.
 POD_S = 100e-6
 PAIR_S = 5e-6
 VICTIM_S = 20e-6
-QUEUE_S = 2e-6
 LOAD_S = 0.5
 COMPILE_S = 30.0
 MANY_NODES = 200  # kernels that are compiled already are worth loading
@@ -72,23 +71,7 @@ def effort_s(cluster: Cluster, actions: Sequence[str]) -> float:
     found = len(waiting) * POD_S + len(kinds) * len(cluster.nodes) * PAIR_S
     if not EVICTING.isdisjoint(actions):
         found += len(waiting) * (len(cluster.pods) - len(waiting)) * VICTIM_S
-    return found + _generations(cluster) * QUEUE_S
-
-
-def _generations(cluster: Cluster) -> int:
-    """How many pairs of a queue and one above it there are."""
-    depths: dict[str, int] = {}
-    for name in cluster.queues:
-        path = []
-        while name in cluster.queues and name not in depths:
-            depths[name] = 0  # a circle ends here
-            path.append(name)
-            name = cluster.queues[name].parent
-        depth = depths.get(name, -1)
-        for below in reversed(path):
-            depth += 1
-            depths[below] = depth
-    return sum(depths.values())
+    return found
 
 
 def choose(effort_s: float, n_nodes: int, solver: str, progress: Progress) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import kai_sched
 from kai_sched import library
-from kai_sched.model.objects import Node, Phase, Pod, PodTerm, Queue, Shape
+from kai_sched.model.objects import Node, Phase, Pod, PodTerm, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.telemetry.progress import Progress
 from tests.unit.cli.command import ROOT, environment
@@ -71,13 +71,6 @@ def test_where_pods_may_be_evicted_each_that_runs_counts_for_each_that_waits() -
     cluster = Cluster.of(pods)
     more_s = library.effort_s(cluster, ALL) - library.effort_s(cluster, ["allocate"])
     assert more_s == pytest.approx(6 * library.VICTIM_S)
-
-
-def test_each_queue_counts_with_all_above_it_even_in_a_circle() -> None:
-    chain = [Queue(f"q{level}", parent=f"q{level - 1}" if level else "") for level in range(4)]
-    assert library.effort_s(Cluster.of(chain), ALL) == pytest.approx(6 * library.QUEUE_S)
-    circle = [Queue("a", parent="b"), Queue("b", parent="a"), Queue("c", parent="nowhere")]
-    assert library.effort_s(Cluster.of(circle), ALL) <= 3 * library.QUEUE_S
 
 
 def python(code: str, **changes: str) -> subprocess.CompletedProcess[str]:

@@ -33,7 +33,8 @@ def settle(
     ``leaving`` are (N, R) zeros to work in.
     """
     for q in range(snapshot.queues.parent.shape[0]):
-        above = q
+        owed = prey.queue[q, OWED] != 0.0 or prey.queue[q, OWED + 1] != 0.0 or prey.queue[q, OWED + 2] != 0.0
+        above = q if owed else NULL
         while above != NULL:
             for r in range(3):
                 state.book[above, HELD + r] += prey.queue[q, OWED + r]
