@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kai_sched.api import names
@@ -25,6 +26,7 @@ from kai_sched.reconcile.podgroup_status import (
     resources_status,
     scheduling_conditions,
     shortage,
+    with_end,
 )
 from kai_sched.reconcile.subjects import Shown, Subjects, list_of, patch_findings
 from kai_sched.reconcile.tally import GroupTally
@@ -44,6 +46,7 @@ class GroupKeeper(Kept):
         super().__init__()
         self._subjects = Subjects()
         self._pool = config.node_pool or names.DEFAULT_POOL
+        self._grace_s = config.staleness_grace_s
         self._holds: dict[str, tuple[str, bool]] = {}  # uid, and whether it held room when it was last looked at
         self._started_ns: dict[str, tuple[str, int]] = {}  # uid, and the start that is to be written
 
@@ -116,7 +119,10 @@ class GroupKeeper(Kept):
         if self._ledger.due(subject, "amounts", (None, amounts), (None, shown), AMOUNTS_PAUSE_NS):
             patch["resourcesStatus"] = merge_patch(shown, amounts) if amounts else None
         before = list_of(subject.status, "schedulingConditions")
-        details = queue_details(state.reason, members, tally, moment.queues) if state.reason else None
+        details = None
+        if state.reason is not None:
+            state = replace(state, reason=with_end(state.reason, group, members, self._grace_s))
+            details = queue_details(state.reason, members, tally, moment.queues) if state.reason else None
         after = scheduling_conditions(before, state, self._pool, details, now_ns)
         if self._ledger.due(subject, _SCHEDULING, _content(after), _content(before)):
             patch["schedulingConditions"] = after or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kai_sched.api import names
@@ -45,8 +46,7 @@ def scheduling_conditions(
     if not state.counts.keys() & _WAITING:
         return []
     reason = state.reason
-    held = state.counts.keys() & {"Running", "Bound", "Binding"}
-    if reason is None or reason.code in _SILENT or "Pending" not in state.counts or held:
+    if reason is None or reason.code in _SILENT or "Pending" not in state.counts:
         return list(previous)
     entry: dict[str, Any] = {"reason": reason.code, "message": reason.message}
     if details is not None:
@@ -117,6 +117,17 @@ def _triple(amounts: tuple[float, float, float]) -> dict[str, str]:
 def is_stale(group: PodGroup, tally: GroupTally) -> bool:
     """Whether the group runs with fewer pods than its tree of sub-groups needs, none having finished."""
     return bool(tally.used) and not tally.finished and shortage(group, tally) != ""
+
+
+def with_end(reason: Reason, group: PodGroup, tally: GroupTally, grace_s: float) -> Reason:
+    """The reason, and until when a group that runs with fewer pods than it needs is left alone; ``grace_s``: where the
+    group does not say it, negative for ever."""
+    grace_s = grace_s if group.staleness_grace_s is None else group.staleness_grace_s
+    if not group.stale_since_ns or grace_s < 0 or not is_stale(group, tally):
+        return reason
+    end = format_time(group.stale_since_ns + round(grace_s * 1e9))
+    text = f"{reason.message}; it runs incomplete ({shortage(group, tally)}), and what runs is evicted at {end}"
+    return replace(reason, message=text)
 
 
 def shortage(group: PodGroup, tally: GroupTally) -> str:

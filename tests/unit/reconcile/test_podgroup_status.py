@@ -82,8 +82,8 @@ def test_the_condition_of_a_waiting_group() -> None:
         ({"Pending": 1}, Reason("NotReady", "the gang is not complete"), False),
         ({"Pending": 1}, Reason("NotTried", "not looked at in this cycle"), False),
         ({"Pending": 1}, None, False),
-        ({"Pending": 1, "Running": 1}, NO_ROOM, False),
-        ({"Pending": 1, "Binding": 1}, NO_ROOM, False),
+        ({"Pending": 1, "Running": 1}, NO_ROOM, True),
+        ({"Pending": 1, "Binding": 1}, NO_ROOM, True),
         ({"Gated": 1}, Reason("NotReady", "1 pod is held back by scheduling gates"), False),
         ({"Running": 1}, None, False),
     ],
@@ -91,6 +91,16 @@ def test_the_condition_of_a_waiting_group() -> None:
 def test_when_there_is_a_condition(counts: dict[str, int], reason: Reason | None, there: bool) -> None:
     status = shown(pod_group("a"), pod("a-0", "a"), result=state(KEY, counts, reason))
     assert ("schedulingConditions" in status) == there
+
+
+def test_a_gang_that_is_broken_says_when_the_rest_is_evicted() -> None:
+    group = pod_group("a", min_member=2, stale_since_ns=NOW_NS, staleness_grace_s=60.0)
+    members = (pod("a-0", "a", node="n", phase=Phase.RUNNING), pod("a-1", "a"))
+    status = shown(group, *members, result=state(KEY, {"Pending": 1, "Running": 1}, NO_ROOM))
+    (condition,) = status["schedulingConditions"]
+    end = "and what runs is evicted at 2026-01-01T12:01:00Z"
+    assert condition["message"].startswith(f"{NO_ROOM.message}; it runs incomplete (1 of ")
+    assert condition["message"].endswith(end)
 
 
 @pytest.mark.parametrize(
