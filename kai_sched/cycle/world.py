@@ -6,9 +6,11 @@ The rules are those of the scenario files; a plain cluster differs in two points
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.result import CycleResult, PodState
@@ -28,7 +30,7 @@ class World:
     ``keeps_terminating`` (names without namespace) stay Releasing, as if a user had deleted them; all others come
     back Pending. ``revives`` says whether a pod that was already being deleted comes back, too, or is gone (plain
     clusters). ``restarts_clocks`` says whether start and eviction times begin anew in every cycle, or are kept as a
-    scheduler would.
+    scheduler would, and with them since when a gang is broken.
     """
 
     step_ns: int = 0
@@ -63,7 +65,7 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:
-        _stamp(store, cluster, result, now_ns)
+        _stamp(store, cluster, result, pods, now_ns)
     return settled
 
 
@@ -103,13 +105,29 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
             store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=0))
 
 
-def _stamp(store: Store, cluster: Cluster, result: CycleResult, now_ns: int) -> None:
-    """Keep the times that the scheduler writes on pod groups: when it started from nothing, when it last lost a pod."""
-    evicted = {f"{cluster.pods[key].namespace}/{cluster.pods[key].group}" for key in result.evicted}
+def _stamp(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[str, Pod], now_ns: int) -> None:
+    """Keep the times that the scheduler writes on pod groups: when one started from nothing, when it last lost a pod,
+    since when it runs with fewer pods than it needs."""
+    evicted = {cluster.pods[key].group_key for key in result.evicted}
+    broken = _broken(cluster, pods)
     for key, group in cluster.pod_groups.items():
         counts = result.groups[key].counts if key in result.groups else {}
         starts = "Binding" in counts and not counts.keys() & {"Running", "Bound"}
         start_ns = now_ns if starts else group.last_start_ns
         eviction_ns = now_ns if key in evicted else group.last_eviction_ns
-        if (group.last_start_ns, group.last_eviction_ns) != (start_ns, eviction_ns):
-            store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns))
+        stale_ns = (group.stale_since_ns or now_ns) if key in broken else 0
+        if (group.last_start_ns, group.last_eviction_ns, group.stale_since_ns) != (start_ns, eviction_ns, stale_ns):
+            store.put(replace(group, last_start_ns=start_ns, last_eviction_ns=eviction_ns, stale_since_ns=stale_ns))
+
+
+def _broken(cluster: Cluster, pods: Mapping[str, Pod]) -> set[str]:
+    """The groups that run with fewer pods than they need, none having finished."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    finished = set()
+    for pod in pods.values():
+        if pod.phase == Phase.SUCCEEDED:
+            finished.add(pod.group_key)
+        elif pod.node and pod.phase != Phase.FAILED:
+            used[pod.group_key][pod.sub_group or DEFAULT_SET] += 1
+    groups = ((key, cluster.pod_groups.get(key)) for key in used.keys() - finished)
+    return {key for key, group in groups if group and tree_fault(group) is None and short_of(group, used[key])}

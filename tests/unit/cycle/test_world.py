@@ -125,6 +125,22 @@ def test_a_plain_cluster_keeps_the_time_of_evictions() -> None:
     assert store.cluster().pod_groups["ml/train"].last_eviction_ns == NOW_NS
 
 
+def test_a_plain_cluster_keeps_since_when_a_gang_is_broken() -> None:
+    """One of its two pods runs: after its grace the rest of it is evicted, as in a cluster."""
+    store = Store()
+    store.put(PodGroup("ml", "train", min_member=2))
+    runs, waits = replace(POD, node="node-1", phase=Phase.RUNNING), replace(POD, name="train-1", uid="u1")
+    store.put(runs)
+    store.put(waits)
+    states = {"ml/train-0": PodState("Running", "node-1"), "ml/train-1": PodState("Pending")}
+    for now_ns, since_ns in ((NOW_NS, NOW_NS), (NOW_NS + 5, NOW_NS)):
+        advance(store, store.cluster(), decided(states), now_ns, PLAIN)
+        assert store.cluster().pod_groups["ml/train"].stale_since_ns == since_ns
+    states["ml/train-1"] = PodState("Binding", "node-1")
+    advance(store, store.cluster(), decided(states), NOW_NS + 9, PLAIN)
+    assert store.cluster().pod_groups["ml/train"].stale_since_ns == 0
+
+
 def test_a_bind_request_ends_when_its_pod_runs() -> None:
     """Else the pod would count as Binding again once it has been evicted."""
     store = Store()
