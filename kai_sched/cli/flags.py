@@ -5,21 +5,25 @@ Where the original has the same one, the name is the same (API contract 10.1).
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 
-class Level(enum.StrEnum):
-    """Lines of the log from which level on are written."""
+def one_of(*choices: str) -> Callable[[str], str]:
+    """What an option takes that is one of these, in whichever case. Enums would do, but for how typer words what is
+    none of them."""
 
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+    def read(text: str) -> str:
+        if text.lower() not in choices:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}")
+        return text.lower()
+
+    return read
 
 
+LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
     str | None, typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]")
 ]
@@ -73,5 +77,10 @@ LogJson = Annotated[
     bool | None, typer.Option("--log-json/--log-text", help="How to log.  [default: text on a terminal]")
 ]
 LogLevel = Annotated[
-    Level, typer.Option(help="Which lines are logged; debug adds the cycles that decide nothing.", case_sensitive=False)
+    str,
+    typer.Option(
+        parser=one_of(*LEVELS),
+        metavar="|".join(LEVELS),
+        help="Which lines are logged; debug adds the cycles that decide nothing.",
+    ),
 ]

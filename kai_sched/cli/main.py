@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import sys
 import warnings
@@ -14,6 +13,8 @@ from kai_sched import __version__
 from kai_sched.cli import flags
 
 MOST_CYCLES = 10_000
+OUTPUTS = ("table", "wide", "json", "yaml")
+SOLVERS = ("auto", "compiled", "interpreted")
 
 app = typer.Typer(
     help="A scheduler for Kubernetes AI clusters.",
@@ -23,23 +24,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Output(enum.StrEnum):
-    """How a decided cluster is printed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
-class Solver(enum.StrEnum):
-    """How the solver runs, with the same results."""
-
-    AUTO = "auto"
-    COMPILED = "compiled"
-    INTERPRETED = "interpreted"
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,10 +66,18 @@ def simulate(
         str | None, typer.Option(metavar="TIME", help="The time of the first cycle, RFC 3339.  [default: the clock]")
     ] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="The scheduler's config file.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="What to print.")] = Output.TABLE,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", parser=flags.one_of(*OUTPUTS), metavar="|".join(OUTPUTS), help="What to print."),
+    ] = "table",
     solver: Annotated[
-        Solver, typer.Option(help="How it is computed; compiled is faster for large clusters, once it is compiled.")
-    ] = Solver.AUTO,
+        str,
+        typer.Option(
+            parser=flags.one_of(*SOLVERS),
+            metavar="|".join(SOLVERS),
+            help="How it is computed; compiled is faster for large clusters, once it is compiled.",
+        ),
+    ] = "auto",
     scheduler_name: flags.SchedulerNameOffline = None,
     queue_label_key: flags.QueueLabelKeyOffline = None,
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
@@ -106,7 +98,7 @@ def simulate(
         "node_pool": partition_label_value,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    options = Options(tuple(paths), actions, cycles, now, config, output.value, solver.value, settings)
+    options = Options(tuple(paths), actions, cycles, now, config, output, solver, settings)
     raise typer.Exit(simulate(options))
 
 
@@ -130,7 +122,7 @@ def run(
     default_queues: flags.DefaultQueues = True,
     update_pod_eviction_condition: flags.UpdatePodEvictionCondition = False,
     log_json: flags.LogJson = None,
-    log_level: flags.LogLevel = flags.Level.INFO,
+    log_level: flags.LogLevel = "info",
 ) -> None:
     """Schedule the pods of a cluster, until a signal.
 
@@ -162,7 +154,7 @@ def run(
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
     )
-    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level.value)))
+    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level)))
 
 
 @app.command()

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import kai_sched
 from tests.unit.cli.command import COMMAND, ROOT, environment, run
 
@@ -47,6 +49,25 @@ def test_help_names_every_command_and_option() -> None:
     assert all(
         f"--{name}" in options for name in ("actions", "cycles", "now", "config", "output", "solver", "scheduler-name")
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("simulate", "examples/teams", "-o", "jsn"), "'-o': 'jsn' is not one of table, wide, json, yaml"),
+        (("simulate", "examples/teams", "--solver", "x"), "'--solver': 'x' is not one of auto, compiled, interpreted"),
+        (("run", "--log-level", "x"), "'--log-level': 'x' is not one of debug, info, warning, error"),
+    ],
+)
+def test_a_choice_that_is_none_is_told_in_plain_words(arguments: tuple[str, ...], told: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+
+
+@pytest.mark.parametrize("output", ["JSON", "json"])
+def test_choices_may_be_written_in_any_case(output: str) -> None:
+    assert run("simulate", "examples/teams", "-o", output).stdout.startswith("{")
 
 
 def test_version() -> None:
