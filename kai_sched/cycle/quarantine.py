@@ -63,6 +63,7 @@ class Culprit:
     error: Exception
     retry_at: float
     ready_at: float  # not before, even if it changes
+    pod: Pod | None = None  # that goes with it, as it was then
 
     @property
     def problem(self) -> str:
@@ -145,7 +146,10 @@ class Quarantine:
     def _due(self, culprit: Culprit, cluster: Cluster) -> float:
         """When it is tried again, as it is now."""
         kind, key = culprit.name
-        return culprit.retry_at if cluster.table(kind).get(key) is culprit.item else culprit.ready_at
+        is_same = cluster.table(kind).get(key) is culprit.item
+        # A bind request is suspected together with its pod, and the pod may be what was wrong.
+        is_same = is_same and (culprit.pod is None or cluster.pods.get(culprit.pod.key) is culprit.pod)
+        return culprit.retry_at if is_same else culprit.ready_at
 
     def _release(self, cluster: Cluster, now: float) -> list[Change]:
         """Who is tried again now."""
@@ -223,7 +227,8 @@ class Quarantine:
         self._failed = {each: at for each, at in self._failed.items() if now - at[1] < 2 * RETRY_S}
         self._failed[name] = times, now
         pause_s = 0.0 if times == 1 else min(RETRY_S, FIRST_PAUSE_S * 2.0 ** min(times, 30))
-        self._culprits[name] = Culprit(name, item, error, now + RETRY_S, now + pause_s)
+        pod = cluster.pods.get(item.pod_key) if isinstance(item, BindRequest) else None
+        self._culprits[name] = Culprit(name, item, error, now + RETRY_S, now + pause_s, pod)
 
     def _suspects(self, cluster: Cluster) -> Iterator[list[Change]]:
         """What changed since the last cycle that went well; then all."""

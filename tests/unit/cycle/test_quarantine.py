@@ -255,6 +255,18 @@ def test_an_object_comes_back_when_it_changes() -> None:
     assert [effect.pod for effect in decision.result.effects] == ["ml/bad"]
 
 
+def test_a_bind_request_that_was_suspected_for_its_pod_comes_back_when_the_pod_changes() -> None:
+    """Where only the request is new it is found first, and it may be the pod that was wrong."""
+    fragile = Fragile()
+    wrong = fragile.put_pod("p")
+    fragile.decide()
+    fragile.store.put(o.BindRequest("ml", "p", "p", "n"))
+    fragile.breaks = lambda view: view.pods.get("ml/p") is wrong and "ml/p" in view.bind_requests
+    assert fragile.left_out() == {(o.BindRequest, "ml/p")}
+    fragile.put_pod("p", labels={"now": "right"})
+    assert fragile.left_out() == set()
+
+
 def test_an_object_that_is_gone_is_forgotten() -> None:
     fragile = Fragile()
     fragile.store.put(bad_pod())
