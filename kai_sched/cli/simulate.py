@@ -11,7 +11,6 @@ from kai_sched import library
 from kai_sched.cycle.world import World, advance, restart_clocks
 from kai_sched.files.load import Case, load
 from kai_sched.model.faults import FieldError
-from kai_sched.model.inflight import Turns
 from kai_sched.model.problems import Problem
 from kai_sched.model.read_config import parse_actions
 from kai_sched.model.times import parse_time
@@ -126,9 +125,7 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = run_cycle(
-                cluster, case.config, now_ns, cache, turns=Turns(first=promises.first, promised=promises.promised)
-            )
+            result = run_cycle(cluster, case.config, now_ns, cache, turns=promises.turns())
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kai_sched.model.config import Config
+from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict, Pipeline
 from kai_sched.plan.result import CycleResult
@@ -14,33 +17,32 @@ from kai_sched.plan.result import CycleResult
 class Promises:
     """Groups ("namespace/name") that were promised free room: ``promised``.
 
-    ``first``: with minimal victims, groups with pods that wait for room that is theirs, or that moved: they get it
-    before all others.
+    ``first``: with minimal victims, how many pods of a group wait for room that is theirs, or moved: so many get it
+    before all others. ``nodes``: where, by pod.
 
     With the victims of the original a group that loses pods after that is told so no more: quotas may contradict each
     other so that two take the same room from each other in turn, and then pods would start only to be evicted.
     """
 
     promised: frozenset[str] = frozenset()
-    first: frozenset[str] = frozenset()
+    first: Mapping[str, int] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
     _barred: frozenset[str] = frozenset()
+
+    def turns(self, first: Mapping[str, int] = NO_TURNS.first, later: frozenset[str] = frozenset()) -> Turns:
+        """What the next cycle is to be told; with other groups that go ``first``, and those that are not tried."""
+        return Turns({**self.first, **first}, later, self.promised, self.nodes)
 
     def note(self, cluster: Cluster, result: CycleResult, config: Config) -> bool:
         """Take over what a cycle on ``cluster`` decided; whether somebody is told from now on."""
         if config.victims == "minimal":
-            self.first = _placed(cluster, result)
+            self.nodes = {each.pod: each.node for each in result.effects if isinstance(each, Pipeline)}
+            self.first = Counter(cluster.pods[key].group_key for key in self.nodes)
             return False
         evicted = {each.group for each in result.effects if isinstance(each, Evict)}
         self._barred = _there(self._barred | (self.promised & evicted), cluster)
         known, self.promised = self.promised, _there(self.promised | result.promised, cluster) - self._barred
         return not self.promised <= known
-
-
-def _placed(cluster: Cluster, result: CycleResult) -> frozenset[str]:
-    """The groups of pods that have a place to come to."""
-    moved = {each.group for each in result.effects if isinstance(each, Evict) and each.moves_to}
-    waiting = {cluster.pods[each.pod].group_key for each in result.effects if isinstance(each, Pipeline)}
-    return frozenset(moved | waiting)
 
 
 def _there(groups: frozenset[str], cluster: Cluster) -> frozenset[str]:

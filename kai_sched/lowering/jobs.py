@@ -31,6 +31,7 @@ class JobRows:
     preemptible: Flags
     refused: Flags
     turn: Flags
+    ahead: Ints
     times: Longs  # (J, 4) last start, when it may evict, stale since, grace
     layout: Longs  # (J,) numbers of the cache's layouts
     set_ptr: Ints  # (J + 1,)
@@ -64,24 +65,25 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
         np.where(known, priority, 0),
         (preemptible & known).astype(np.uint8),
         refused,
-        _turns(cache, rows, turns),
+        *_turns(cache, rows, turns),
         times,
         layout,
         set_ptr,
     )
 
 
-def _turns(cache: Cache, rows: Longs, turns: Turns) -> Flags:
-    found = np.zeros(rows.size, np.uint8)
+def _turns(cache: Cache, rows: Longs, turns: Turns) -> tuple[Flags, Ints]:
+    found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
     if turns.first or turns.later or turns.promised:
         for j, group in enumerate(cache.groups.objects[rows]):
             if group.key in turns.later:
                 found[j] = Turn.LATER
             elif group.key in turns.first:
                 found[j] = Turn.FIRST
+                ahead[j] = turns.first[group.key]
             elif group.key in turns.promised:
                 found[j] = Turn.PROMISED
-    return found
+    return found, ahead
 
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:
@@ -141,7 +143,7 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn)
+    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.ahead)
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     times = (last_start, waits_until, stale_since, grace)
     table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])

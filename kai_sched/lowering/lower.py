@@ -6,6 +6,7 @@ whatever the cache remembers, so equal clusters give equal snapshots, byte for b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
     queues = lower_queues(cluster.queues, config)
     jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s)
     rows = cache.pods.ordered()
-    columns = cache.pods.cells[rows]
+    columns = _columns(cache, rows, turns.nodes)
     status = _statuses(columns, now_ns, config)
     job, sets = memberships(cache, columns, jobs)
     node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
@@ -106,6 +107,19 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         classes.resources,
         classes.blame,
     )
+
+
+def _columns(cache: Cache, rows: Longs, promised: Mapping[str, str]) -> Longs:
+    """The cells of the pods in these rows, (T, cells). Pods prefer the nodes that they were ``promised``, by pod."""
+    columns: Longs = cache.pods.cells[rows]
+    if promised:
+        place = np.empty(cache.pods.cells.shape[0], np.int64)
+        place[rows] = np.arange(rows.size)
+        for key, node in promised.items():
+            row = cache.pods.row_of.get(key)
+            if row is not None:
+                columns[place[row], cells.NOMINATED] = cache.node_names.row(node)
+    return columns
 
 
 def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int8]:

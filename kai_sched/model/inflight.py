@@ -8,23 +8,28 @@ elsewhere), or until it is known to have failed and is *forgotten*.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
+
+ALL_PODS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
     """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle.
 
+    ``first`` says with how many of their pods: with any more a group is tried among the others (``ALL_PODS``: no end).
+    ``nodes`` are the nodes, by pod, that these were promised: they get them where they still fit.
     ``promised``: those that were promised room that was free already (``CycleResult.promised``). Where that comes again
     it is bound.
     """
 
-    first: frozenset[str] = frozenset()
+    first: Mapping[str, int] = field(default_factory=dict)
     later: frozenset[str] = frozenset()
     promised: frozenset[str] = frozenset()
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 NO_TURNS = Turns()

@@ -23,7 +23,7 @@ from kai_sched.cycle.promises import Promises
 from kai_sched.cycle.quarantine import Decision, Quarantine
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import Overlay, Turns
+from kai_sched.model.inflight import ALL_PODS, Overlay, Turns
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import SteadyWall
@@ -101,7 +101,7 @@ class Setbacks:
     def turns(self, now: float) -> Turns:
         """Who waits, who goes first, and who is to get what it was promised."""
         waiting = frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
-        return Turns(frozenset(self.torn) | self.promises.first, waiting, self.promises.promised)
+        return self.promises.turns(dict.fromkeys(self.torn, ALL_PODS), waiting)
 
     def next_end(self, now: float) -> float | None:
         """When the next group has waited long enough."""

@@ -110,6 +110,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "preemptible": Column("u1", "j", ""),
         "refused": Column("u1", "j", "0, or why the job cannot be looked at: NO_QUEUE, QUEUE_NOT_LEAF, NOT_SUPPORTED"),
         "turn": Column("u1", "j", "a Turn"),
+        "ahead": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),
         "last_start": Column("i8", "j", "when it last came from nothing to its minimum, ns; 0: not known"),
         "waits_until": Column("i8", "j", "before this time, ns, it may not have others evicted; 0: at any time"),
         "stale_since": Column("i8", "j", "since when it is known to lack pods, ns; 0: not known"),

@@ -77,7 +77,7 @@ class Verdict(enum.IntEnum):
 
 
 class Turn(enum.IntEnum):
-    """When a job is tried: among the others, before all of them (a gang that is torn), or not in this cycle.
+    """When a job is tried: among the others, before all of them with some of its pods, or not in this cycle.
 
     PROMISED: among the others, and an earlier cycle promised it room that was free already.
     """
@@ -211,6 +211,7 @@ class Jobs(NamedTuple):
     preemptible: Flags
     refused: Flags
     turn: Flags
+    ahead: Ints
     last_start: Longs
     waits_until: Longs
     stale_since: Longs

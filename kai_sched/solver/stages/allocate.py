@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Settings, Snapshot, Turn, Verdict
+from kai_sched.snapshot.tables import Settings, Snapshot, Status, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all, waits_for_minimum
 from kai_sched.solver.kernels.gang import next_chunk
@@ -25,8 +25,9 @@ OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
 GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
-ORDINARY = int(Turn.ORDINARY)
-PROMISED = int(Turn.PROMISED)
+FIRST = int(Turn.FIRST)
+LATER = int(Turn.LATER)
+IS_PENDING = int(Status.PENDING)
 
 
 @kernel
@@ -41,7 +42,7 @@ def allocate(
     scratch: Scratch,
     decisions: Decisions,
 ) -> None:
-    """Run the action for the jobs whose turn it is.
+    """Run the action for the jobs whose turn it is: FIRST for those that go ahead, ORDINARY for all who need not wait.
 
     ``decisions`` gets the placements in order, and by job why something of it is still pending.
     """
@@ -54,6 +55,8 @@ def allocate(
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         length = next_chunk(first, end, sets, state, log, scratch)
         log.size[:] = 0
+        if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.ahead[j]:
+            continue
         if not attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
             continue
         commit(length, state, scratch.chunk, decisions)
@@ -62,6 +65,16 @@ def allocate(
         if count_pending(first, end, state.sets) > 0:
             foresee(j, first, end, sets, snapshot.classes.quota, snapshot.tasks.cls, state, log, tree, scratch)
             push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+
+
+@inner
+def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
+    """How many pods of job ``j`` got a place in this cycle."""
+    jobs = snapshot.jobs
+    taken = -count_pending(jobs.set_ptr[j], jobs.set_ptr[j + 1], state.sets)
+    for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
+        taken += snapshot.tasks.status[t] == IS_PENDING
+    return taken
 
 
 @inner
@@ -80,8 +93,8 @@ def enlist(
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        own = ORDINARY if jobs.turn[j] == PROMISED else jobs.turn[j]
-        if own != turn or count_pending(first, end, state.sets) == 0:
+        mine = jobs.turn[j] == FIRST if turn == FIRST else jobs.turn[j] != LATER
+        if not mine or count_pending(first, end, state.sets) == 0:
             continue
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
-from kai_sched.model.inflight import Turns
+from kai_sched.model.inflight import ALL_PODS, Turns
 from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
@@ -37,7 +37,7 @@ def test_without_turns_fairness_decides(store: Store) -> None:
 
 
 def test_the_first_goes_before_all_others(store: Store) -> None:
-    assert bound(store, Turns(first=frozenset({"ml/new"}))) == ["ml/new-1"]
+    assert bound(store, Turns(first={"ml/new": ALL_PODS})) == ["ml/new-1"]
 
 
 def test_who_must_wait_is_not_tried(store: Store) -> None:
@@ -49,10 +49,10 @@ def test_who_must_wait_is_not_tried(store: Store) -> None:
 
 
 def test_waiting_wins_over_going_first(store: Store) -> None:
-    assert bound(store, Turns(frozenset({"ml/new"}), frozenset({"ml/new"}))) == ["ml/old-0", "ml/old-1"]
+    assert bound(store, Turns({"ml/new": ALL_PODS}, frozenset({"ml/new"}))) == ["ml/old-0", "ml/old-1"]
 
 
 def test_a_warm_cache_keeps_no_turns(store: Store) -> None:
     cache = Cache()
-    assert bound(store, Turns(first=frozenset({"ml/new"})), cache) == ["ml/new-1"]
+    assert bound(store, Turns(first={"ml/new": ALL_PODS}), cache) == ["ml/new-1"]
     assert bound(store, Turns(), cache) == ["ml/old-0", "ml/old-1"]
