@@ -30,9 +30,10 @@ DEAD = -7  # SKIP: not in the list
 PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES, LEFT_NODE = range(11)
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
-# CHUNK_START: by chunk its first entry in POTENTIAL; CHOSEN: the chunks of a minimal scenario; IS_CHOSEN by chunk.
-POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK, CHUNK_START, CHOSEN, IS_CHOSEN = range(10)
-N_LISTS = 10
+# CHUNK_START: by chunk its first entry in POTENTIAL; EMPTIED: the set of which nobody is left without it, or NULL;
+# CHOSEN: the chunks of a minimal scenario; IS_CHOSEN by chunk.
+POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK, CHUNK_START, CHOSEN, IS_CHOSEN, EMPTIED = range(11)
+N_LISTS = 11
 # Columns of Prey.job. IS_SETTLED: it has got a place by a search of this cycle, and keeps it.
 TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING, IS_SETTLED = (
     range(9)
@@ -40,8 +41,9 @@ TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, S
 # Columns of Prey.node. TOUCH_ORDER and NODE_ORDER are lists.
 # COST: what clearing the node for one task would cost, as long as COST_MARK is current; BARRED: it cannot be cleared.
 FIRST_TASK, LAST_TASK, NODE_MARK, TOUCH_ORDER, NODE_ORDER, FEASIBLE, SCENE_NODE, COUNTED, RANK = range(9)
-COST, COST_MARK, BARRED = range(9, 12)
-N_NODE_COLUMNS = 12
+# PLACE_OF: a node in NODE_ORDER; BEST: by block of places the one with the least cost, as long as BEST_MARK is current.
+COST, COST_MARK, BARRED, PLACE_OF, BEST, BEST_MARK = range(9, 15)
+N_NODE_COLUMNS = 15
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
 # Columns of Prey.queue, three wide each up to PRESENT. OWED, three wide, too, is what was paid back too often (4.5).
@@ -49,6 +51,8 @@ OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, OWED = 0,
 # More, for ``kernels.precedence``: the GPUs that victims hold; their last job plus 1; the fewest GPUs of a task of
 # theirs, and pods of a job; whether they cannot stay away, in what was looked at last, or ever.
 AWAY, LAST, SMALLEST, FEWEST, STAYS, SHIELDED = range(19, 25)
+# For ``kernels.minimal_search``: 1 for a leaf of which shares let somebody go, by itself.
+GIVES_UP = 25
 # Columns of Prey.herd: AWAY, LAST, SMALLEST and FEWEST of all possible victims of a leaf, their class plus 1 if they
 # are all alike, how many tasks were moved before in this cycle, and whether all of this is known.
 HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_MOVED, HERD_KNOWN = range(7)
@@ -63,7 +67,9 @@ KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM, KIND_LEFT = range(6)
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
 WEIGHED, LOCAL, N_CHOSEN, CHOICE_CLOCK = range(21, 25)
-N_COUNTS = 25
+# Three wide: by resource, whether quotas of it say who may be taken from (``kernels.fairness.take_amount``).
+SHORT = 25
+N_COUNTS = 28
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
@@ -84,13 +90,13 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (25,)
+    counts: Longs  # (28,)
     task: Longs  # (T, 11)
-    lists: Longs  # (10, T + 1)
+    lists: Longs  # (11, T + 1)
     job: Longs  # (J, 9)
-    node: Longs  # (N, 12)
+    node: Longs  # (N, 15)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 25)
+    queue: Floats  # (Q, 26)
     herd: Floats  # (Q, 7)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
@@ -104,6 +110,7 @@ class Prey(NamedTuple):
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (longest job,) scratch
     spot: Longs  # (longest job,) scratch
+    place: Longs  # (longest job,) the nodes that were chosen for the tasks of the wish
 
 
 def make_lineup(snapshot: Snapshot) -> Lineup:
@@ -131,7 +138,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_jobs, 9), np.int64),
         np.zeros((n_nodes, N_NODE_COLUMNS), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 25)),
+        np.zeros((snapshot.queues.parent.size, 26)),
         np.zeros((snapshot.queues.parent.size, 7)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
@@ -143,6 +150,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((MOST_KINDS, 6), np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),
+        np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
     )

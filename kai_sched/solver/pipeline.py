@@ -69,7 +69,7 @@ def solve(
         times.append(timer())
     if any(action in EVICTING for action in actions):
         room, leaving = np.zeros_like(state.idle), np.zeros_like(state.idle)
-        settle(settings, snapshot, state, log, finder, prey, room, leaving, decisions)
+        settle(settings, snapshot, state, log, finder, scratch, prey, room, leaving, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)
     return Solution(decisions, state, facts, tuple(times))

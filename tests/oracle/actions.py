@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
-from tests.oracle.allocate import allocate_in, may_run, move, waits_for_minimum
+from tests.oracle.allocate import allocate_in, fits, may_run, move, waits_for_minimum
 from tests.oracle.chunk import next_chunk, task_order
-from tests.oracle.few import Few, search_few
+from tests.oracle.few import search_few
+from tests.oracle.few_scenario import Few, come_back_all, may_return
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
@@ -26,6 +27,7 @@ from tests.oracle.world import (
     Task,
     World,
     charge,
+    put,
     ready,
     world_of,
 )
@@ -54,6 +56,7 @@ def decide(cluster: Cluster, config: Config, now_ns: int) -> Decided:
     _take_back(session.world)
     _count_again(session.world)
     if config.victims == "minimal" and any(action != "allocate" for action in config.actions):
+        _let_stay(session)
         _mend_torn(session.world)
         _bind_what_is_free(session)
     pods = {task.pod.key: (task.status, task.node) for task in session.world.tasks}
@@ -72,6 +75,43 @@ def _take_back(world: World) -> None:
                     task.before = task.status
                     move(world, job, task, "Releasing", task.node)
                     task.node = task.pod.node or task.node  # where it leaves
+
+
+def _let_stay(session: Session) -> None:
+    """Take evictions back, those decided last first, as long as there is room for somebody where it runs."""
+    anybody = True
+    while anybody:
+        anybody = False
+        for eviction in reversed([*session.evictions]):
+            task = next(each for each in session.world.tasks if each.pod.key == eviction.pod)
+            is_away = task.status in ("Releasing", "Pipelined")
+            if is_away and eviction.action != "stalegangeviction" and _stays(session, task):
+                anybody = True
+    away = {task.pod.key for task in session.world.tasks if task.status in ("Releasing", "Pipelined")}
+    session.evictions = [each for each in session.evictions if each.pod in away]
+
+
+def _stays(session: Session, task: Task) -> bool:
+    """Whether the task, or another of its job that was evicted, can stay where it runs."""
+    world, job = session.world, task.job
+    home = world.machines.get(task.shadow.node if task.shadow else task.node)
+    if not job or not home or not fits(task, home, later=True):
+        return False
+    if task.shadow:
+        if not may_return(home, task):
+            return False
+        session.placed.remove(task.pod.key)
+        put(home, task.shadow, -1)
+        task.shadow = None
+        move(world, job, task, task.before, home.node.name)
+        return True
+    evicted = {each.pod for each in session.evictions if each.action != "stalegangeviction"}
+    for each in job.tasks:
+        each.virtual = each.pod.key in evicted and each.status == "Releasing"
+    stayed = come_back_all(session, job, moving=False)
+    for each in job.tasks:
+        each.virtual = False
+    return bool(stayed)
 
 
 def _mend_torn(world: World) -> None:
@@ -138,7 +178,8 @@ def candidates(session: Session, action: str) -> Iterator[Job]:
         jobs = [job for job in jobs if job.preemptible]
     tree = JobTree(world, jobs, session.config.queue_depth.get(action))
     while (job := tree.pop()) is not None:
-        yield job
+        if next_chunk(job):  # else a search for another job took it along, or took what it needs
+            yield job
 
 
 def _delayed(session: Session, job: Job) -> bool:

@@ -8,7 +8,7 @@ from tests.oracle.chunk import next_chunk
 from tests.oracle.order import share_of
 from tests.oracle.trial import Session
 from tests.oracle.victims import Chunk, Protection, can_leave
-from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World
+from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, Account, Job, Task, World, ready
 
 Vector = list[float]
 
@@ -62,6 +62,12 @@ class Fairness:
         accounts = session.world.accounts
         self.held = {name: [*account.allocated] for name, account in accounts.items()}
         self.fixed = {name: [*account.fixed] for name, account in accounts.items()}
+        self.minimal = session.config.victims == "minimal"
+        self.free = [
+            [machine.room(resource, later=True) for resource in RESOURCES]
+            for machine in session.world.machines.values()
+            if ready(machine.node)
+        ]
         arguments = session.config.plugins.get("proportion", {})
         try:
             self.multiplier = max(1.0, float(arguments.get("relcaimerSaturationMultiplier", "1")))
@@ -91,9 +97,20 @@ class Fairness:
         """Whether these may go after what is counted in ``left``; if so they are counted, too."""
         if not self._may_take(victim, left, asks):
             return False
+        after = dict(left)
         for level in self.session.world.accounts[victim.queue].lineage():
-            left[level.queue.name] = plus(left.get(level.queue.name, self.held[level.queue.name]), needs(tasks), -1)
+            after[level.queue.name] = plus(left.get(level.queue.name, self.held[level.queue.name]), needs(tasks), -1)
+        mine, theirs = diverge(self.session.world, self.job, victim)
+        if any(self._passes(mine, theirs, after, asks, r) for r in range(3) if asks[r] > 0 or needs(tasks)[r] > 0):
+            return False
+        left.update(after)
         return True
+
+    def _passes(self, u: Account, sibling: Account, left: dict[str, Vector], asks: Vector, r: int) -> bool:
+        """Whether ``u`` ends above its share, and with no less of it than a sibling from which it takes."""
+        mine = ratio(left.get(u.queue.name, self.held[u.queue.name])[r] + asks[r], u.fair[r])
+        shared = sibling.fair[r] > 0 or (self.minimal and u.fair[r] <= 0)
+        return mine > 1 and shared and mine * self.multiplier >= ratio(left[sibling.queue.name][r], sibling.fair[r])
 
     def _may_take(self, victim: Job, left: dict[str, Vector], asks: Vector) -> bool:
         """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
@@ -102,11 +119,15 @@ class Fairness:
         if not within(remains, entitled(theirs)):
             return True
         starved = within(plus(self.held[mine.queue.name], asks), quota(mine))
-        return starved and not within(remains, quota(theirs))
+        above = [remains[r] > quota(theirs)[r] and (not self.minimal or self._is_short(r, asks)) for r in range(3)]
+        return starved and any(above)
+
+    def _is_short(self, r: int, asks: Vector) -> bool:
+        """Whether it asks for the resource, and some node had less when the search began."""
+        return asks[r] > 0 and any(free[r] < asks[r] for free in self.free)
 
     def _fair_at(self, u: Account, left: dict[str, Vector], taken: dict[str, Vector], asks: Vector) -> bool:
         """Whether ``u`` ends with no more of its share than each sibling that it took from, once above its share."""
-        after = plus(left.get(u.queue.name, self.held[u.queue.name]), asks)
         for sibling in [a for a in self.session.world.accounts.values() if a.parent is u.parent and a is not u]:
             name = sibling.queue.name
             if name not in left:
@@ -114,9 +135,7 @@ class Fairness:
             for r in range(3):
                 if asks[r] <= 0 and taken[name][r] <= 0:
                     continue
-                mine, theirs = ratio(after[r], u.fair[r]), ratio(left[name][r], sibling.fair[r])
-                shared = sibling.fair[r] > 0 or self.session.config.victims == "minimal"
-                if mine > 1 and shared and mine * self.multiplier >= theirs:
+                if self._passes(u, sibling, left, asks, r):
                     return False
         return self.job.preemptible or within(plus(self.fixed[u.queue.name], asks), quota(u))
 

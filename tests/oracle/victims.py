@@ -22,6 +22,7 @@ class Chunk:
 
     job: Job
     tasks: list[Task]
+    emptied: frozenset[str] = frozenset()  # pod sets of which nobody is left without these and what left before
 
 
 def part_of(job: Job, keep: Callable[[Task], bool]) -> Job:
@@ -45,8 +46,14 @@ def may_leave(task: Task) -> bool:
 
 
 def active_tasks(job: Job) -> list[Task]:
-    """The tasks that can be evicted, in task order, pod set by pod set."""
-    return [task for pod_set in job.pod_sets.values() for task in _active(pod_set)]
+    """The tasks that can be evicted, in task order, pod set by pod set: level by level, siblings by name."""
+    found: list[Task] = []
+    level: list[GroupSet | PodSet] = [job.root]
+    while level:
+        found += [task for member in level if isinstance(member, PodSet) for task in _active(member)]
+        sets = [member for member in level if isinstance(member, GroupSet)]
+        level = [each for member in sets for each in sorted(member.members, key=lambda one: one.name)]
+    return found
 
 
 def can_leave(job: Job) -> bool:
@@ -55,25 +62,35 @@ def can_leave(job: Job) -> bool:
     return bool(active) and not any(task.pod.shape.unsupported for task in active)
 
 
-def victim_chunk(job: Job) -> list[Task]:
+def victim_chunk(job: Job) -> Chunk:
     """Surplus pods one by one, then surplus sub-groups whole, then all that is left."""
-    return _surplus(job.root) or active_tasks(job)
+    tasks, emptied = _surplus(job.root)
+    return Chunk(job, tasks, emptied) if tasks else Chunk(job, active_tasks(job), frozenset(job.pod_sets))
 
 
-def _surplus(group_set: GroupSet) -> list[Task]:
+def _surplus(group_set: GroupSet) -> tuple[list[Task], frozenset[str]]:
+    """The pods, and the names of the pod sets that they leave with nobody."""
+    nothing: frozenset[str] = frozenset()
     if not any(map(satisfied, group_set.members)):
-        return []
+        return [], nothing
     members = member_order(group_set.members)[::-1]
     for member in members:
         if isinstance(member, GroupSet):
             found = _surplus(member)
         else:
-            found = _active(member)[-1:] if member.active > member.minimum else []
-        if found:
+            found = (_active(member)[-1:] if member.active > member.minimum else [], nothing)
+        if found[0]:
             return found
     if held(group_set) > group_set.minimum:
-        return next((tasks for tasks in map(_active, members) if tasks), [])
-    return []
+        return next(((_active(each), _names(each)) for each in members if _active(each)), ([], nothing))
+    return [], nothing
+
+
+def _names(member: GroupSet | PodSet) -> frozenset[str]:
+    """The pod sets at or below the member."""
+    if isinstance(member, PodSet):
+        return frozenset({member.name})
+    return frozenset(name for each in member.members for name in _names(each))
 
 
 def _active(member: GroupSet | PodSet) -> list[Task]:
@@ -126,12 +143,12 @@ def accumulate(world: World, pool: list[Job], recorded: list[Task]) -> Iterator[
     tree = VictimTree(world, pool)
     while (job := tree.pop()) is not None:
         chunk = victim_chunk(job)
-        spent = recorded if any(task in recorded for task in chunk) else chunk
+        spent = recorded if any(task in recorded for task in chunk.tasks) else chunk.tasks
         left = part_of(job, lambda task, spent=spent: task not in spent)  # type: ignore[misc]
         if active_tasks(left):
             tree.push(left)
-        if spent is chunk:
-            yield Chunk(job, chunk)
+        if spent is chunk.tasks:
+            yield chunk
 
 
 def is_elastic(job: Job) -> bool:

@@ -365,7 +365,10 @@ CASES: dict[str, Case] = {
     "consolidate-80n": Case(
         partial(fragmented, n_nodes=80, seekers=10), EVERY_ACTION, Outcome(evicted=70), most_moved=-1
     ),
-    "mixed-reclaim-300n": Case(partial(mixed_reclaim, n_nodes=300), EVERY_ACTION, Outcome()),
+    **{
+        f"mixed-reclaim-{n}n": Case(partial(mixed_reclaim, n_nodes=n), EVERY_ACTION, Outcome(reasons_for_all=True))
+        for n in (300, 1000, 3000)
+    },
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
     **{

@@ -1,8 +1,6 @@
 """Minimal victims (``Config.victims``): nobody goes in vain, gangs whole or not at all, and an end to all changes.
 
 The clusters go through their cycles as the operator runs them: each one is told who was given room by the last.
-Of other clusters of these kinds about one in two thousand still finds no rest, or tears a gang by a move, so that this
-is not the default yet.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from kai_sched import Cluster, Config, run_cycle
 from kai_sched.cycle.promises import Promises
 from kai_sched.model import objects as o
-from kai_sched.model.inflight import Turns
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Plan, cycles, plan_of
@@ -43,7 +40,7 @@ def keeping() -> Decider:
     promises = Promises()
 
     def decide(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-        result = run_cycle(cluster, config, now_ns, turns=Turns(first=promises.first, promised=promises.promised))
+        result = run_cycle(cluster, config, now_ns, turns=promises.turns())
         promises.note(cluster, result, config)
         return plan_of(cluster, result)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -22,7 +23,9 @@ from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import Plan, plan_of
 
-run, search = afresh("cycle.run", "solver.kernels.search")
+run, search, minimal, choice = afresh(
+    "cycle.run", "solver.kernels.search", "solver.kernels.minimal_search", "solver.kernels.minimal_choice"
+)
 OK = int(Verdict.OK)
 # What each proof says when it cannot tell.
 WHO_KNOWS: dict[str, Callable[..., Any]] = {
@@ -45,6 +48,7 @@ CONFIGS = st.builds(
     max_consolidation_preemptees=st.sampled_from([-1, 2]),
     allow_consolidating_reclaim=st.sampled_from([True, True, False]),
     use_scheduling_signatures=st.booleans(),
+    victims=st.just("original"),
 )
 # The more of the crowd is plain, the more proofs there are.
 PLAIN = Crowd(deep=True, movable=True)
@@ -111,9 +115,23 @@ def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozense
 @given(WIDE, st.sampled_from(["consolidation", "reclaim"]))
 def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: str) -> None:
     """A search that passes over prefixes of nodes that it knows comes to the same scenarios in the same order."""
-    config = Config((action,), ONLY_GANGS, use_scheduling_signatures=False)
+    config = Config((action,), ONLY_GANGS, use_scheduling_signatures=False, victims="original")
     others = [name for name in WHO_KNOWS if name != "tried_before"]
     with without(*others):
         scenarios = come_to(objects, config)
     with without(*WHO_KNOWS):
         assert scenarios == come_to(objects, config)
+
+
+@MORE
+@given(st.one_of(crowds(PLAIN), crowds(MIXED)), CONFIGS)
+def test_proofs_of_the_minimal_search_change_nothing(objects: list[o.Object], config: Config) -> None:
+    """Neither that no set of victims will do, nor that shares keep too many on a node."""
+    config = replace(config, victims="minimal")
+    plan = decide(objects, config)
+    kept = minimal.refute, choice.can_be_cleared
+    minimal.refute, choice.can_be_cleared = (lambda *_: OK), (lambda *_: True)
+    try:
+        assert decide(objects, config) == plan
+    finally:
+        minimal.refute, choice.can_be_cleared = kept

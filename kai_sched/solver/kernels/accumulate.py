@@ -10,11 +10,13 @@ from kai_sched.solver.hunt import (
     CHUNK_START,
     CLOCK,
     CURSOR,
+    EMPTIED,
     FIRST_POTENTIAL,
     FIRST_TASK,
     GROUP,
     HEAPED,
     IN_JOB,
+    IS_CHOSEN,
     KIND_CLASS,
     KIND_KNOWN,
     KIND_NOW,
@@ -39,6 +41,7 @@ from kai_sched.solver.hunt import (
     NODE_ORDER,
     ON_NODE,
     OPEN,
+    PLACE_OF,
     POTENTIAL,
     POTENTIAL_GPUS,
     PROBE,
@@ -246,13 +249,15 @@ def accumulate(
             prey.counts[N_TOUCHED] += 1
             for s in range(first, end):
                 prey.set[s, LEFT] = state.sets[s, ACTIVE]
-        length = victim_chunk(first, end, sets, state, scratch, prey, prey.chunk)
+        length, emptied = victim_chunk(first, end, sets, state, scratch, prey, prey.chunk)
         known = False
         for entry in range(length):
             known = known or prey.task[prey.chunk[entry], RECORDED] > 0
         if known:
             length = known_tasks(j, snapshot, state, prey)
         prey.lists[CHUNK_START, prey.counts[N_GROUPS]] = prey.counts[N_POTENTIAL]
+        prey.lists[EMPTIED, prey.counts[N_GROUPS]] = emptied
+        prey.lists[IS_CHOSEN, prey.counts[N_GROUPS]] = 0
         for entry in range(length):
             part(j, prey.chunk[entry], snapshot, state, victims, prey)
             if not known:
@@ -313,6 +318,7 @@ def add(j: int, t: int, snapshot: Snapshot, state: State, finder: Finder, prey: 
     if prey.node[n, FIRST_TASK] == 0:
         prey.node[n, FIRST_TASK] = t + 1
         prey.node[count[N_NODES], NODE_ORDER] = n
+        prey.node[n, PLACE_OF] = count[N_NODES]
         count[N_NODES] += 1
     else:
         task[prey.node[n, LAST_TASK], ON_NODE] = t + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.hunt import (
     CAST,
     CORE,
@@ -23,12 +23,14 @@ from kai_sched.solver.hunt import (
     REMAINS,
     RUNTIMES,
     SCENE,
+    SHORT,
     TIMES,
     Prey,
 )
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.state import FAIR, HELD, HELD_FIXED, NODE, QUOTA, SHARE, STATUS, State
 
+OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 IS_EVICTED = int(Status.EVICTED)
@@ -186,6 +188,22 @@ def take_job(
 
 
 @inner
+def may_lose_more(
+    p: int, need: tuple[float, float, float], v: int, snapshot: Snapshot, book: Floats, prey: Prey
+) -> bool:
+    """Whether one more chunk may be taken from leaf ``v``, however much it holds."""
+    queue = prey.queue
+    reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
+    over_share, over_quota, deserved = False, False, True
+    for r in range(3):
+        left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
+        over_share = over_share or left > book[victim, SHARE + r]
+        over_quota = over_quota or (prey.counts[SHORT + r] == 1 and left > book[victim, QUOTA + r])
+        deserved = deserved and queue[reclaimer, OLD_HELD + r] + need[r] <= book[reclaimer, QUOTA + r]
+    return bool(over_share or (deserved and over_quota))
+
+
+@inner
 def take_amount(
     p: int,
     need: tuple[float, float, float],
@@ -197,14 +215,7 @@ def take_amount(
 ) -> bool:
     """Take one chunk from leaf ``v`` and all above it, if the queue where the paths part is still above its share."""
     queue, parent = prey.queue, snapshot.queues.parent
-    reclaimer, victim = diverge(snapshot.jobs.queue[p], v, parent)
-    over_share, over_quota, deserved = False, False, True
-    for r in range(3):
-        left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
-        over_share = over_share or left > book[victim, SHARE + r]
-        over_quota = over_quota or left > book[victim, QUOTA + r]
-        deserved = deserved and queue[reclaimer, OLD_HELD + r] + need[r] <= book[reclaimer, QUOTA + r]
-    if not over_share and not (deserved and over_quota):
+    if not may_lose_more(p, need, v, snapshot, book, prey):
         return False
     while v != NULL:
         if queue[v, PRESENT] == 0.0:
@@ -218,6 +229,23 @@ def take_amount(
                 queue[v, INVOLVED + r] = 1.0
         v = parent[v]
     return True
+
+
+@inner
+def note_short(k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> None:
+    """Note the resources of which a queue that is within its quotas may take from one above (4.7, the second rule).
+
+    All, or, with minimal victims, those that the first ``k`` tasks of the wish ask for and some node lacks: who is
+    above a quota of what there is plenty of has nothing that others need, and they would take from each other in turn.
+    """
+    for r in range(3):
+        need = wished(k, r, snapshot, prey)
+        short = settings.minimal == 0
+        for n in range(state.idle.shape[0]):
+            if short or need == 0.0:
+                break
+            short = snapshot.nodes.condition[n] == OK and state.idle[n, r] + state.releasing[n, r] < need
+        prey.counts[SHORT + r] = short
 
 
 @inner
@@ -264,7 +292,7 @@ def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot,
             if not (req > 0.0 or queue[s, INVOLVED + r] == 1.0):
                 continue
             # Two queues without any share could take the same room from each other in turn, for ever.
-            if book[s, FAIR + r] <= 0.0 and settings.minimal == 0:
+            if book[s, FAIR + r] <= 0.0 and (settings.minimal == 0 or book[u, FAIR + r] > 0.0):
                 continue
             if mine * settings.saturation >= ratio(queue[s, REMAINS + r], book[s, FAIR + r]):
                 return False

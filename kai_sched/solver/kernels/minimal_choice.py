@@ -10,6 +10,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Bond, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     BARRED,
+    BEST,
+    BEST_MARK,
     CHOICE_CLOCK,
     CHOSEN,
     CHUNK_START,
@@ -17,26 +19,31 @@ from kai_sched.solver.hunt import (
     COST_MARK,
     FIRST_TASK,
     GROUP,
-    HOME,
     IS_CHOSEN,
+    MOST_KINDS,
     N_CHOSEN,
-    N_GROUPS,
     N_NODES,
     N_PLACED,
     NODE_ORDER,
     ON_NODE,
-    POTENTIAL,
     PRESENT,
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import best_node, undo_all, undo_to
-from kai_sched.solver.kernels.fairness import wished_amount
+from kai_sched.solver.kernels.attempt import best_node, undo_all
+from kai_sched.solver.kernels.fairness import may_lose_more, wished_amount
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.minimal_scenario import chunk_end, come_home, give_place, may_stand
-from kai_sched.solver.kernels.minimal_taking import may_be_taken, relieve_limits, take_back, take_chunk, unbar
+from kai_sched.solver.kernels.minimal_scenario import chunk_end, give_place, may_stand
+from kai_sched.solver.kernels.minimal_taking import (
+    BLOCK,
+    abandon,
+    forget_cost,
+    queue_of,
+    relieve_limits,
+    take_together,
+    unbar,
+)
 from kai_sched.solver.kernels.score import nobody_matches
-from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import MATCHED, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
@@ -44,6 +51,7 @@ NOT_OFFERED = int(Verdict.NO_ROOM)
 NEED = int(Bond.NEED)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
+CLEARED, NOT_CLEARED, REFUSED = range(3)
 NEVER = 2**62  # a node that cannot be cleared
 
 
@@ -64,16 +72,64 @@ def choose(
 ) -> bool:
     """Choose chunks (the list CHOSEN) that make room for the first ``k`` tasks of the wish; False: none do.
 
-    Nodes to be cleared are the ``n_spots`` of ``prey.spot`` or, where that is 0, all with potential victims. With
+    The nodes are noted in ``prey.place``; where one task finds none, those like it choose first the next time. Nodes to
+    be cleared are the ``n_spots`` of ``prey.spot`` or, where that is 0, all with potential victims. With
     ``moves`` victims that may not leave for good are given other places.
+    """
+    for _ in range(MOST_KINDS):
+        failed = choose_in_turn(action, p, k, n_spots, moves, settings, snapshot, state, log, finder, scratch, prey)
+        undo_all(state, log, finder)
+        if failed == k:
+            return True
+        if failed == NULL or not bring_forward(failed, k, snapshot, prey):
+            break
+    return False
+
+
+@inner
+def bring_forward(failed: int, k: int, snapshot: Snapshot, prey: Prey) -> bool:
+    """Let the tasks like that at place ``failed`` of the wish, which found no node, choose first; False: they did."""
+    wish, cls = prey.wish, snapshot.tasks.cls
+    c = cls[wish[failed]]
+    if cls[wish[0]] == c:
+        return False
+    front = 0
+    for entry in range(k):
+        t = wish[entry]
+        if cls[t] != c:
+            continue
+        for at in range(entry, front, -1):
+            wish[at] = wish[at - 1]
+        wish[front] = t
+        front += 1
+    return True
+
+
+@inner
+def choose_in_turn(
+    action: int,
+    p: int,
+    k: int,
+    n_spots: int,
+    moves: bool,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> int:
+    """Choose for one task of the wish after the other; returns which one finds no node, or ``k`` where each does.
+
+    NULL where limits or quotas forbid all of it.
     """
     begin_choice(snapshot, log, prey)
     need = wished_amount(k, snapshot, prey)
-    found = relieve_limits(action, p, need, snapshot, state, log, finder, scratch, prey)
+    if not relieve_limits(action, p, need, settings, snapshot, state, log, finder, scratch, prey):
+        return NULL
     c = NULL
     for entry in range(k):
-        if not found:
-            break
         t = int(prey.wish[entry])
         if snapshot.tasks.cls[t] != c:
             c = int(snapshot.tasks.cls[t])
@@ -81,12 +137,12 @@ def choose(
         n = best_node(t, settings, snapshot, state, finder)
         if n == NULL:
             n = clear_some_node(action, p, t, need, n_spots, moves, settings, snapshot, state, log, finder, prey)
-        found = n != NULL
-        if found:
-            give_place(p, t, n, snapshot, state, log, finder, prey)
-            prey.node[n, COST_MARK] = 0
-    undo_all(state, log, finder)
-    return found
+        if n == NULL:
+            return entry
+        give_place(p, t, n, snapshot, state, log, finder, prey)
+        prey.place[entry] = n
+        forget_cost(n, prey)
+    return k
 
 
 @inner
@@ -94,10 +150,10 @@ def begin_choice(snapshot: Snapshot, log: Log, prey: Prey) -> None:
     """Forget the last choice."""
     log.size[:] = 0
     prey.counts[CHOICE_CLOCK] += 1
+    for entry in range(prey.counts[N_CHOSEN]):
+        prey.lists[IS_CHOSEN, prey.lists[CHOSEN, entry]] = 0
     prey.counts[N_CHOSEN] = 0
     prey.counts[N_PLACED] = 0
-    for g in range(prey.counts[N_GROUPS]):
-        prey.lists[IS_CHOSEN, g] = 0
     for q in range(snapshot.queues.parent.shape[0]):
         prey.queue[q, PRESENT] = 0.0
 
@@ -119,40 +175,120 @@ def clear_some_node(
 ) -> int:
     """Let chunks go until task ``t`` fits the node for which that costs least; NULL: it fits none."""
     while True:
-        n = cheapest_node(t, n_spots, action == CONSOLIDATION, snapshot, state, finder, prey)
+        n = cheapest_node(action, p, t, need, n_spots, moves, snapshot, state, finder, prey)
         if n == NULL:
             return NULL
         floats, integers = log.size[0], log.size[1]
         chosen, placed = prey.counts[N_CHOSEN], prey.counts[N_PLACED]
-        if clear_node(action, p, t, need, n, moves, settings, snapshot, state, log, finder, prey):
+        outcome, skipped = REFUSED, 0
+        while outcome == REFUSED:
+            outcome = clear_node(action, p, t, need, n, skipped, moves, settings, snapshot, state, log, finder, prey)
+            skipped += 1
+            if outcome != CLEARED:
+                abandon(floats, integers, chosen, placed, snapshot, state, log, finder, prey)
+        if outcome == CLEARED:
             for entry in range(chosen, prey.counts[N_CHOSEN]):
                 unbar(entry, prey)
             return n
-        undo_to(floats, integers, state, log, finder)
-        for entry in range(chosen, prey.counts[N_CHOSEN]):
-            take_back(prey.lists[CHOSEN, entry], snapshot, prey)
-        prey.counts[N_CHOSEN], prey.counts[N_PLACED] = chosen, placed
         prey.node[n, BARRED] = prey.counts[CHOICE_CLOCK]
+        forget_cost(n, prey)
+
+
+@inner
+def can_be_cleared(
+    p: int, t: int, n: int, need: tuple[float, float, float], snapshot: Snapshot, state: State, prey: Prey
+) -> bool:
+    """Whether task ``t`` would fit node ``n`` with all gone whom shares let go now, each by itself.
+
+    The more have been taken the fewer shares let go, so that where it would not, no order of them will do.
+    """
+    classes, freed, allocatable = snapshot.classes, prey.freed[n], snapshot.nodes.allocatable[n]
+    for r in range(freed.shape[0]):
+        freed[r] = 0.0
+    last, open_ = NULL, False
+    here = prey.node[n, FIRST_TASK]
+    while here != 0:
+        other = here - 1
+        here = prey.task[other, ON_NODE]
+        g = int(prey.task[other, GROUP])
+        if g != last:
+            last, open_ = g, may_lose_more(p, need, queue_of(g, snapshot, prey), snapshot, state.book, prey)
+        if prey.lists[IS_CHOSEN, g] != 0 or not open_:
+            continue
+        for r in range(freed.shape[0]):
+            if allocatable[r] > 0.0:
+                freed[r] += classes.request[snapshot.tasks.cls[other], r]
+    request = classes.request[snapshot.tasks.cls[t]]
+    for r in range(freed.shape[0]):  # noqa: SIM110 -- numba compiles no generators
+        if request[r] > state.idle[n, r] + state.releasing[n, r] + freed[r]:
+            return False
+    return True
 
 
 @inner
 def cheapest_node(
-    t: int, n_spots: int, by_number: bool, snapshot: Snapshot, state: State, finder: Finder, prey: Prey
+    action: int,
+    p: int,
+    t: int,
+    need: tuple[float, float, float],
+    n_spots: int,
+    moves: bool,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    prey: Prey,
 ) -> int:
     """The node that costs least to clear for task ``t``, the one touched first of two; NULL where none can be."""
     clock = prey.counts[CHOICE_CLOCK]
-    total = n_spots if n_spots > 0 else prey.counts[N_NODES]
     best, least = NULL, NEVER
-    for place in range(total):
-        n = prey.spot[place] if n_spots > 0 else prey.node[place, NODE_ORDER]
-        if prey.node[n, BARRED] == clock:
-            continue
-        if prey.node[n, COST_MARK] != clock:
-            prey.node[n, COST] = cost_of(t, n, by_number, snapshot, state, finder, prey)
-            prey.node[n, COST_MARK] = clock
-        if prey.node[n, COST] < least:
-            best, least = int(n), prey.node[n, COST]
+    if n_spots > 0:
+        for place in range(n_spots):
+            n = int(prey.spot[place])
+            cost = known_cost(action, p, t, n, need, moves, snapshot, state, finder, prey)
+            if cost < least:
+                best, least = n, cost
+        return best
+    total = prey.counts[N_NODES]
+    for block in range((total + BLOCK - 1) // BLOCK):
+        if prey.node[block, BEST_MARK] != clock:
+            prey.node[block, BEST_MARK] = clock
+            prey.node[block, BEST] = NULL
+            lowest = NEVER
+            for place in range(block * BLOCK, min(total, (block + 1) * BLOCK)):
+                n = int(prey.node[place, NODE_ORDER])
+                cost = known_cost(action, p, t, n, need, moves, snapshot, state, finder, prey)
+                if cost < lowest:
+                    prey.node[block, BEST], lowest = n, cost
+        n = int(prey.node[block, BEST])
+        if n != NULL and prey.node[n, COST] < least:
+            best, least = n, int(prey.node[n, COST])
     return best
+
+
+@inner
+def known_cost(
+    action: int,
+    p: int,
+    t: int,
+    n: int,
+    need: tuple[float, float, float],
+    moves: bool,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    prey: Prey,
+) -> int:
+    """What it costs to clear node ``n`` for task ``t``, which is kept until something changes there."""
+    clock = prey.counts[CHOICE_CLOCK]
+    if prey.node[n, BARRED] == clock:
+        return NEVER
+    if prey.node[n, COST_MARK] != clock:
+        cost = cost_of(t, n, action == CONSOLIDATION, snapshot, state, finder, prey)
+        if cost != NEVER and action == RECLAIM and not moves:
+            cost = cost if can_be_cleared(p, t, n, need, snapshot, state, prey) else NEVER
+        prey.node[n, COST] = cost
+        prey.node[n, COST_MARK] = clock
+    return int(prey.node[n, COST])
 
 
 @inner
@@ -194,6 +330,7 @@ def clear_node(
     t: int,
     need: tuple[float, float, float],
     n: int,
+    skipped: int,
     moves: bool,
     settings: Settings,
     snapshot: Snapshot,
@@ -201,34 +338,37 @@ def clear_node(
     log: Log,
     finder: Finder,
     prey: Prey,
-) -> bool:
-    """Let chunks with tasks on node ``n`` go, in their order, until task ``t`` fits there."""
+) -> int:
+    """Let chunks with tasks on node ``n`` go, in their order, until task ``t`` fits there.
+
+    REFUSED where it does not and shares kept somebody. The last to go may leave its queue with less than its share,
+    none after it: with the first few ``skipped`` a larger one may be the last.
+    """
     c = snapshot.tasks.cls[t]
     request, dynamic = snapshot.classes.request[c], finder.dynamic[c] == 1
     here = prey.node[n, FIRST_TASK]
+    outcome, last = NOT_CLEARED, NULL
     while here != 0:
         g = int(prey.task[here - 1, GROUP])
         here = prey.task[here - 1, ON_NODE]
-        if prey.lists[IS_CHOSEN, g] != 0:
+        if prey.lists[IS_CHOSEN, g] != 0 or g == last:
             continue
-        counted = action == RECLAIM and may_be_taken(p, need, g, snapshot, state, prey)
-        leaves = action != CONSOLIDATION and (action != RECLAIM or counted)
-        if not leaves and not moves:
+        last = g
+        if skipped > 0:
+            skipped -= 1
             continue
         floats, integers = log.size[0], log.size[1]
-        placed = prey.counts[N_PLACED]
-        take_chunk(g, snapshot, state, log, finder, prey)
-        prey.lists[IS_CHOSEN, g] = 2 if counted else 1
-        useful = not dynamic or is_near_required(c, n, snapshot, state)
-        if not useful or (not leaves and not move_chunk(g, n, settings, snapshot, state, log, finder, prey)):
-            undo_to(floats, integers, state, log, finder)
-            take_back(g, snapshot, prey)
-            prey.counts[N_CHOSEN] -= 1
-            prey.counts[N_PLACED] = placed
+        chosen, placed = prey.counts[N_CHOSEN], prey.counts[N_PLACED]
+        taken, refused = take_together(action, p, need, g, n, moves, settings, snapshot, state, log, finder, prey)
+        outcome = REFUSED if refused and not moves else outcome
+        if taken and dynamic and not is_near_required(c, n, snapshot, state):
+            abandon(floats, integers, chosen, placed, snapshot, state, log, finder, prey)
+            taken = False
+        if not taken:
             continue
         if fits_later(request, state.idle[n], state.releasing[n]):
-            return not dynamic or may_stand(c, n, snapshot, state)
-    return False
+            return CLEARED if not dynamic or may_stand(c, n, snapshot, state) else NOT_CLEARED
+    return outcome
 
 
 @inner
@@ -243,39 +383,4 @@ def is_near_required(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
             return False
         if state.domains[domain, MATCHED] == 0 and not nobody_matches(c, terms, bonds, state.domains):
             return False
-    return True
-
-
-@inner
-def move_chunk(
-    g: int,
-    cleared: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    log: Log,
-    finder: Finder,
-    prey: Prey,
-) -> bool:
-    """Give the tasks of chunk ``g``, which are evicted, places on other nodes than ``cleared``; False: not all."""
-    for at in range(prey.lists[CHUNK_START, g], chunk_end(g, prey)):
-        t = prey.lists[POTENTIAL, at]
-        c = snapshot.tasks.cls[t]
-        if finder.refused[c] != OK:
-            return False
-        home = prey.task[t, HOME]
-        if home != NULL and home != cleared:
-            come_home(t, snapshot, state, log, finder, prey)
-            continue
-        signature = snapshot.classes.signature[c]
-        verdict = finder.verdicts[signature, cleared]
-        finder.verdicts[signature, cleared] = NOT_OFFERED
-        touch(finder.block, finder.stamp, cleared)
-        n = best_node(t, settings, snapshot, state, finder)
-        finder.verdicts[signature, cleared] = verdict
-        touch(finder.block, finder.stamp, cleared)
-        if n == NULL:
-            return False
-        give_place(snapshot.tasks.job[t], t, n, snapshot, state, log, finder, prey)
-        prey.node[n, COST_MARK] = 0
     return True

@@ -140,18 +140,34 @@ def place_wish(
     scratch: Scratch,
     prey: Prey,
 ) -> bool:
-    """Give the first ``k`` tasks of the wish of job ``p`` places; False where one finds none, and some may have one."""
+    """Give the first ``k`` tasks of the wish of job ``p`` places: those chosen, where they are free, else others.
+
+    False where one finds none, and some may have one.
+    """
     for entry in range(k):
         scratch.chunk[entry] = prey.wish[entry]
     if not within_limits(p, k, snapshot, state, scratch):
         return False
     for entry in range(k):
         t = int(prey.wish[entry])
-        n = best_node(t, settings, snapshot, state, finder)
+        n = int(prey.place[entry])
+        if not takes(n, snapshot.tasks.cls[t], snapshot, state, finder):
+            n = best_node(t, settings, snapshot, state, finder)
         if n == NULL:
             return False
         give_place(p, t, n, snapshot, state, log, finder, prey)
     return True
+
+
+@inner
+def takes(n: int, c: int, snapshot: Snapshot, state: State, finder: Finder) -> bool:
+    """Whether node ``n`` takes a pod of class ``c``, now or later."""
+    classes = snapshot.classes
+    if finder.verdicts[classes.signature[c], n] != OK or finder.refused[c] != OK:
+        return False
+    if not fits_later(classes.request[c], state.idle[n], state.releasing[n]):
+        return False
+    return finder.dynamic[c] == 0 or may_stand(c, n, snapshot, state)
 
 
 @inner

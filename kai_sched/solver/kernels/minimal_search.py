@@ -9,10 +9,11 @@ choice is good the stream goes on. A wish of several tasks is not tried after ea
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     CHOSEN,
     CHUNK_START,
+    GIVES_UP,
     KIND_CLASS,
     KIND_LEFT,
     KIND_NOW,
@@ -20,9 +21,12 @@ from kai_sched.solver.hunt import (
     LAST_JOB,
     LOCAL,
     N_CHOSEN,
+    N_GROUPS,
     N_KINDS,
     N_TOUCHED_NODES,
+    OLD_HELD,
     POTENTIAL,
+    PRESENT,
     REFUTED,
     TOUCH_ORDER,
     WEIGHED,
@@ -35,10 +39,12 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, count_kinds, forget, may_suffice, slots
 from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.bounds import refute
+from kai_sched.solver.kernels.fairness import diverge, may_lose_more, ratio, wished_amount
 from kai_sched.solver.kernels.minimal_choice import choose
 from kai_sched.solver.kernels.minimal_scenario import chunk_end, simulate
+from kai_sched.solver.kernels.minimal_taking import amount_of, empties, first_of, queue_of
 from kai_sched.solver.kernels.scene import hosts
-from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
+from kai_sched.solver.state import FAIR, NODE, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -73,9 +79,13 @@ def find_few(
         if why != OK:
             return why
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
+    count[N_CHOSEN] = 0
+    lacking = note_who_gives(action, p, length, snapshot, state, prey)
+    lacking_alone, need = lacking, wished_amount(length, snapshot, prey)
     outcome = NOT_FOUND
     steps, due, pause, tried = 0, 0, 1, False
     at_once = length == 1 and action != CONSOLIDATION
+    may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
         tried = False
@@ -88,17 +98,29 @@ def find_few(
             if outcome != OK:
                 break
             outcome = NOT_FOUND
+        g = count[N_GROUPS] - 1
+        gives = prey.queue[queue_of(g, snapshot, prey), GIVES_UP] == 1.0
+        if gives:
+            lacking -= amount_of(g, snapshot, prey)[GPU]
+            gives = action != RECLAIM or leaves_alone(p, need, g, settings, snapshot, state, prey)
+        if gives:
+            lacking_alone -= amount_of(g, snapshot, prey)[GPU]
         if action == CONSOLIDATION or not may_suffice(KIND_ROOM, prey) or steps < due:
             continue
+        leaves = gives or not at_once
+        moves = may_move and (lacking_alone if at_once else lacking) <= 0.0
         n_spots = hosts(count[LAST_JOB], snapshot, state, prey) if at_once else 0
-        if attempt_few(action, p, length, n_spots, settings, snapshot, state, log, finder, scratch, prey):
+        if attempt_few(
+            action, p, length, n_spots, leaves, moves, settings, snapshot, state, log, finder, scratch, prey
+        ):
             outcome = HELPED
             break
-        tried = True
+        tried = not at_once
         if not at_once:
             due, pause = steps + pause, 2 * pause
-    if outcome == NOT_FOUND and steps > 0 and not tried and not at_once and may_suffice(KIND_ROOM, prey):
-        if attempt_few(action, p, length, 0, settings, snapshot, state, log, finder, scratch, prey):
+    if outcome == NOT_FOUND and steps > 0 and not tried and may_suffice(KIND_ROOM, prey):
+        leaves, moves = action != CONSOLIDATION, may_move and (lacking <= 0.0 or action == CONSOLIDATION)
+        if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
             outcome = HELPED
     if outcome != HELPED:
         log.size[:] = 0
@@ -107,11 +129,59 @@ def find_few(
 
 
 @inner
+def note_who_gives(action: int, p: int, k: int, snapshot: Snapshot, state: State, prey: Prey) -> float:
+    """Note the leaves of which somebody may leave for good; returns how many GPUs the wish lacks on all nodes together.
+
+    By as many as they leave it lacks less. Who only moves takes as much elsewhere, so that where it lacks some, moves
+    are of no use.
+    """
+    queues, need = snapshot.queues, wished_amount(k, snapshot, prey)
+    for q in range(queues.parent.shape[0]):
+        prey.queue[q, PRESENT] = 0.0
+    own = snapshot.jobs.queue[p]
+    for q in range(queues.parent.shape[0]):
+        gives = action != RECLAIM
+        if not gives and q != own and queues.child_ptr[q] == queues.child_ptr[q + 1]:
+            gives = may_lose_more(p, need, q, snapshot, state.book, prey)
+        prey.queue[q, GIVES_UP] = gives
+    lacking = need[GPU]
+    for n in range(state.idle.shape[0]):
+        lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return lacking
+
+
+@inner
+def leaves_alone(
+    p: int,
+    need: tuple[float, float, float],
+    g: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    prey: Prey,
+) -> bool:
+    """Whether shares let chunk ``g`` go where nobody else does; somebody of its leaf may go (``note_who_gives``)."""
+    amount, book = amount_of(g, snapshot, prey), state.book
+    mine, theirs = diverge(snapshot.jobs.queue[p], queue_of(g, snapshot, prey), snapshot.queues.parent)
+    for r in range(3):
+        used = ratio(prey.queue[mine, OLD_HELD + r] + need[r], book[mine, FAIR + r])
+        if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
+            continue
+        if book[theirs, FAIR + r] <= 0.0 and book[mine, FAIR + r] > 0.0:
+            continue
+        if used * settings.saturation >= ratio(prey.queue[theirs, OLD_HELD + r] - amount[r], book[theirs, FAIR + r]):
+            return False
+    return True
+
+
+@inner
 def attempt_few(
     action: int,
     p: int,
     k: int,
     n_spots: int,
+    leaves: bool,
+    moves: bool,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
@@ -120,22 +190,19 @@ def attempt_few(
     scratch: Scratch,
     prey: Prey,
 ) -> bool:
-    """Whether some of the chunks so far make room for the wish, and may go; if so, as few as will do are simulated."""
-    for moves in (False, True):
-        if moves != (action == CONSOLIDATION) and not (moves and may_move(action, settings)):
+    """Whether some of the chunks so far make room for the wish, and may go; if so, as few as will do are simulated.
+
+    Tried are choices of those that leave for good (``leaves``), and of those that move where they may not (``moves``).
+    """
+    for moving in (False, True):
+        if not (moves if moving else leaves):
             continue
-        if not choose(action, p, k, n_spots, moves, settings, snapshot, state, log, finder, scratch, prey):
+        if not choose(action, p, k, n_spots, moving, settings, snapshot, state, log, finder, scratch, prey):
             continue
         if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
             spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
             return True
     return False
-
-
-@inner
-def may_move(action: int, settings: Settings) -> bool:
-    """Whether victims that may not leave for good may be moved instead."""
-    return action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
 
 
 @inner
@@ -153,15 +220,17 @@ def spare(
 ) -> None:
     """Leave out each chunk without which the simulated scenario is still good, and simulate what remains."""
     lists, count = prey.lists, prey.counts
-    sort_chosen(prey)
     anybody = True
     undo_all(state, log, finder)
     while anybody:
         anybody = False
         sum_up(snapshot, state, finder, prey)
-        at = count[N_CHOSEN] - 1
-        while at >= 0:
+        at = next_chosen(count[N_GROUPS], prey)
+        while at != NULL:
             g = int(lists[CHOSEN, at])
+            if is_held(g, snapshot, prey):
+                at = next_chosen(g, prey)
+                continue
             close_room(g, 1.0, snapshot, state, finder, prey)
             if may_suffice(KIND_LEFT, prey):
                 leave_out(at, prey)
@@ -173,8 +242,19 @@ def spare(
                     close_room(g, -1.0, snapshot, state, finder, prey)
             else:
                 close_room(g, -1.0, snapshot, state, finder, prey)
-            at -= 1
+            at = next_chosen(g, prey)
     simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
+
+
+@inner
+def is_held(h: int, snapshot: Snapshot, prey: Prey) -> bool:
+    """Whether chunk ``h`` has to go with a later one of its job, which would leave a part of a gang behind."""
+    j = snapshot.tasks.job[first_of(h, prey)]
+    for entry in range(prey.counts[N_CHOSEN]):
+        g = int(prey.lists[CHOSEN, entry])
+        if g > h and snapshot.tasks.job[first_of(g, prey)] == j and empties(g, h, snapshot, prey):
+            return True
+    return False
 
 
 @inner
@@ -220,15 +300,14 @@ def slots_of(kind: int, n: int, freed: Floats, snapshot: Snapshot, state: State,
 
 
 @inner
-def sort_chosen(prey: Prey) -> None:
-    """Sort the chosen chunks, the least deserving first."""
-    chosen = prey.lists[CHOSEN]
-    for place in range(1, prey.counts[N_CHOSEN]):
-        g, at = chosen[place], place
-        while at > 0 and chosen[at - 1] > g:
-            chosen[at] = chosen[at - 1]
-            at -= 1
-        chosen[at] = g
+def next_chosen(before: int, prey: Prey) -> int:
+    """The place in the list of the most deserving chosen chunk that is less so than chunk ``before``; NULL: none."""
+    found = NULL
+    for at in range(prey.counts[N_CHOSEN]):
+        g = prey.lists[CHOSEN, at]
+        if g < before and (found == NULL or g > prey.lists[CHOSEN, found]):
+            found = at
+    return found
 
 
 @inner

@@ -51,15 +51,19 @@ def survey_surplus(first: int, end: int, sets: Sets, scratch: Scratch, rows: Lon
 
 
 @kernel
-def victim_chunk(first: int, end: int, sets: Sets, state: State, scratch: Scratch, prey: Prey, chunk: Longs) -> int:
-    """Write the tasks that the job with sets [first, end) would lose next to ``chunk``; returns how many.
+def victim_chunk(
+    first: int, end: int, sets: Sets, state: State, scratch: Scratch, prey: Prey, chunk: Longs
+) -> tuple[int, int]:
+    """Write the tasks that the job with sets [first, end) would lose next to ``chunk``.
+
+    Returns how many, and the set of which they are all that is left, or NULL for one pod of a surplus.
 
     LEFT of its pod sets says how many active tasks are left, TAKEN of a task that it is not. With no surplus it is all.
     """
     rows = prey.set
     survey_surplus(first, end, sets, scratch, rows)
     if rows[first, GIVES] == 0:
-        return take_whole(first, end, sets, state, prey, chunk)
+        return take_whole(first, end, sets, state, prey, chunk), first
     s = first
     while sets.child_ptr[s] != sets.child_end[s]:
         child, n_members = sets.child_ptr[s], sets.child_end[s] - sets.child_ptr[s]
@@ -72,13 +76,13 @@ def victim_chunk(first: int, end: int, sets: Sets, state: State, scratch: Scratc
             if whole == NULL and rows[member, LEFT] > 0:
                 whole = member
         if chosen == NULL:
-            return take_whole(whole, subtree_end(whole, end, sets), sets, state, prey, chunk)
+            return take_whole(whole, subtree_end(whole, end, sets), sets, state, prey, chunk), whole
         s = chosen
     for t in range(sets.task_ptr[s + 1] - 1, sets.task_ptr[s] - 1, -1):
         if is_left(t, state, prey):
             chunk[0] = t
-            return 1
-    return 0
+            return 1, NULL
+    return 0, NULL
 
 
 @inner

@@ -27,7 +27,15 @@ from kai_sched.solver.hunt import (
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import count_pending, foresee
 from kai_sched.solver.kernels.carry_out import carry_out
-from kai_sched.solver.kernels.fairness import any_runtime, diverge, has_quota_for, is_elastic, is_protected, keep_books
+from kai_sched.solver.kernels.fairness import (
+    any_runtime,
+    diverge,
+    has_quota_for,
+    is_elastic,
+    is_protected,
+    keep_books,
+    note_short,
+)
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
 from kai_sched.solver.kernels.likeness import is_easier, remember_failure
@@ -256,6 +264,7 @@ def hunt(
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
     bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
+    note_short(length, settings, snapshot, state, prey)
     if settings.minimal == 1:
         help_code = find_few(action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, victims, prey)
     else:

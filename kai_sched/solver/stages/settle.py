@@ -9,8 +9,9 @@ from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.accumulate import is_overcommitted
 from kai_sched.solver.kernels.carry_out import leave
 from kai_sched.solver.kernels.evict import evict
+from kai_sched.solver.kernels.minimal_return import let_stay
 from kai_sched.solver.kernels.promises import keep_promises, mend_torn
-from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, State
+from kai_sched.solver.state import HELD, NODE, STATUS, Decisions, Finder, Log, Scratch, State
 
 IS_PIPELINED = int(Status.PIPELINED)
 
@@ -22,6 +23,7 @@ def settle(
     state: State,
     log: Log,
     finder: Finder,
+    scratch: Scratch,
     prey: Prey,
     room: Floats,
     leaving: Floats,
@@ -52,5 +54,6 @@ def settle(
         if snapshot.tasks.node[t] != NULL:
             state.task[t, NODE] = snapshot.tasks.node[t]  # where it leaves
     if settings.minimal == 1:
+        let_stay(settings, snapshot, state, log, finder, scratch, prey, decisions)
         mend_torn(snapshot, state, decisions)
     keep_promises(settings.minimal == 1, snapshot, state, room, leaving, decisions)

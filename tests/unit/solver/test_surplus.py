@@ -91,7 +91,7 @@ def test_chunks_are_those_of_the_recursive_twin(root: Member) -> None:
         base += len(statuses)
     while any(tasks.values()):
         expected = twin_chunk(root, tasks)
-        length = victim_chunk(0, sets.parent.size, sets, books.state, books.scratch, prey, prey.chunk)
+        length, _ = victim_chunk(0, sets.parent.size, sets, books.state, books.scratch, prey, prey.chunk)
         found = prey.chunk[:length].tolist()
         assert sorted(found) == sorted(expected)
         for t in found:

@@ -1,0 +1,122 @@
+"""A scenario of the search for few victims: who leaves, where the wish goes, and who comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.oracle.allocate import accepts, best_node, fits, may_take, move
+from tests.oracle.chunk import next_chunk
+from tests.oracle.reclaim import Fairness
+from tests.oracle.search import part_with
+from tests.oracle.trial import Session, come_back, evict, is_evicted, restore, saved
+from tests.oracle.victims import Chunk
+from tests.oracle.world import Job, Machine, Task
+
+MOST_KINDS = 4
+
+
+@dataclass
+class Few:
+    """What stays the same while victims for one job are looked for.
+
+    ``valid`` judges who leaves or moves; ``fairness`` is there for reclaim; ``moves``: whether those that may not leave
+    for good may be moved.
+    """
+
+    session: Session
+    job: Job
+    pool: list[Job]
+    valid: Callable[[list[Chunk], Job], bool]
+    action: str
+    fairness: Fairness | None = None
+    moves: bool = False
+    wish: list[Task] = field(default_factory=list)
+    potential: list[Chunk] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the wish
+    returned: list[Task] = field(default_factory=list)  # the pods that came back in what was simulated last, in turn
+
+    @property
+    def is_move(self) -> bool:
+        return self.action == "consolidation"
+
+
+def empty(machine: Machine) -> Machine:
+    """The node with nobody on it: what of its predicates does not depend on others."""
+    return Machine(machine.node, {**machine.idle, "pods": 1.0}, {}, [])
+
+
+def simulate(run: Few, chosen: list[Chunk]) -> bool:
+    """Evict the chunks, place the wish, let come back who can, and judge; undone unless all is good."""
+    world, before = run.session.world, saved(run.session.world)
+    for chunk in chosen:
+        for task in chunk.tasks:
+            evict(world, task)
+    run.returned = []
+    if _place_wish(run):
+        jobs = list(dict.fromkeys(real(run, chunk.job).group.key for chunk in chosen))
+        for moving in (False, True):
+            for key in reversed(jobs):
+                job = next(each for each in world.jobs if each.group.key == key)
+                run.returned += come_back_all(run.session, job, moving)
+        gone = [Chunk(chunk.job, [task for task in chunk.tasks if is_evicted(task)]) for chunk in chosen]
+        if run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.wish)):
+            return True
+    restore(before)
+    return False
+
+
+def real(run: Few, job: Job) -> Job:
+    return next(each for each in run.session.world.jobs if each.group is job.group)
+
+
+def _place_wish(run: Few) -> bool:
+    world = run.session.world
+    if not may_take(world, run.job, run.wish):
+        return False
+    for task in run.wish:
+        name: str | None = run.places[task.pod.key]
+        machine = world.machines[name or ""]
+        if task.pod.shape.unsupported or not fits(task, machine, later=True) or not accepts(machine, task):
+            name = best_node(world, run.session.config, run.job, task, list(world.machines))
+        if name is None:
+            return False
+        move(world, run.job, task, "Pipelined", name)
+    return True
+
+
+def come_back_all(session: Session, job: Job, moving: bool) -> list[Task]:
+    """Let the evicted pods of a job come back, chunk by chunk, home or, ``moving``, elsewhere; those who did."""
+    returned: list[Task] = []
+    while chunk := _come_back(session, job, moving):
+        returned += chunk
+    return returned
+
+
+def _come_back(session: Session, job: Job, moving: bool) -> list[Task]:
+    """Let the next chunk of a victim come back, all of it or nothing."""
+    world, chunk = session.world, next_chunk(job)
+    if not chunk or any(task.status != "Releasing" for task in chunk) or not may_take(world, job, chunk):
+        return []
+    before = saved(world)
+    for task in chunk:
+        home = world.machines.get(task.node)
+        name = None
+        if home and may_return(home, task):
+            name = task.node
+        elif moving:
+            name = best_node(world, session.config, job, task, list(world.machines), gates=False)
+        if name is None:
+            restore(before)
+            return []
+        come_back(world, task, name, False)
+    return chunk
+
+
+def may_return(home: Machine, task: Task) -> bool:
+    return not task.pod.shape.unsupported and fits(task, home, later=True) and _may_stand(home, task)
+
+
+def _may_stand(machine: Machine, task: Task) -> bool:
+    """Host ports; that it may be there by all else it has shown."""
+    return accepts(Machine(machine.node, {"pods": 1.0}, {}, machine.tasks), task) or not accepts(empty(machine), task)
