@@ -40,3 +40,4 @@ class SchedulerFile(Model):
     queue_depth_per_action: dict[str, Int32] | None = None
     usage_db_config: Annotated[Any, Field(alias="usageDBConfig")] = None
     scenario_search_budgets: Any = None
+    victims: str | None = None

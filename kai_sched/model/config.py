@@ -40,6 +40,9 @@ BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+VICTIMS = ("minimal", "original")
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one scheduler. Names and defaults follow the original's flags and config file (1.7, 10.1)."""
@@ -67,8 +70,8 @@ class Config:
     max_consolidation_preemptees: int = 16
     search_work: int = 1_000_000  # victims and queues that the searches of one action may look at: about a second
     allow_consolidating_reclaim: bool = True
-    # "original": the sets of victims that v0.17.0 would take, whole; "minimal": nobody goes in vain (being built).
-    victims: str = "original"
+    # "minimal": nobody goes in vain; "original": the sets of victims that v0.17.0 would take, whole.
+    victims: str = "minimal"
     use_scheduling_signatures: bool = True
 
 

@@ -11,7 +11,7 @@ import msgspec
 from kai_sched.api import config as operator
 from kai_sched.api import scheduler_file, shard
 from kai_sched.api.custom import INT32_MAX
-from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, Config
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, VICTIMS, Config
 from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.read_custom import parse_part
 from kai_sched.model.times import parse_duration
@@ -75,6 +75,11 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
         config = replace(
             config, queue_depth=_depths(file.queue_depth_per_action, config.actions, "queueDepthPerAction")
         )
+    if file.victims is not None:
+        try:
+            config = replace(config, victims=_read_victims(file.victims))
+        except ValueError as error:
+            raise FieldError("victims", str(error)) from None
     for name, part in (
         ("usageDBConfig", file.usage_db_config),
         ("scenarioSearchBudgets", file.scenario_search_budgets),
@@ -249,6 +254,12 @@ def _read_int(text: str) -> int:
     return value
 
 
+def _read_victims(text: str) -> str:
+    if text not in VICTIMS:
+        raise ValueError(f"{shown(text)} is not one of {', '.join(VICTIMS)}: write one of them")
+    return text
+
+
 def _read_stuck_s(text: str) -> float:
     """0 means the default, as in the original."""
     return parse_duration(text) or Config().stuck_in_releasing_s
@@ -269,4 +280,5 @@ _FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _read_int),
     "allow-consolidating-reclaim": ("allow_consolidating_reclaim", _read_bool),
     "use-scheduling-signatures": ("use_scheduling_signatures", _read_bool),
+    "victims": ("victims", _read_victims),
 }

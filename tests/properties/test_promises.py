@@ -1,4 +1,4 @@
-"""Promises on room that is free already: kept when they come again, and never at somebody else's cost."""
+"""Promises on room that is free already, by the search of the original: kept when they come again, at nobody's cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.properties.crowds import FULL, Crowd, crowds
 from tests.properties.deciders import Decider, Plan, cycles, plan_of
 from tests.scenarios.table import evictions
 
-CONFIG = Config()
+CONFIG = Config(victims="original")
 TIMELESS = Crowd(sub_groups=True, picky=True, limits=True)
 TIGHT = crowds(Crowd(tight=True, movable=True), (1, 3), (2, 5), (6, 14))
 
@@ -28,7 +28,7 @@ def keeping() -> Decider:
     promises = Promises()
 
     def decide(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-        result = run_cycle(cluster, config, now_ns, turns=Turns(first=promises.first, promised=promises.promised))
+        result = run_cycle(cluster, config, now_ns, turns=promises.turns())
         promises.note(cluster, result, config)
         return plan_of(cluster, result)
 

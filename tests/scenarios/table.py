@@ -68,6 +68,7 @@ class Scenario:
             depth,
             staleness_grace_s=float(self.options.get("grace", 60)),
             max_consolidation_preemptees=int(self.options.get("max", -1)),
+            victims=self.options.get("victims", Config().victims),
             allow_consolidating_reclaim="strict" not in self.options,
             use_scheduling_signatures="nosignatures" not in self.options,
             node_pool=self.options.get("pool", ""),

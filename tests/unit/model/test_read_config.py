@@ -63,6 +63,12 @@ class TestFile:
             ("priority", {}),
         ]
 
+    def test_the_sets_of_victims(self) -> None:
+        assert from_file({"victims": "original"}).victims == "original"
+        with pytest.raises(FieldError, match="'few' is not one of minimal, original") as caught:
+            told(config_from_file, {"victims": "few"}, Config())
+        assert caught.value.field == "victims"
+
     def test_depths_are_of_enabled_actions(self) -> None:
         assert from_file({"queueDepthPerAction": {"reclaim": 5, "allocate": 0}}).queue_depth == {
             "allocate": 0,
@@ -153,16 +159,19 @@ class TestShard:
             "default-staleness-grace-period": "-1s",
             "stuck-in-releasing-threshold": "0",
             "max-consolidation-preemptees": "-1",
+            "victims": "original",
             "v": "5",
         }
         config = from_shard({"partitionLabelValue": "a", "args": args})
         assert (config.node_pool, config.restrict_node_scheduling, config.staleness_grace_s) == ("b", True, -1)
         assert (config.stuck_in_releasing_s, config.max_consolidation_preemptees) == (120, -1)
+        assert config.victims == "original"
 
     @pytest.mark.parametrize(
         ("spec", "field"),
         [
             ({"args": {"restrict-node-scheduling": "maybe"}}, "spec.args.restrict-node-scheduling"),
+            ({"args": {"victims": "few"}}, "spec.args.victims"),
             ({"args": {"max-consolidation-preemptees": "x"}}, "spec.args.max-consolidation-preemptees"),
             ({"args": {"default-staleness-grace-period": "x"}}, "spec.args.default-staleness-grace-period"),
             ({"actions": {"bind": {}}}, "spec.actions.bind"),
