@@ -80,9 +80,34 @@ def find_few(
             return why
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
     count[N_CHOSEN] = 0
+    outcome = try_as_they_come(
+        action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, victims, prey
+    )
+    if outcome != HELPED:
+        log.size[:] = 0
+    forget(victims, prey)
+    return outcome
+
+
+@inner
+def try_as_they_come(
+    action: int,
+    p: int,
+    length: int,
+    ceiling: int,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+    victims: Lineup,
+    prey: Prey,
+) -> int:
+    """Try to make room with the victims that came so far, again and again; returns a Help."""
+    count = prey.counts
     lacking = note_who_gives(action, p, length, snapshot, state, prey)
     lacking_alone, need = lacking, wished_amount(length, snapshot, prey)
-    outcome = NOT_FOUND
     steps, due, pause, tried = 0, 0, 1, False
     at_once = length == 1 and action != CONSOLIDATION
     may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
@@ -91,13 +116,11 @@ def find_few(
         tried = False
         count[WORK] += 1
         if count[WORK] > settings.most_work:
-            outcome = TOO_LONG
-            break
+            return TOO_LONG
         if length == 1 and steps == PATIENCE:
-            outcome = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
-            if outcome != OK:
-                break
-            outcome = NOT_FOUND
+            why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+            if why != OK:
+                return why
         g = count[N_GROUPS] - 1
         gives = prey.queue[queue_of(g, snapshot, prey), GIVES_UP] == 1.0
         if gives:
@@ -113,19 +136,15 @@ def find_few(
         if attempt_few(
             action, p, length, n_spots, leaves, moves, settings, snapshot, state, log, finder, scratch, prey
         ):
-            outcome = HELPED
-            break
+            return HELPED
         tried = not at_once
         if not at_once:
             due, pause = steps + pause, 2 * pause
-    if outcome == NOT_FOUND and steps > 0 and not tried and may_suffice(KIND_ROOM, prey):
+    if steps > 0 and not tried and may_suffice(KIND_ROOM, prey):
         leaves, moves = action != CONSOLIDATION, may_move and (lacking <= 0.0 or action == CONSOLIDATION)
         if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
-            outcome = HELPED
-    if outcome != HELPED:
-        log.size[:] = 0
-    forget(victims, prey)
-    return outcome
+            return HELPED
+    return NOT_FOUND
 
 
 @inner
