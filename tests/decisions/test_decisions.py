@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kai_sched import Config, run_cycle
+from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.cycle.promises import Promises
 from kai_sched.cycle.world import World, advance
 from kai_sched.files.load import load
 from kai_sched.model.times import parse_time
+from kai_sched.plan.effects import Evict, Pipeline
+from tests.perf.shapes import mixed_reclaim
 from tests.properties.deciders import plan_of
 from tests.properties.test_minimal import check_cycle, check_rest
 
@@ -40,3 +42,38 @@ def test_all_rules_hold_and_it_comes_to_rest(path: Path) -> None:
         before = (cluster.pods, plan)
         advance(case.store, cluster, result, now_ns, world)
     pytest.fail(f"no rest after {CYCLES} cycles")
+
+
+def test_nobody_starves_and_few_have_to_go() -> None:
+    """Gangs of teams that have nothing wait behind single pods of others: nobody's search is cut short.
+
+    Evicted are no more GPUs than 1.5 times those that the winners got; and who asks for single GPUs gets its share.
+    """
+    store = Store()
+    for item in mixed_reclaim("", 60):
+        store.put(item)
+    promises, world, cache = Promises(), World(STEP_NS, revives=False), Cache()
+    evicted = gained = 0.0
+    for number in range(30):
+        cluster, now_ns = store.cluster(), NOW_NS + number * STEP_NS
+        result = run_cycle(cluster, Config(), now_ns, cache, turns=promises.turns())
+        promises.note(cluster, result, Config())
+        victims = {each.pod for each in result.effects if isinstance(each, Evict)}
+        winners = {each.pod for each in result.effects if isinstance(each, Pipeline)} - victims
+        evicted += gpus_of(cluster, victims)
+        gained += gpus_of(cluster, winners)
+        reasons = [group.reason for group in result.groups.values() if group.reason]
+        assert not any("was ended" in reason.message for reason in reasons)
+        if not result.effects:
+            break
+        advance(store, cluster, result, now_ns, world)
+    else:
+        pytest.fail("no rest after 30 cycles")
+    assert 0 < evicted <= 1.5 * gained
+    for queue in result.queues:
+        if queue.name in ("queue-038", "queue-039"):
+            assert queue.allocated[2] == min(queue.fair_share[2], queue.requested[2])
+
+
+def gpus_of(cluster: Cluster, pods: set[str]) -> float:
+    return sum(dict(cluster.pods[key].shape.request).get("gpu", 0.0) for key in pods)

@@ -246,6 +246,55 @@ def mixed_reclaim(prefix: str, n_nodes: int) -> list[Object]:
     return build.objects
 
 
+def many_queues(prefix: str, n_nodes: int, leaves: int) -> list[Object]:
+    """Half of the teams hold all GPUs with single pods; 2 pods a node of the others wait, of 1 to 8 GPUs each."""
+    build, rng = Builder(prefix), random.Random(leaves)
+    build.nodes(n_nodes)
+    queues = build.tree(leaves, leaves // 25, n_nodes * GPUS_PER_NODE)
+    j = full_of_single_pods(build, rng, n_nodes, queues[: leaves // 2])
+    for _ in range(2 * n_nodes):
+        build.job(j, rng.choice(queues[leaves // 2 :]), rng.randrange(1, 9))
+        j += 1
+    return build.objects
+
+
+def own_constraints(prefix: str, n_nodes: int, pods: int, apart: bool) -> list[Object]:
+    """A cluster full of single pods of half of the teams; ``pods`` of the others wait, each alike to no other.
+
+    ``apart``: they are gangs of 8, of which each keeps its own pods off each other's nodes; else single pods, each with
+    a node that it must not be on.
+    """
+    build, rng = Builder(prefix), random.Random(pods)
+    build.nodes(n_nodes, named=True)
+    queues = build.tree(40, 8, n_nodes * GPUS_PER_NODE)
+    j = full_of_single_pods(build, rng, n_nodes, queues[:20])
+    size = 8 if apart else 1
+    for k in range(pods // size):
+        name, plain = f"own-{k:04}", build.shape(rng.choice((1, 2, 4)))
+        if apart:
+            term = PodTerm(HOSTNAME, (Requirement("app", "In", (name,)),), ("ml",))
+            own = replace(plain, anti_affinity=(term,))
+        else:
+            other = Requirement(HOSTNAME, "NotIn", (build.node(k % n_nodes), name))
+            own = replace(plain, node_affinity=((other,),))
+        build.job(j, rng.choice(queues[20:]), pods=size, shape=own, labels={"app": name})
+        j += 1
+    return build.objects
+
+
+def full_of_single_pods(build: Builder, rng: random.Random, n_nodes: int, holders: list[str]) -> int:
+    """Fill all nodes with running pods of 1, 1, 2 or 4 GPUs that may be preempted; returns how many."""
+    j = 0
+    for n in rng.sample(range(n_nodes), n_nodes):
+        left = GPUS_PER_NODE
+        while left:
+            gpus = min(rng.choice((1, 1, 2, 4)), left)
+            build.job(j, rng.choice(holders), gpus, 1, build.node(n), "train", True)
+            left -= gpus
+            j += 1
+    return j
+
+
 def preempted(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
     """One queue, all GPUs in use at priority 50, jobs of priority 125 wait."""
     build = Builder(prefix)
@@ -369,6 +418,15 @@ CASES: dict[str, Case] = {
         f"mixed-reclaim-{n}n": Case(partial(mixed_reclaim, n_nodes=n), EVERY_ACTION, Outcome(reasons_for_all=True))
         for n in (300, 1000, 3000)
     },
+    "queues-500-2000n": Case(
+        partial(many_queues, n_nodes=2000, leaves=500), EVERY_ACTION, Outcome(reasons_for_all=True)
+    ),
+    "own-affinity-1000n": Case(
+        partial(own_constraints, n_nodes=1000, pods=5000, apart=False), EVERY_ACTION, Outcome(reasons_for_all=True)
+    ),
+    "own-antiaffinity-2000n": Case(
+        partial(own_constraints, n_nodes=2000, pods=5000, apart=True), EVERY_ACTION, Outcome(reasons_for_all=True)
+    ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
     **{

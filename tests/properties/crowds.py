@@ -7,13 +7,14 @@ Running pods fit on their nodes, so that whatever follows is the scheduler's doi
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
 from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G
 
+HOST = "kubernetes.io/hostname"
 SIZES = (1, 1, 1, 1, 2, 2, 4)
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)
 
@@ -30,6 +31,7 @@ class Crowd:
     flat: bool = False  # no departments
     deep: bool = False  # queues above departments, too
     movable: bool = False  # no fixed work, no priorities, and gaps on the nodes
+    social: bool = False  # groups that must be near others, or apart from them
     tight: bool = False  # departments that deserve less than their queues, and get little more
 
 
@@ -56,14 +58,31 @@ def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, c
     found += [o.PriorityClass(f"p{value}", value) for value in (40, 60, 125)]
     free = {node.name: node.allocatable["gpu"] for node in nodes}
     for k in range(n_groups):
-        found += _group(rng, k, rng.choice(leaves), nodes, free, crowd)
+        terms = _terms(rng, n_groups) if crowd.social else {}
+        group = _group(rng, k, rng.choice(leaves), nodes, free, crowd)
+        found += [_social(item, terms) if isinstance(item, o.Pod) else item for item in group] if terms else group
     return found
+
+
+def _terms(rng: random.Random, n_groups: int) -> dict[str, tuple[o.PodTerm, ...]]:
+    """What the pods of a group ask of where others are: seldom anything."""
+    if rng.random() < 0.6:
+        return {"": ()}
+    other = o.Requirement("app", "In", (f"g{rng.randrange(n_groups)}",))
+    term = o.PodTerm(rng.choice(("zone", HOST, HOST)), (other,), ("ns",))
+    return {rng.choice(("affinity", "anti_affinity")): (term,)}
+
+
+def _social(pod: o.Pod, terms: dict[str, tuple[o.PodTerm, ...]]) -> o.Pod:
+    """The pod with the label that others know it by, and with these terms."""
+    given = {name: value for name, value in terms.items() if name}
+    return replace(pod, labels={"app": pod.group}, shape=replace(pod.shape, **given))
 
 
 def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
     capacity = {"cpu": 64_000.0, "memory": 256.0 * G, "gpu": float(rng.choice((1, 2, 2, 4, 8))), "pods": 110.0}
     taints = (o.Taint("only", "others", "NoSchedule"),) if crowd.picky and rng.random() < 0.1 else ()
-    return o.Node(f"n{k}", f"uid-{rng.random()}", {"zone": rng.choice("xy")}, capacity, taints)
+    return o.Node(f"n{k}", f"uid-{rng.random()}", {"zone": rng.choice("xy"), HOST: f"n{k}"}, capacity, taints)
 
 
 def _queues(rng: random.Random, n_queues: int, crowd: Crowd) -> list[o.Queue]:

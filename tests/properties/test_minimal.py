@@ -30,6 +30,7 @@ KINDS = {
     "plain": crowds(PLAIN),
     "deep": crowds(Crowd(deep=True, limits=True)),
     "movable": crowds(Crowd(movable=True), (2, 5), (1, 4), (6, 14)),
+    "social": crowds(Crowd(social=True, sub_groups=True, picky=True, limits=True, deep=True)),
 }
 ANY = st.one_of(*KINDS.values())
 MORE = settings(max_examples=2 * settings().max_examples)
@@ -126,6 +127,14 @@ def check(objects: list[o.Object]) -> None:
 @given(ANY)
 def test_all_that_is_to_hold(objects: list[o.Object]) -> None:
     """In each cycle, and at the end of all changes."""
+    check(objects)
+
+
+@pytest.mark.long
+@settings(max_examples=3000)
+@given(ANY)
+def test_all_that_is_to_hold_of_3000(objects: list[o.Object]) -> None:
+    """The same for so many."""
     check(objects)
 
 
