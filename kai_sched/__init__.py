@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kai_sched.cycle.promises import Promises
     from kai_sched.library import run_cycle
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from kai_sched.plan.result import CycleResult
 
 __version__ = "0.1.0"
-__all__ = ["Cache", "Cluster", "Config", "CycleResult", "Store", "run_cycle"]
+__all__ = ["Cache", "Cluster", "Config", "CycleResult", "Promises", "Store", "run_cycle"]
 
 _HOMES = {
     "Cache": "kai_sched.lowering.cache",
     "Cluster": "kai_sched.model.store",
     "Config": "kai_sched.model.config",
     "CycleResult": "kai_sched.plan.result",
+    "Promises": "kai_sched.cycle.promises",
     "Store": "kai_sched.model.store",
     "run_cycle": "kai_sched.library",
 }

@@ -45,8 +45,11 @@ def run_cycle(
     ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in
     nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
     result is the same. ``timer`` gives seconds, for the times in the result, which are 0 without it. ``turns`` says
-    which groups go first and which must wait. The same arguments give the same result, whatever order the objects
-    came in. Where it raises, the cache is empty again, so that the next cycle is decided as from scratch.
+    which groups go first and which must wait: who decides cycle after cycle keeps a ``Promises`` and hands over its
+    ``turns()``, so that whoever waits for room that others are leaving is the one who gets it.
+
+    The same arguments give the same result, whatever order the objects came in. Where it raises, the cache is empty
+    again, so that the next cycle is decided as from scratch.
 
     The first call of a process chooses how the solver runs: compiled where that has been done before
     (``kai-sched warmup``), or where it is worth it for this cluster; else interpreted, with the same results. What
