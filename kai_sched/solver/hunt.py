@@ -17,8 +17,10 @@ from kai_sched.solver.state import longest_job
 # touched; for a leaf where its jobs begin in Lineup.job, where its list ends and where it begins, the next entry, the
 # size of its heap, and where the first of its gangs by size is that is in the list.
 ENTRY, BELOW, DIRTY, BASE, LISTED, ALIVE, CURSOR, HEAPED, GANG = range(9)
-# Columns of Lineup.amount, three wide each.
+# Columns of Lineup.amount, three wide each; then, among victims, what queues are compared by (``lineup.weigh``).
 ASK, LEAN, PAST = 0, 3, 6
+TIER, WITH_LEAN, ALONE = 9, 12, 13
+N_AMOUNTS = 14
 # Columns of Lineup.job: the list, where a run of equal asks ends, the heap, and all jobs by priority and number of pods
 # lie at the places of the job's leaf; the rest goes by job. PLACE: that in BY_SIZE.
 LIST, RUN_END, HEAP, BY_SIZE, STAGE, SKIP, PLACE = range(7)
@@ -46,13 +48,16 @@ COST, COST_MARK, BARRED, PLACE_OF, BEST, BEST_MARK = range(9, 15)
 N_NODE_COLUMNS = 15
 # Columns of Prey.set.
 LEFT, CORE, GIVES, OVER = range(4)
-# Columns of Prey.queue, three wide each up to PRESENT. OWED, three wide, too, is what was paid back too often (4.5).
+# Columns of Prey.queue, three wide each up to PRESENT, which is counts[PRESENCE] where REMAINS holds. OWED, three wide,
+# too, is what was paid back too often (4.5).
 OLD_HELD, OLD_FIXED, REMAINS, INVOLVED, PRESENT, OPEN, LARGEST, PLAYS, OWED = 0, 3, 6, 9, 12, 13, 14, 15, 16
 # More, for ``kernels.precedence``: the GPUs that victims hold; their last job plus 1; the fewest GPUs of a task of
 # theirs, and pods of a job; whether they cannot stay away, in what was looked at last, or ever.
 AWAY, LAST, SMALLEST, FEWEST, STAYS, SHIELDED = range(19, 25)
-# For ``kernels.minimal_search``: 1 for a leaf of which shares let somebody go, by itself.
-GIVES_UP = 25
+# For ``kernels.minimal_search``: 1 for a leaf of which shares let somebody go, by itself; the GPUs of those who came
+# from below a sibling of a reclaimer's queue and may go, and the most of one chunk of theirs.
+GIVES_UP, GIVEN, MOST_GIVEN = 25, 26, 27
+N_QUEUE_COLUMNS = 28
 # Columns of Prey.herd: AWAY, LAST, SMALLEST and FEWEST of all possible victims of a leaf, their class plus 1 if they
 # are all alike, how many tasks were moved before in this cycle, and whether all of this is known.
 HERD_AWAY, HERD_LAST, HERD_SMALLEST, HERD_FEWEST, HERD_LIKE, HERD_MOVED, HERD_KNOWN = range(7)
@@ -66,10 +71,10 @@ KIND_CLASS, KIND_WANTED, KIND_NOW, KIND_KNOWN, KIND_ROOM, KIND_LEFT = range(6)
 # Entries of Prey.count.
 N_POTENTIAL, N_GROUPS, N_SCENE, N_KNOWN, N_PLACED, N_NODES, N_TOUCHED_NODES, N_TOUCHED, N_CAST, N_KINDS = range(10)
 CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACKING, ALIKE, WORK = range(10, 21)
-WEIGHED, LOCAL, N_CHOSEN, CHOICE_CLOCK = range(21, 25)
+WEIGHED, LOCAL, N_CHOSEN, CHOICE_CLOCK, PRESENCE = range(21, 26)
 # Three wide: by resource, whether quotas of it say who may be taken from (``kernels.fairness.take_amount``).
-SHORT = 25
-N_COUNTS = 28
+SHORT = 26
+N_COUNTS = 29
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
@@ -82,7 +87,7 @@ class Lineup(NamedTuple):
     """
 
     slot: Longs  # (Q + 1, 9)
-    amount: Floats  # (Q, 9)
+    amount: Floats  # (Q, 14)
     job: Longs  # (J, 7)
     held: Floats  # (J, 3) what the job asks for next, or, of a victim, what it has left
 
@@ -90,13 +95,13 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (28,)
+    counts: Longs  # (29,)
     task: Longs  # (T, 11)
     lists: Longs  # (11, T + 1)
     job: Longs  # (J, 9)
     node: Longs  # (N, 15)
     set: Longs  # (S, 4)
-    queue: Floats  # (Q, 26)
+    queue: Floats  # (Q, 28)
     herd: Floats  # (Q, 7)
     room: Floats  # (N, 3 + R)
     freed: Floats  # (N, R) what all possible victims hold
@@ -105,6 +110,7 @@ class Prey(NamedTuple):
     held: Floats  # (J, 3) what each job holds, pipelined tasks apart
     ask: Floats  # (J, 3) what each job asks for next
     wish: Longs  # (longest job,) the chunk for which room is made
+    asked: Longs  # (longest job,) the same, in the order of the job
     kind: Longs  # (4, 6) by class of the wish
     failed: Longs  # (J,) by likeness or kin, the job that failed last
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
@@ -123,7 +129,7 @@ def make_lineup(snapshot: Snapshot) -> Lineup:
     by_size = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], jobs.queue[known]))]
     job[: by_size.size, BY_SIZE] = by_size
     job[by_size, PLACE] = np.arange(by_size.size)
-    return Lineup(slot, np.zeros((n_queues, 9)), job, np.zeros((n_jobs, 3)))
+    return Lineup(slot, np.zeros((n_queues, N_AMOUNTS)), job, np.zeros((n_jobs, 3)))
 
 
 def make_prey(snapshot: Snapshot) -> Prey:
@@ -138,7 +144,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros((n_jobs, 9), np.int64),
         np.zeros((n_nodes, N_NODE_COLUMNS), np.int64),
         np.zeros((snapshot.sets.parent.size, 4), np.int64),
-        np.zeros((snapshot.queues.parent.size, 26)),
+        np.zeros((snapshot.queues.parent.size, N_QUEUE_COLUMNS)),
         np.zeros((snapshot.queues.parent.size, 7)),
         np.zeros((n_nodes, 3 + n_resources)),
         np.zeros((n_nodes, n_resources)),
@@ -146,6 +152,7 @@ def make_prey(snapshot: Snapshot) -> Prey:
         np.zeros(n_nodes, np.uint8),
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
+        np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.zeros((MOST_KINDS, 6), np.int64),
         np.full(n_jobs, NULL, np.int64),

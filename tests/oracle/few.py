@@ -20,7 +20,7 @@ MOST_KINDS = 4
 
 def search_few(run: Few) -> bool:
     """Find victims for the job's next chunk and give it places; whether that worked."""
-    run.wish = next_chunk(run.job)
+    run.wish = run.asked = next_chunk(run.job)
     if not run.wish:
         return False
     world = run.session.world

@@ -14,6 +14,7 @@ MOST_KINDS = 4
 
 def choose(run: Few, nodes: list[str] | None, moves: bool) -> list[Chunk] | None:
     """The chunks that make room, by the cheapest node for each task in turn; nothing is changed."""
+    run.wish = list(run.asked)
     for _ in range(MOST_KINDS):
         before = saved(run.session.world)
         chosen, failed = _choose_in_turn(run, nodes, moves)

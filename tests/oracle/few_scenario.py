@@ -31,7 +31,8 @@ class Few:
     action: str
     fairness: Fairness | None = None
     moves: bool = False
-    wish: list[Task] = field(default_factory=list)
+    asked: list[Task] = field(default_factory=list)
+    wish: list[Task] = field(default_factory=list)  # the same, in the order in which places are chosen
     potential: list[Chunk] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the wish
     returned: list[Task] = field(default_factory=list)  # the pods that came back in what was simulated last, in turn

@@ -53,6 +53,7 @@ CONFIGS = st.builds(
 # The more of the crowd is plain, the more proofs there are.
 PLAIN = Crowd(deep=True, movable=True)
 MIXED = Crowd(deep=True, sub_groups=True, limits=True, times=True)
+SOCIAL = Crowd(deep=True, sub_groups=True, limits=True, social=True, picky=True)
 MORE = settings(max_examples=16 * settings().max_examples)
 # Many nodes, so that there are many prefixes of them.
 WIDE = crowds(PLAIN, (3, 9), (1, 3), (4, 14))
@@ -123,15 +124,35 @@ def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: s
         assert scenarios == come_to(objects, config)
 
 
+def asked_again(*arguments: Any) -> tuple[int, int]:
+    """``clear_node``, as if the first victim after those that were skipped had gone first."""
+    skipped = arguments[5]
+    outcome, _ = CLEAR_NODE(*arguments)
+    return outcome, skipped + 1 if skipped < 20 else 0
+
+
+CLEAR_NODE = choice.clear_node
+OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
+    "refute": (minimal, lambda *_: OK),
+    "makes_up": (minimal, lambda *_: True),
+    "spots_suffice": (minimal, lambda *_: True),
+    "can_be_cleared": (choice, lambda *_: True),
+    "clear_node": (choice, asked_again),
+}
+
+
 @MORE
-@given(st.one_of(crowds(PLAIN), crowds(MIXED)), CONFIGS)
-def test_proofs_of_the_minimal_search_change_nothing(objects: list[o.Object], config: Config) -> None:
-    """Neither that no set of victims will do, nor that shares keep too many on a node."""
+@given(st.one_of(crowds(PLAIN), crowds(MIXED), crowds(SOCIAL)), CONFIGS, st.sampled_from([*OF_MINIMAL, ""]))
+def test_proofs_of_the_minimal_search_change_nothing(objects: list[o.Object], config: Config, one: str) -> None:
+    """That no set of victims will do, that shares keep too many, that a node is too small: one of them, or all."""
     config = replace(config, victims="minimal")
     plan = decide(objects, config)
-    kept = minimal.refute, choice.can_be_cleared
-    minimal.refute, choice.can_be_cleared = (lambda *_: OK), (lambda *_: True)
+    off = {name: given for name, given in OF_MINIMAL.items() if one in ("", name)}
+    kept = {name: getattr(module, name) for name, (module, _) in off.items()}
+    for name, (module, unknowing) in off.items():
+        setattr(module, name, unknowing)
     try:
         assert decide(objects, config) == plan
     finally:
-        minimal.refute, choice.can_be_cleared = kept
+        for name, (module, _) in off.items():
+            setattr(module, name, kept[name])

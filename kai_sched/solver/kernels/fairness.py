@@ -18,6 +18,7 @@ from kai_sched.solver.hunt import (
     OLD_FIXED,
     OLD_HELD,
     PLAYS,
+    PRESENCE,
     PRESENT,
     PRIOR,
     REMAINS,
@@ -115,15 +116,14 @@ def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: 
     queue, parent = prey.queue, snapshot.queues.parent
     n_queues = parent.shape[0]
     need = wished_amount(k, snapshot, prey)
-    for q in range(n_queues):
-        queue[q, PRESENT] = 0.0
-        queue[q, PLAYS] = 0.0
+    prey.counts[PRESENCE] += 1
+    now = prey.counts[PRESENCE]
     for entry in range(prey.counts[N_CAST] - 1):
-        queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = 1.0
+        queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = now
     for place in range(n_queues):
         # each leaf takes all its jobs of the scenario
         q = int(snapshot.queues.by_uid[place])
-        if queue[q, PLAYS] == 0.0:
+        if queue[q, PLAYS] != now:
             continue
         for entry in range(prey.counts[N_CAST] - 1):
             j = prey.lists[CAST, entry]
@@ -196,7 +196,7 @@ def may_lose_more(
     reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
     over_share, over_quota, deserved = False, False, True
     for r in range(3):
-        left = queue[victim, REMAINS + r] if queue[victim, PRESENT] == 1.0 else queue[victim, OLD_HELD + r]
+        left = queue[victim, REMAINS + r if queue[victim, PRESENT] == prey.counts[PRESENCE] else OLD_HELD + r]
         over_share = over_share or left > book[victim, SHARE + r]
         over_quota = over_quota or (prey.counts[SHORT + r] == 1 and left > book[victim, QUOTA + r])
         deserved = deserved and queue[reclaimer, OLD_HELD + r] + need[r] <= book[reclaimer, QUOTA + r]
@@ -218,8 +218,8 @@ def take_amount(
     if not may_lose_more(p, need, v, snapshot, book, prey):
         return False
     while v != NULL:
-        if queue[v, PRESENT] == 0.0:
-            queue[v, PRESENT] = 1.0
+        if queue[v, PRESENT] != prey.counts[PRESENCE]:
+            queue[v, PRESENT] = prey.counts[PRESENCE]
             for r in range(3):
                 queue[v, REMAINS + r] = queue[v, OLD_HELD + r]
                 queue[v, INVOLVED + r] = 0.0
@@ -282,12 +282,12 @@ def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot,
         req = wished(k, r, snapshot, prey)
         if fixed and queue[u, OLD_FIXED + r] + req > book[u, QUOTA + r]:
             return False
-        after = (queue[u, REMAINS + r] if queue[u, PRESENT] == 1.0 else queue[u, OLD_HELD + r]) + req
+        after = queue[u, REMAINS + r if queue[u, PRESENT] == prey.counts[PRESENCE] else OLD_HELD + r] + req
         mine = ratio(after, book[u, FAIR + r])
         if mine <= 1.0:
             continue
         for s in range(parent.shape[0]):
-            if s == u or parent[s] != parent[u] or queue[s, PRESENT] == 0.0:
+            if s == u or parent[s] != parent[u] or queue[s, PRESENT] != prey.counts[PRESENCE]:
                 continue
             if not (req > 0.0 or queue[s, INVOLVED + r] == 1.0):
                 continue

@@ -2,6 +2,7 @@
 
 Above the leaves (``kernels.leaf``) lie the same lazily mended heaps of queues as in ``kernels.order``. With ``flip``
 the last job and queue come first, which is the order of victims; queues are then weighed by what would be left to them.
+Of what they are compared by only that changes while victims come, so it is all computed once and kept.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Queues, Settings
 from kai_sched.solver.hunt import (
+    ALONE,
     ASK,
     BELOW,
     CURSOR,
@@ -16,23 +18,48 @@ from kai_sched.solver.hunt import (
     ENTRY,
     LEAN,
     PAST,
+    TIER,
+    WITH_LEAN,
     Lineup,
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.leaf import largest_gang, peek, pop_heap, push_heap
-from kai_sched.solver.kernels.order import goes_first
+from kai_sched.solver.kernels.order import by_share, dominant, goes_first
+from kai_sched.solver.state import FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE
 
 
 @inner
 def queue_leads(a: int, b: int, flip: bool, book: Floats, amount: Floats) -> bool:
     """Queue order (2.6) of two siblings, or its inverse."""
-    if flip:
-        return goes_first(b, a, book, amount, LEAN)
-    return goes_first(a, b, book, amount, ASK)
+    if not flip:
+        return goes_first(a, b, book, amount, ASK)
+    for column in range(TIER, ALONE + 1):
+        if amount[a, column] != amount[b, column]:
+            return bool(amount[b, column] < amount[a, column])
+    return by_share(b, a, book)
 
 
 @inner
-def show(q: int, j: int, flip: bool, queues: Queues, lineup: Lineup) -> None:
+def weigh(book: Floats, amount: Floats) -> None:
+    """Compute what all queues are compared by among victims (``order.goes_first``), but for what would be left to them.
+
+    The least comes first: whether they have more than is fair, or no more than their quota; their priority; whether
+    they have any of what they are entitled to none of; last, after WITH_LEAN, their dominant share.
+    """
+    for q in range(amount.shape[0]):
+        over, starved, violates = True, True, False
+        for r in range(3):
+            over = over and book[q, FAIR + r] < book[q, HELD + r]
+            starved = starved and book[q, HELD + r] <= book[q, QUOTA + r]
+            violates = violates or (book[q, SHARE + r] == 0.0 and book[q, HELD + r] > 0.0)
+        amount[q, TIER] = 2.0 * over + (not starved)
+        amount[q, TIER + 1] = -book[q, QUEUE_PRIORITY]
+        amount[q, TIER + 2] = violates
+        amount[q, ALONE] = dominant(q, NULL, book, amount)
+
+
+@inner
+def show(q: int, j: int, flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> None:
     """Take over what job ``j``, the first of leaf ``q``, counts for, up the path of heads."""
     amount = lineup.amount
     for r in range(3):
@@ -40,17 +67,21 @@ def show(q: int, j: int, flip: bool, queues: Queues, lineup: Lineup) -> None:
             amount[q, LEAN + r] = -(amount[q, PAST + r] + lineup.held[j, r])
         else:
             amount[q, ASK + r] = lineup.held[j, r]
-    carry(q, queues, lineup)
+    if flip:
+        amount[q, WITH_LEAN] = dominant(q, LEAN, book, amount)
+    carry(q, flip, queues, lineup, book)
 
 
 @inner
-def carry(q: int, queues: Queues, lineup: Lineup) -> None:
+def carry(q: int, flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> None:
     """Carry what counts for ``q`` up the path, as long as it is one of heads."""
     slot, amount = lineup.slot, lineup.amount
     above = queues.parent[q]
     while above != NULL and slot[queues.child_ptr[above], ENTRY] == q:
         for column in range(PAST):
             amount[above, column] = amount[q, column]
+        if flip:
+            amount[above, WITH_LEAN] = dominant(above, LEAN, book, amount)
         q = above
         above = queues.parent[q]
 
@@ -100,6 +131,8 @@ def line_up(
     """
     slot, amount = lineup.slot, lineup.amount
     n_queues = queues.parent.shape[0]
+    if flip:
+        weigh(book, amount)
     for row in range(n_queues + 1):
         slot[row, BELOW] = 0
         slot[row, DIRTY] = 0 if flip else 1
@@ -115,7 +148,7 @@ def line_up(
                 j, _ = peek(q, ceiling, flip, settings, priority, lineup, clock)
                 if j == NULL:
                     continue
-                show(q, j if flip else largest_gang(q, lineup), flip, queues, lineup)
+                show(q, j if flip else largest_gang(q, lineup), flip, queues, lineup, book)
             elif slot[q, BELOW] == 0:
                 continue
             at = slot[above, BELOW]
@@ -125,11 +158,13 @@ def line_up(
         if row > 0 and slot[above, BELOW] > 0:
             for column in range(PAST):
                 amount[above, column] = amount[slot[base, ENTRY], column]
+            if flip:
+                amount[above, WITH_LEAN] = dominant(above, LEAN, book, amount)
     if not flip:
         for q in range(n_queues):
             j, _ = peek(q, ceiling, flip, settings, priority, lineup, clock)
             if queues.child_ptr[q] == queues.child_ptr[q + 1] and j != NULL:
-                show(q, j, flip, queues, lineup)
+                show(q, j, flip, queues, lineup, book)
 
 
 @inner
@@ -151,7 +186,7 @@ def descend(flip: bool, queues: Queues, lineup: Lineup, book: Floats) -> tuple[i
         while slot[slot[base, ENTRY], DIRTY] == 1:
             slot[slot[base, ENTRY], DIRTY] = 0
             queue_down(base, slot[row, BELOW], flip, slot, book, lineup.amount)
-            carry(slot[base, ENTRY], queues, lineup)
+            carry(slot[base, ENTRY], flip, queues, lineup, book)
         turned = turned or (q != NULL and slot[base, ENTRY] != head)
         q = slot[base, ENTRY]
     return q, turned
@@ -180,7 +215,7 @@ def take(
         amount[q, PAST + r] += lineup.held[j, r]
     following, _ = peek(q, ceiling, flip, settings, priority, lineup, clock)
     if following != NULL:
-        show(q, following, flip, queues, lineup)
+        show(q, following, flip, queues, lineup, book)
     empty = following == NULL
     while q != NULL:
         above = queues.parent[q]
@@ -192,7 +227,7 @@ def take(
             slot[base, ENTRY] = slot[base + size, ENTRY]
             queue_down(base, size, flip, slot, book, amount)
             if size > 0:
-                carry(slot[base, ENTRY], queues, lineup)
+                carry(slot[base, ENTRY], flip, queues, lineup, book)
             empty = size == 0
         slot[q, DIRTY] = 1
         q = above
@@ -218,7 +253,7 @@ def give_back(
     newly = before == NULL
     push_heap(q, j, flip, settings, priority, lineup)
     first, _ = peek(q, ceiling, flip, settings, priority, lineup, clock)
-    show(q, first, flip, queues, lineup)
+    show(q, first, flip, queues, lineup, book)
     while q != NULL:
         above = queues.parent[q]
         row = above if above != NULL else queues.parent.shape[0]
@@ -228,7 +263,7 @@ def give_back(
             slot[base + at, ENTRY] = q
             slot[row, BELOW] = at + 1
             queue_up(base, at, flip, slot, book, amount)
-            carry(slot[base, ENTRY], queues, lineup)
+            carry(slot[base, ENTRY], flip, queues, lineup, book)
             newly = at == 0
         slot[q, DIRTY] = 1
         q = above

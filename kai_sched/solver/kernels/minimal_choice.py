@@ -26,7 +26,7 @@ from kai_sched.solver.hunt import (
     N_PLACED,
     NODE_ORDER,
     ON_NODE,
-    PRESENT,
+    PRESENCE,
     Prey,
 )
 from kai_sched.solver.jit import inner
@@ -76,6 +76,8 @@ def choose(
     be cleared are the ``n_spots`` of ``prey.spot`` or, where that is 0, all with potential victims. With
     ``moves`` victims that may not leave for good are given other places.
     """
+    for entry in range(k):
+        prey.wish[entry] = prey.asked[entry]
     for _ in range(MOST_KINDS):
         failed = choose_in_turn(action, p, k, n_spots, moves, settings, snapshot, state, log, finder, scratch, prey)
         undo_all(state, log, finder)
@@ -124,7 +126,7 @@ def choose_in_turn(
 
     NULL where limits or quotas forbid all of it.
     """
-    begin_choice(snapshot, log, prey)
+    begin_choice(log, prey)
     need = wished_amount(k, snapshot, prey)
     if not relieve_limits(action, p, need, settings, snapshot, state, log, finder, scratch, prey):
         return NULL
@@ -146,7 +148,7 @@ def choose_in_turn(
 
 
 @inner
-def begin_choice(snapshot: Snapshot, log: Log, prey: Prey) -> None:
+def begin_choice(log: Log, prey: Prey) -> None:
     """Forget the last choice."""
     log.size[:] = 0
     prey.counts[CHOICE_CLOCK] += 1
@@ -154,8 +156,7 @@ def begin_choice(snapshot: Snapshot, log: Log, prey: Prey) -> None:
         prey.lists[IS_CHOSEN, prey.lists[CHOSEN, entry]] = 0
     prey.counts[N_CHOSEN] = 0
     prey.counts[N_PLACED] = 0
-    for q in range(snapshot.queues.parent.shape[0]):
-        prey.queue[q, PRESENT] = 0.0
+    prey.counts[PRESENCE] += 1
 
 
 @inner
@@ -173,17 +174,22 @@ def clear_some_node(
     finder: Finder,
     prey: Prey,
 ) -> int:
-    """Let chunks go until task ``t`` fits the node for which that costs least; NULL: it fits none."""
+    """Let chunks go until task ``t`` fits the node for which that costs least; NULL: it fits none.
+
+    What a node's first chunks are refused without anybody gone is not asked again without them: it would end the same.
+    """
     while True:
         n = cheapest_node(action, p, t, need, n_spots, moves, snapshot, state, finder, prey)
         if n == NULL:
             return NULL
         floats, integers = log.size[0], log.size[1]
         chosen, placed = prey.counts[N_CHOSEN], prey.counts[N_PLACED]
-        outcome, skipped = REFUSED, 0
-        while outcome == REFUSED:
-            outcome = clear_node(action, p, t, need, n, skipped, moves, settings, snapshot, state, log, finder, prey)
-            skipped += 1
+        outcome, skipped, going = REFUSED, 0, True
+        while outcome == REFUSED and going:
+            outcome, first = clear_node(
+                action, p, t, need, n, skipped, moves, settings, snapshot, state, log, finder, prey
+            )
+            skipped, going = first, first > 0
             if outcome != CLEARED:
                 abandon(floats, integers, chosen, placed, snapshot, state, log, finder, prey)
         if outcome == CLEARED:
@@ -338,24 +344,24 @@ def clear_node(
     log: Log,
     finder: Finder,
     prey: Prey,
-) -> int:
+) -> tuple[int, int]:
     """Let chunks with tasks on node ``n`` go, in their order, until task ``t`` fits there.
 
     REFUSED where it does not and shares kept somebody. The last to go may leave its queue with less than its share,
-    none after it: with the first few ``skipped`` a larger one may be the last.
+    none after it: with the first few ``skipped`` a larger one may be the last. Also which one, from 1 on, went first.
     """
     c = snapshot.tasks.cls[t]
     request, dynamic = snapshot.classes.request[c], finder.dynamic[c] == 1
     here = prey.node[n, FIRST_TASK]
-    outcome, last = NOT_CLEARED, NULL
+    outcome, last, number, went_first = NOT_CLEARED, NULL, 0, 0
     while here != 0:
         g = int(prey.task[here - 1, GROUP])
         here = prey.task[here - 1, ON_NODE]
         if prey.lists[IS_CHOSEN, g] != 0 or g == last:
             continue
         last = g
-        if skipped > 0:
-            skipped -= 1
+        number += 1
+        if number <= skipped:
             continue
         floats, integers = log.size[0], log.size[1]
         chosen, placed = prey.counts[N_CHOSEN], prey.counts[N_PLACED]
@@ -366,9 +372,10 @@ def clear_node(
             taken = False
         if not taken:
             continue
+        went_first = number if went_first == 0 else went_first
         if fits_later(request, state.idle[n], state.releasing[n]):
-            return CLEARED if not dynamic or may_stand(c, n, snapshot, state) else NOT_CLEARED
-    return outcome
+            return (CLEARED if not dynamic or may_stand(c, n, snapshot, state) else NOT_CLEARED), went_first
+    return outcome, went_first
 
 
 @inner

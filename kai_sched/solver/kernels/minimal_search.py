@@ -9,11 +9,10 @@ choice is good the stream goes on. A wish of several tasks is not tried after ea
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import Action, Floats, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     CHOSEN,
     CHUNK_START,
-    GIVES_UP,
     KIND_CLASS,
     KIND_LEFT,
     KIND_NOW,
@@ -24,9 +23,7 @@ from kai_sched.solver.hunt import (
     N_GROUPS,
     N_KINDS,
     N_TOUCHED_NODES,
-    OLD_HELD,
     POTENTIAL,
-    PRESENT,
     REFUTED,
     TOUCH_ORDER,
     WEIGHED,
@@ -39,12 +36,19 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.accumulate import accumulate, begin, count_kinds, forget, may_suffice, slots
 from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.bounds import refute
-from kai_sched.solver.kernels.fairness import diverge, may_lose_more, ratio, wished_amount
+from kai_sched.solver.kernels.fairness import wished_amount
+from kai_sched.solver.kernels.minimal_bounds import (
+    lacks_relief,
+    last_chunk,
+    makes_up,
+    note_who_gives,
+    spots_suffice,
+)
 from kai_sched.solver.kernels.minimal_choice import choose
 from kai_sched.solver.kernels.minimal_scenario import chunk_end, simulate
-from kai_sched.solver.kernels.minimal_taking import amount_of, empties, first_of, queue_of
+from kai_sched.solver.kernels.minimal_taking import empties, first_of
 from kai_sched.solver.kernels.scene import hosts
-from kai_sched.solver.state import FAIR, NODE, Finder, Log, Scratch, State
+from kai_sched.solver.state import NODE, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -52,7 +56,8 @@ RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
-PATIENCE = 8  # chunks of victims before it is asked whether any could help a single task
+PATIENCE = 64  # chunks of victims before it is asked whether any could help a single task
+FEW = 8  # with less of them it is not asked
 
 
 @inner
@@ -73,6 +78,8 @@ def find_few(
     """Make room for the ``length`` tasks of ``prey.wish``: HELPED, and the solution is left simulated, or why not."""
     count = prey.counts
     count[REFUTED], count[WEIGHED], count[LOCAL], count[WISHED] = OK, 0, 0, length
+    for entry in range(length):
+        prey.asked[entry] = prey.wish[entry]
     count_kinds(length, settings, snapshot, state, finder, prey)
     if length > 1:
         why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
@@ -106,10 +113,11 @@ def try_as_they_come(
 ) -> int:
     """Try to make room with the victims that came so far, again and again; returns a Help."""
     count = prey.counts
-    lacking = note_who_gives(action, p, length, snapshot, state, prey)
-    lacking_alone, need = lacking, wished_amount(length, snapshot, prey)
+    lacking, need = note_who_gives(action, p, length, snapshot, state, prey), wished_amount(length, snapshot, prey)
+    gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
     at_once = length == 1 and action != CONSOLIDATION
+    in_place = at_once and prey.kind[0, KIND_NOW] == 0 and not lacks_relief(p, need, snapshot, state, scratch)
     may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
         steps += 1
@@ -121,76 +129,33 @@ def try_as_they_come(
             why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
             if why != OK:
                 return why
-        g = count[N_GROUPS] - 1
-        gives = prey.queue[queue_of(g, snapshot, prey), GIVES_UP] == 1.0
-        if gives:
-            lacking -= amount_of(g, snapshot, prey)[GPU]
-            gives = action != RECLAIM or leaves_alone(p, need, g, settings, snapshot, state, prey)
-        if gives:
-            lacking_alone -= amount_of(g, snapshot, prey)[GPU]
+        amount, gives, alone = last_chunk(action, p, need, settings, snapshot, state, prey)
+        gone += amount if gives else 0.0
+        gone_alone += amount if alone else 0.0
         if action == CONSOLIDATION or not may_suffice(KIND_ROOM, prey) or steps < due:
             continue
-        leaves = gives or not at_once
-        moves = may_move and (lacking_alone if at_once else lacking) <= 0.0
         n_spots = hosts(count[LAST_JOB], snapshot, state, prey) if at_once else 0
+        if at_once:
+            useful = not in_place or spots_suffice(n_spots, snapshot, state, prey)
+            leaves, moves = useful and alone, useful and may_move and gone_alone >= lacking
+        else:
+            tried = True
+            due, pause = steps + pause, 2 * pause
+            leaves = makes_up(action, p, need, lacking, gone, settings, snapshot, state, prey)
+            moves = leaves and may_move
         if attempt_few(
             action, p, length, n_spots, leaves, moves, settings, snapshot, state, log, finder, scratch, prey
         ):
             return HELPED
-        tried = not at_once
-        if not at_once:
-            due, pause = steps + pause, 2 * pause
     if steps > 0 and not tried and may_suffice(KIND_ROOM, prey):
-        leaves, moves = action != CONSOLIDATION, may_move and (lacking <= 0.0 or action == CONSOLIDATION)
+        moves = makes_up(action, p, need, lacking, gone, settings, snapshot, state, prey)
+        leaves, moves = moves and action != CONSOLIDATION, moves and may_move
         if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
             return HELPED
+    if length == 1 and FEW <= steps < PATIENCE:
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        return why if why != OK else NOT_FOUND
     return NOT_FOUND
-
-
-@inner
-def note_who_gives(action: int, p: int, k: int, snapshot: Snapshot, state: State, prey: Prey) -> float:
-    """Note the leaves of which somebody may leave for good; returns how many GPUs the wish lacks on all nodes together.
-
-    By as many as they leave it lacks less. Who only moves takes as much elsewhere, so that where it lacks some, moves
-    are of no use.
-    """
-    queues, need = snapshot.queues, wished_amount(k, snapshot, prey)
-    for q in range(queues.parent.shape[0]):
-        prey.queue[q, PRESENT] = 0.0
-    own = snapshot.jobs.queue[p]
-    for q in range(queues.parent.shape[0]):
-        gives = action != RECLAIM
-        if not gives and q != own and queues.child_ptr[q] == queues.child_ptr[q + 1]:
-            gives = may_lose_more(p, need, q, snapshot, state.book, prey)
-        prey.queue[q, GIVES_UP] = gives
-    lacking = need[GPU]
-    for n in range(state.idle.shape[0]):
-        lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-    return lacking
-
-
-@inner
-def leaves_alone(
-    p: int,
-    need: tuple[float, float, float],
-    g: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    prey: Prey,
-) -> bool:
-    """Whether shares let chunk ``g`` go where nobody else does; somebody of its leaf may go (``note_who_gives``)."""
-    amount, book = amount_of(g, snapshot, prey), state.book
-    mine, theirs = diverge(snapshot.jobs.queue[p], queue_of(g, snapshot, prey), snapshot.queues.parent)
-    for r in range(3):
-        used = ratio(prey.queue[mine, OLD_HELD + r] + need[r], book[mine, FAIR + r])
-        if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
-            continue
-        if book[theirs, FAIR + r] <= 0.0 and book[mine, FAIR + r] > 0.0:
-            continue
-        if used * settings.saturation >= ratio(prey.queue[theirs, OLD_HELD + r] - amount[r], book[theirs, FAIR + r]):
-            return False
-    return True
 
 
 @inner

@@ -22,6 +22,7 @@ from kai_sched.solver.hunt import (
     OLD_HELD,
     PLACE_OF,
     POTENTIAL,
+    PRESENCE,
     PRESENT,
     REMAINS,
     Prey,
@@ -239,7 +240,8 @@ def stays_behind_it(
     book = state.book
     mine, theirs = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
     for r in range(3):
-        held = prey.queue[mine, REMAINS + r] if prey.queue[mine, PRESENT] == 1.0 else prey.queue[mine, OLD_HELD + r]
+        present = prey.queue[mine, PRESENT] == prey.counts[PRESENCE]
+        held = prey.queue[mine, REMAINS + r if present else OLD_HELD + r]
         used = ratio(held + need[r], book[mine, FAIR + r])
         if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
             continue
