@@ -15,6 +15,7 @@ from kai_sched.model.faults import FieldError, decode_part
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import KINDS, POD, POD_GROUP, Reader
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE, time_ns
+from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
 
 
@@ -57,6 +58,8 @@ class Objects:
         self.latest_ns = 0
         self._items: dict[Key, Item] = {}
         self._owners: dict[Reference, Owner] = {}
+        self._unread: list[Key] = []  # pods
+        self._selected: dict[tuple[str, str, str], dict[Key, Pod]] = {}  # by namespace, label and value
         self._reader = Reader(config)
         for item in items:
             # Whoever reads the object tells what is wrong with it.
@@ -66,7 +69,9 @@ class Objects:
     def _note(self, item: Item) -> None:
         meta = meta_of(item)
         namespace = meta.namespace or DEFAULT_NAMESPACE
-        self._items.setdefault(Key(*item.kind, namespace, meta.name or ""), item)
+        key = Key(*item.kind, namespace, meta.name or "")
+        if key not in self._items:
+            self.put(key, item)
         for each in meta.owner_references or ():
             self.owned.add(Key(each.api_version or "", each.kind or "", namespace, each.name or ""))
         self.latest_ns = max(self.latest_ns, time_ns(meta.creation_timestamp, ""))
@@ -76,8 +81,10 @@ class Objects:
         return self._items.get(key)
 
     def put(self, key: Key, item: Item) -> None:
-        """Add an object, or replace it."""
+        """Add an object, or replace it: one that is no pod."""
         self._items[key] = item
+        if (key.api_version, key.kind) == POD:
+            self._unread.append(key)
 
     def fetch(self, reference: Reference) -> Owner | None:
         """The object. Raises PermissionError where the input does not hold it, GroupingError where it is malformed."""
@@ -103,20 +110,24 @@ class Objects:
         return found if isinstance(found, PodGroup) else None
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
-        """The pods of the namespace with that label."""
-        for key, item in self._items.items():
-            if (
-                (key.api_version, key.kind) != POD
-                or key.namespace != namespace
-                or value.encode() not in bytes(item.raw)
-            ):
-                continue
-            try:
-                found = self._reader.read(POD, item.raw, _ignore)
-            except FieldError:
-                continue
-            if isinstance(found, Pod) and found.labels.get(label) == value:
-                yield found
+        """The pods of the namespace with that label, which is one of SELECTED_LABELS."""
+        for key in self._unread:
+            self._select(key)
+        self._unread.clear()
+        return list(self._selected.get((namespace, label, value), {}).values())
+
+    def _select(self, key: Key) -> None:
+        """Keep the pod by its labels. Few have one of them, so that is looked for before the pod is read."""
+        raw = bytes(self._items[key].raw)
+        if not any(label.encode() in raw for label in SELECTED_LABELS):
+            return
+        with suppress(FieldError):
+            found = self._reader.read(POD, raw, _ignore)
+            if isinstance(found, Pod):
+                for label in SELECTED_LABELS:
+                    if label in found.labels:
+                        place = (key.namespace, label, found.labels[label])
+                        self._selected.setdefault(place, {})[key] = found
 
     def strangers_used(self) -> Iterator[Item]:
         """Objects of kinds that the scheduler does not work with itself, but that own pods."""

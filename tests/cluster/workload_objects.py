@@ -43,13 +43,16 @@ def workload(api_version: str, kind: str, name: str, spec: Object, queue: str | 
     return {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
-def ray_spec(replicas: int, least: int, most: int | None = None, head_gpus: int = 0, gpus: int = 1) -> Object:
+def ray_spec(
+    replicas: int, least: int, most: int | None = None, head_gpus: int = 0, gpus: int = 1, hosts: int = 1
+) -> Object:
     """A RayCluster's: a head, and a group of workers."""
     workers = {
         "groupName": "workers",
         "replicas": replicas,
         "minReplicas": least,
         "maxReplicas": replicas if most is None else most,
+        "numOfHosts": hosts,
         "rayStartParams": {},
         "template": template(gpus, "default-scheduler"),
     }
@@ -72,7 +75,8 @@ def ray_job(name: str, replicas: int, mode: str = "HTTPMode", **labels: str) -> 
 def ray_service(name: str, replicas: int, **labels: str) -> Object:
     """A RayService."""
     serve = "applications: [{name: app, import_path: app.main, route_prefix: /}]"
-    spec = {"serveConfigV2": serve, "rayClusterConfig": ray_spec(replicas, replicas)}
+    spec: Object = {"serveConfigV2": serve, "rayClusterConfig": ray_spec(replicas, replicas)}
+    spec["rayClusterDeletionDelaySeconds"] = 0
     return workload("ray.io/v1", "RayService", name, spec, **labels)
 
 

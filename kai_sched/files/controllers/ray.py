@@ -30,17 +30,27 @@ def ray_cluster(workload: Workload) -> Iterator[Manifest]:
     yield workload.pod(f"{workload.name}-head", head, labels, schedulerName=SCHEDULER)
     for index, group in enumerate(spec.entries("workerGroupSpecs")):
         name = group.text("groupName") or f"worker-group-{index}"
-        for i in range(_workers(group)):
+        hosts = count_of(group, "numOfHosts", 1)
+        for i in range(_replicas(group) * hosts):
             pod = f"{workload.name}-{name}-worker-{i}"
-            labels = _labels(workload, "worker", name)
+            labels = _labels(workload, "worker", name) | _place(name, hosts, i)
             yield workload.pod(pod, group.at("template"), labels, schedulerName=SCHEDULER)
 
 
-def _workers(group: Fields) -> int:
+def _replicas(group: Fields) -> int:
     if group.flag("suspend"):
         return 0
     least, most = count_of(group, "minReplicas", 0), count_of(group, "maxReplicas", COUNT_MAX)
-    return min(max(count_of(group, "replicas", 0), least), most) * count_of(group, "numOfHosts", 1)
+    return min(max(count_of(group, "replicas", 0), least), most)
+
+
+def _place(group: str, hosts: int, number: int) -> dict[str, str]:
+    """Which replica of its group the worker of this number is of, and which of its hosts."""
+    replica, host = divmod(number, hosts)
+    found = {names.RAY_REPLICA_INDEX_LABEL: str(replica)}
+    if hosts > 1:
+        found |= {names.RAY_REPLICA_NAME_LABEL: f"{group}-{replica}", names.RAY_HOST_INDEX_LABEL: str(host)}
+    return found
 
 
 def _labels(workload: Workload, node_type: str, group: str) -> dict[str, str]:

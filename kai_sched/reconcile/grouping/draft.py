@@ -19,7 +19,7 @@ from kai_sched.reconcile.grouping.settings import Settings
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 
 # Rules ask for pods by these labels only, so that views can keep them by their values.
-SELECTED_LABELS = (names.JOB_NAME_LABEL, names.KNATIVE_REVISION_LABEL)
+SELECTED_LABELS = (names.JOB_NAME_LABEL, names.KNATIVE_REVISION_LABEL, names.RAY_CLUSTER_LABEL)
 
 TRAIN = "train"
 BUILD = "build"

@@ -1,14 +1,20 @@
 """RayCluster, RayJob and RayService (API contract 4.7): the head and the minimum of every worker group start together.
 
-Workers beyond the minimum join the same group one by one, as the autoscaler asks for them.
+Workers beyond the minimum join the same group as the autoscaler asks for them: one by one, or all hosts of a replica
+together where a replica has several.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
+from itertools import islice
+
 from kai_sched.api import names
+from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.draft import Case, Draft, Rule, group_name, usable_name
-from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.fields import Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 
 HEAD_GROUP = "headgroup"
@@ -16,7 +22,7 @@ HEAD_GROUP = "headgroup"
 
 def ray_cluster(case: Case) -> Draft:
     """The cluster's own pods."""
-    return _group(case, case.whole(case.owner))
+    return _group(case, case.whole(case.owner), case.owner)
 
 
 def _of_cluster(*places: tuple[str, ...]) -> Rule:
@@ -33,47 +39,122 @@ def _of_cluster(*places: tuple[str, ...]) -> Rule:
         if cluster is None:
             message = f"there is no RayCluster {owner.namespace}/{name} that can be read: wait for the Ray operator"
             raise owner.error(".".join(("status", *places[0])), message)
-        return _group(case, cluster)
+        return _group(case, cluster, case.owner)
 
     return group
 
 
 ray_job = _of_cluster(("rayClusterName",))
-ray_service = _of_cluster(("activeServiceStatus", "rayClusterName"), ("pendingServiceStatus", "rayClusterName"))
+_of_status = _of_cluster(("activeServiceStatus", "rayClusterName"), ("pendingServiceStatus", "rayClusterName"))
 
 
-def _group(case: Case, cluster: Owner) -> Draft:
+def ray_service(case: Case) -> Draft:
+    """The pod's own cluster. An upgrade has a second one beside the first, which starts whole or not at all, too.
+
+    The group goes with its cluster. One of the service, with pods of the cluster, is from before each had its own, or
+    from the original: they stay in it, as nothing that runs may change its group.
+    """
+    cluster = next((each for each in case.owners if each.kind == "RayCluster"), None)
+    if cluster is None or _is_shared(case, cluster):
+        return _of_status(case)
+    draft = _group(case, case.whole(cluster), cluster, is_clamped=True)
+    return replace(draft, source=case.owner)
+
+
+def _is_shared(case: Case, cluster: Owner) -> bool:
+    name, namespace = group_name(case.owner), case.pod.namespace
+    if case.view.group(namespace, name) is None:
+        return False
+    return any(pod.group == name for pod in case.view.pods(namespace, names.RAY_CLUSTER_LABEL, cluster.name))
+
+
+def _group(case: Case, cluster: Owner, owner: Owner, is_clamped: bool = False) -> Draft:
+    """The cluster's pods, in a group that belongs to ``owner``. ``is_clamped``: as in ``_replicas``."""
     spec = cluster.fields.at("spec")
     sub_groups = [SubGroup(HEAD_GROUP, min_member=1, topology=_topology(spec.at("headGroupSpec")))]
+    least, cut = 1, set()
     for index, workers in enumerate(spec.entries("workerGroupSpecs")):
-        size = _least(workers, index)
-        if size:
-            name = usable_name(workers, "groupName", workers.text("groupName") or f"worker-group-{index}")
-            sub_groups.append(SubGroup(name, min_member=size, topology=_topology(workers)))
-    least = sum(each.min_member or 0 for each in sub_groups)
+        replicas, hosts = _replicas(workers, index, is_clamped), _hosts(workers)
+        if not replicas or not hosts:
+            continue
+        least += replicas * hosts
+        name = usable_name(workers, "groupName", workers.text("groupName") or f"worker-group-{index}")
+        indices = _indices(case, cluster, group_name(owner), name) if hosts > 1 else None
+        if indices is None:
+            sub_groups.append(SubGroup(name, min_member=replicas * hosts, topology=_topology(workers)))
+        else:
+            cut.add(name)
+            sub_groups += _cut(workers, name, replicas, hosts, indices)
     priority = case.owner.labels.get(names.RAY_PRIORITY_CLASS_LABEL, "")
-    old = case.view.group(case.pod.namespace, group_name(case.owner))
+    old = case.view.group(case.pod.namespace, group_name(owner))
     if old is not None and not old.sub_groups:
-        return Draft(case.owner, min_member=least, fixed_class=priority)
+        return Draft(owner, min_member=least, fixed_class=priority)
     return Draft(
-        case.owner,
+        owner,
         min_member=least,
         sub_groups=tuple(sub_groups),
-        sub_group=_membership(case, {each.name for each in sub_groups}),
+        sub_group=_membership(case, {each.name for each in sub_groups if not each.parent}, cut),
         fixed_class=priority,
     )
 
 
-def _least(workers: Fields, index: int) -> int:
-    """The pods that the worker group needs at the least. A group that is suspended needs none."""
+def _replicas(workers: Fields, index: int, is_clamped: bool) -> int:
+    """The replicas that the worker group needs at the least. A group that is suspended needs none.
+
+    ``is_clamped``: replicas may be fewer than minReplicas, which KubeRay then makes. It does so itself, when it
+    upgrades a service in steps.
+    """
     if workers.flag("suspend"):
         return 0
     replicas, least = workers.count("replicas") or 0, workers.count("minReplicas") or 0
-    if least > replicas:
+    if least > replicas and not is_clamped:
         message = f"{least}, but replicas is {replicas} (worker group {index}): raise replicas, or lower minReplicas"
         raise workers.error("minReplicas", message)
+    return least or replicas
+
+
+def _hosts(workers: Fields) -> int:
     hosts = workers.count("numOfHosts")
-    return (least or replicas) * (1 if hosts is None else hosts)
+    return 1 if hosts is None else hosts
+
+
+def _indices(case: Case, cluster: Owner, group: str, workers: str) -> set[int] | None:
+    """The numbers of the replicas that are there; None for a worker group that is not cut into replicas.
+
+    KubeRay before 1.6 does not number them. And where pods are in an uncut worker group, because another version made
+    the PodGroup, all others join them: cut now, it would have no place for those.
+    """
+    there = case.view.pods(case.pod.namespace, names.RAY_CLUSTER_LABEL, cluster.name)
+    pods = [pod for pod in there if pod.labels.get(names.RAY_GROUP_LABEL) == workers and pod.group in ("", group)]
+    found = {index for pod in pods if (index := _replica_index(pod.labels.get(names.RAY_REPLICA_INDEX_LABEL, ""))) >= 0}
+    if (pods and not found) or any(pod.sub_group == workers for pod in pods):
+        return None
+    return found
+
+
+def _replica_index(text: str) -> int:
+    """The number that KubeRay gives a replica; -1 for what is none."""
+    index = whole_number(text)
+    return -1 if index is None else index
+
+
+def _cut(workers: Fields, name: str, replicas: int, hosts: int, indices: Set[int]) -> list[SubGroup]:
+    """A sub-group for each replica that is there, and for those to come: KubeRay gives the lowest free numbers."""
+    if replicas > SUB_GROUPS_MAX:
+        message = f"{replicas:,} replicas of several hosts each, and {SUB_GROUPS_MAX:,} are the most: ask for fewer"
+        raise workers.error("minReplicas" if workers.count("minReplicas") else "replicas", message)
+    numbers = set(indices)
+    free = (number for number in range(len(numbers) + replicas) if number not in indices)
+    numbers.update(islice(free, max(0, replicas - len(numbers))))
+    found = [SubGroup(name, min_sub_group=replicas, topology=_topology(workers))]
+    for number in sorted(numbers):
+        leaf = usable_name(workers, "groupName", _name_of_replica(name, number))
+        found.append(SubGroup(leaf, parent=name, min_member=hosts))
+    return found
+
+
+def _name_of_replica(workers: str, number: int) -> str:
+    return f"{workers}-replica-{number}"
 
 
 def _topology(part: Fields) -> TopologyConstraint | None:
@@ -90,11 +171,24 @@ def _topology(part: Fields) -> TopologyConstraint | None:
     return TopologyConstraint(topology, required, preferred)
 
 
-def _membership(case: Case, there: set[str]) -> str:
+def _membership(case: Case, there: set[str], cut: set[str]) -> str:
+    """``there`` are the head and the worker groups, ``cut`` those of them that are cut into replicas."""
     name = case.pod.labels.get(names.RAY_GROUP_LABEL, "")
-    if name in there:
+    if name not in there:
+        field = f"metadata.labels[{names.RAY_GROUP_LABEL}]"
+        message = (
+            f"{name!r} is none of {', '.join(sorted(there))}, so the pod stays out: it is not a pod of the cluster's"
+        )
+        case.note(case.pod.subject, field, message)
+        return ""
+    if name not in cut:
         return name
-    field = f"metadata.labels[{names.RAY_GROUP_LABEL}]"
-    message = f"{name!r} is none of {', '.join(sorted(there))}, so the pod stays out: it is not a pod of the cluster's"
-    case.note(case.pod.subject, field, message)
+    # Whether there is such a replica is not asked: the pod may be gone, and its group made after it.
+    text = case.pod.labels.get(names.RAY_REPLICA_INDEX_LABEL, "")
+    number = _replica_index(text)
+    if number >= 0:
+        return _name_of_replica(name, number)
+    message = f"{text!r} is not the number of a replica, which other pods of {name} have, so the pod stays out"
+    field = f"metadata.labels[{names.RAY_REPLICA_INDEX_LABEL}]"
+    case.note(case.pod.subject, field, f"{message}: let KubeRay make all of them with the feature RayMultiHostIndexing")
     return ""

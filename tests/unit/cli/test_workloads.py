@@ -27,7 +27,7 @@ def test_the_ray_service_makes_room_for_itself() -> None:
     first, second = json.loads(done.stdout)["cycles"]
     assert len(first["evicted"]) == 2
     assert all(name.startswith("ml/finetune-x2k-gpu-worker-") for name in first["evicted"])
-    service = second["groups"]["ml/pg-llm-rayservice"]
+    service = second["groups"]["ml/pg-llm-raycluster-raycluster"]
     assert (service["priority"], service["preemptible"], service["counts"]) == (125, False, {"Binding": 3})
     job = second["groups"]["ml/pg-finetune-4f7c2d10-1111-4111-8111-000000000001"]
     assert (job["priority"], job["minMember"], job["counts"]) == (50, 3, {"Running": 3, "Pending": 2})

@@ -39,7 +39,9 @@ def test_pods_of_a_dump_get_the_groups_that_they_get_live(row: Row, write: Write
     assert len(cluster.pods) == len(pods)
 
 
-RAY_GROUP = "7 | team-a train | headgroup 1, a 2, b 4 | a 4, b 4, headgroup 1"
+RAY_PARTS = "headgroup 1, a 2, b 2 parts, b-replica-0 2, b-replica-1 2, c 1 parts, c-replica-0 2, c-replica-1 2"
+RAY_PODS = "a 4, b-replica-0 2, b-replica-1 2, c-replica-0 2, c-replica-1 2, headgroup 1"
+RAY_GROUP = f"9 | team-a train | {RAY_PARTS} | {RAY_PODS}"
 JOBS = [
     {"name": "driver", "template": {"spec": {"template": OURS}}},
     {"name": "work", "replicas": 2, "template": {"spec": {"parallelism": 3, "completions": 3, "template": OURS}}},
@@ -80,8 +82,8 @@ MADE: list[tuple[str, Thing, list[str]]] = [
     ),
     ("ray.io/v1 RayJob", {"suspend": True, "rayClusterSpec": RAY_SPEC}, []),
     ("ray.io/v1 RayJob", {"clusterSelector": {"ray.io/cluster": "x"}}, []),
-    ("ray.io/v1 RayService", {"rayClusterConfig": RAY_SPEC}, [f"ml/pg-w-rayservice | {RAY_GROUP}"]),
-    ("ray.io/v1alpha1 RayService", {"rayClusterConfig": RAY_SPEC}, [f"ml/pg-w-rayservice | {RAY_GROUP}"]),
+    ("ray.io/v1 RayService", {"rayClusterConfig": RAY_SPEC}, [f"ml/pg-w-raycluster-raycluster | {RAY_GROUP}"]),
+    ("ray.io/v1alpha1 RayService", {"rayClusterConfig": RAY_SPEC}, [f"ml/pg-w-raycluster-raycluster | {RAY_GROUP}"]),
     (
         "kubeflow.org/v1 PyTorchJob",
         {"pytorchReplicaSpecs": roles(Master=1, Worker=3)},

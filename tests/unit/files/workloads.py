@@ -19,6 +19,7 @@ RAY_SPEC: Thing = {
         # KubeRay makes replicas, kept between the least and the most, of numOfHosts pods each
         {"groupName": "a", "replicas": 5, "minReplicas": 2, "maxReplicas": 4, "template": RAY},
         {"groupName": "b", "replicas": 2, "numOfHosts": 2, "template": RAY},
+        {"groupName": "c", "replicas": 2, "minReplicas": 1, "numOfHosts": 2, "template": RAY},
         {"groupName": "off", "replicas": 3, "suspend": True, "template": RAY},
     ],
 }

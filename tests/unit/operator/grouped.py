@@ -21,8 +21,9 @@ from kai_sched.reconcile.owner_keeper import Owners
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
+PLURALS["RayService"] = "rayservices"
 RESOURCES = {"batch/v1": "Job", "ray.io/v1": "RayCluster"}
-KINDS = {"batch/v1": ("Job", "CronJob")}
+KINDS = {"batch/v1": ("Job", "CronJob"), "ray.io/v1": ("RayCluster", "RayService")}
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups"
 
 

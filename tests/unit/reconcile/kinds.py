@@ -23,8 +23,9 @@ RAY_SPEC: dict[str, Any] = {
         {"groupName": "none", "replicas": 0, "minReplicas": 0},
     ],
 }
-# 1 head, 2 of gpu, 2 * 4 of hosts, 3 of the third
-RAY_GROUPS = "headgroup 1, gpu 2, hosts 8, worker-group-2 3"
+# 1 head, 2 of gpu, 2 replicas of 4 hosts, 3 of the third
+RAY_HOSTS = "hosts 2 parts, hosts/hosts-replica-0 4, hosts/hosts-replica-1 4"
+RAY_GROUPS = f"headgroup 1, gpu 2, {RAY_HOSTS}, worker-group-2 3"
 
 
 class Row(NamedTuple):
@@ -168,7 +169,7 @@ def _ray(version: str) -> list[Row]:
     service = owner(f"{version} RayService", "rs", labels=QUEUE, status=status)
     service["metadata"]["labels"] = {**QUEUE, "ray.io/priority-class-name": "urgent"}
     active = owner(f"{version} RayCluster", "rs-1", service, spec=RAY_SPEC)
-    pending = owner(f"{version} RayCluster", "rs-2", service, spec={"workerGroupSpecs": []})
+    pending = owner(f"{version} RayCluster", "rs-2", service, spec={"workerGroupSpecs": [{"replicas": 2}]})
     return [
         Row(
             f"RayCluster {version}",
@@ -185,8 +186,9 @@ def _ray(version: str) -> list[Row]:
         Row(
             f"RayService {version}, a pod of the cluster to come",
             (service, active, pending),
-            pod("rs-2-w", pending, labels=RAY),
-            f"pg-rs-uid-rs of RayService rs (uid-rs) | 14 | team-a urgent | {RAY_GROUPS} | gpu",
+            pod("rs-2-head", pending, labels={"ray.io/group": "headgroup"}),
+            "pg-rs-2-uid-rs-2 of RayCluster rs-2 (uid-rs-2) | 3 | team-a urgent | "
+            "headgroup 1, worker-group-0 2 | headgroup",
         ),
     ]
 
