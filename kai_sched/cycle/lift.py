@@ -73,7 +73,20 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
         Lifted(partial(_nodes, lowered, solution)),
         frozenset(group.key for group in lowered.groups[solution.decisions.free == FREE]),
         searches=_searches(lowered, solution),
+        leaving=_leaving(lowered, solution),
     )
+
+
+def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:
+    """Who leaves the nodes on which somebody waits: pods that are being deleted or evicted, moved ones included."""
+    was, status, node = lowered.snapshot.tasks.node, solution.state.task[:, STATUS], solution.state.task[:, NODE]
+    waits = status == Status.PIPELINED
+    leaves = (was != NULL) & ((status == Status.RELEASING) | waits)
+    leaves &= np.isin(was, node[waits])
+    found: dict[str, list[str]] = {}
+    for t in np.flatnonzero(leaves):
+        found.setdefault(lowered.nodes[was[t]].name, []).append(lowered.pods[t].key)
+    return {name: tuple(sorted(keys)) for name, keys in sorted(found.items())}
 
 
 def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]]:
