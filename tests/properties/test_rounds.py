@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Config, Store, run_cycle
+from kai_sched.cli import simulate
 from kai_sched.cycle.promises import Promises
 from kai_sched.cycle.world import World, advance
+from kai_sched.files.load import Case, Loaded
 from kai_sched.model.inflight import Turns
 from kai_sched.model.objects import Object
 from kai_sched.model.store import Cluster
@@ -71,6 +75,22 @@ def test_without_being_told_some_would_starve() -> None:
         cluster, cycles = run(objects, Config(search_work=3), told=False)
         starving += could_be_helped(cluster, Config(search_work=3), cycles) != []
     assert starving > 0
+
+
+def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, gave_up = Store(), "the search for others to leave was ended"
+    for item in make_crowd(4, 4, 20, random.Random(1), Crowd(sub_groups=True, picky=True, limits=True)):
+        store.put(item)
+    case = Case("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
+    monkeypatch.setattr(simulate, "load", lambda *_, **__: Loaded((case,), ()))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out := io.BytesIO()))
+    options = simulate.Options((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
+    assert simulate.simulate(options) == 0
+    told = [cycle["podGroups"] for cycle in json.loads(out.getvalue())["cycles"]]
+    cut = {key for key, reason in told[0].items() if gave_up in reason["message"]}
+    assert cut
+    for key in cut:
+        assert any(gave_up not in pending.get(key, {"message": ""})["message"] for pending in told[1:]), key
 
 
 @given(ANY)
