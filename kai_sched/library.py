@@ -46,7 +46,8 @@ def run_cycle(
     nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
     result is the same. ``timer`` gives seconds, for the times in the result, which are 0 without it. ``turns`` says
     which groups go first and which must wait: who decides cycle after cycle keeps a ``Promises`` and hands over its
-    ``turns()``, so that whoever waits for room that others are leaving is the one who gets it.
+    ``turns()``, so that whoever waits for room that others are leaving is the one who gets it, and whoever had no turn,
+    as searches took too long, has it next: where ``Promises.due`` says so at once, without waiting for news.
 
     The same arguments give the same result, whatever order the objects came in. Where it raises, the cache is empty
     again, so that the next cycle is decided as from scratch.

@@ -13,7 +13,7 @@ from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
+from kai_sched.snapshot.tables import GPU, PODS, RESTS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
 from kai_sched.solver.state import HELD, HELD_FIXED, STATUS
 
@@ -60,6 +60,7 @@ HELP_TEXTS = {
     Help.TOO_LONG: "the search for others to leave was ended, as all searches of this action together took too long",
     Help.NOT_FOUND: "no set of others makes room for it",
 }
+OTHERS_FIRST = "others, whose search was ended before, go first in this cycle"
 # Where others could make room by leaving. Else it is not worth a word that nobody did.
 ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
 
@@ -76,7 +77,7 @@ class Known:
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
     """Why something of group ``j`` is pending, and why nobody made room for it."""
-    codes = {action: Help(int(code)) for action, code in zip(Action, solution.decisions.help[j], strict=False)}
+    codes = _found(j, lowered, solution)
     reason = _main_reason(j, lowered, solution, known)
     if Help.DELAYED in codes.values():
         group = lowered.groups[j]
@@ -89,8 +90,19 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) ->
         return reason
     if Verdict(int(solution.decisions.verdict[j])) not in ROOM_WOULD_HELP:
         return reason
+    if not codes:
+        return replace(reason, message=f"{reason.message}; {OTHERS_FIRST}")
     texts = [(ACTION_NAMES[action], HELP_TEXTS[code]) for action, code in codes.items() if code in HELP_TEXTS]
     return reasons.with_help(reason, texts)
+
+
+def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
+    """What each action found; for a group that rests what it found in its turn, nothing where it had none yet."""
+    codes = solution.decisions.help[j].tolist()
+    if lowered.snapshot.jobs.waits_until[j] == RESTS:
+        then = lowered.searched.get(lowered.groups[j].key, ())
+        codes = [Help.NOT_TRIED if code in (Help.DELAYED, Help.HELPED) else code for code in then]
+    return {action: Help(code) for action, code in zip(Action, codes, strict=False)}
 
 
 def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:

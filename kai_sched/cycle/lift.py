@@ -17,7 +17,7 @@ from kai_sched.lowering.lower import Lowered
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status
+from kai_sched.snapshot.tables import RESTS, Help, Status
 from kai_sched.solver.kernels.fairness import diverge
 from kai_sched.solver.kernels.promises import FREE
 from kai_sched.solver.pipeline import Solution
@@ -72,7 +72,31 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
         _queues(lowered, solution),
         Lifted(partial(_nodes, lowered, solution)),
         frozenset(group.key for group in lowered.groups[solution.decisions.free == FREE]),
+        searches=_searches(lowered, solution),
+        leaving=_leaving(lowered, solution),
     )
+
+
+def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:
+    """Who leaves the nodes on which somebody waits: pods that are being deleted or evicted, moved ones included."""
+    was, status, node = lowered.snapshot.tasks.node, solution.state.task[:, STATUS], solution.state.task[:, NODE]
+    waits = status == Status.PIPELINED
+    leaves = (was != NULL) & ((status == Status.RELEASING) | waits)
+    leaves &= np.isin(was, node[waits])
+    found: dict[str, list[str]] = {}
+    for t in np.flatnonzero(leaves):
+        found.setdefault(lowered.nodes[was[t]].name, []).append(lowered.pods[t].key)
+    return {name: tuple(sorted(keys)) for name, keys in sorted(found.items())}
+
+
+def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]]:
+    """What the actions found, where that matters to the next cycle. A group that was helped was not cut."""
+    found, rests = solution.decisions.help, lowered.snapshot.jobs.waits_until == RESTS
+    if not (found == Help.TOO_LONG).any() and not rests.any():
+        return {}
+    found = np.where((found == Help.HELPED).any(axis=1, keepdims=True) & (found == Help.TOO_LONG), 0, found)
+    rows = np.flatnonzero(found.any(axis=1) & ~rests)
+    return {lowered.groups[j].key: tuple(found[j].tolist()) for j in rows}
 
 
 def _effects(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:

@@ -1,4 +1,4 @@
-"""Who is told that it was promised free room in an earlier cycle (``Turns.promised``)."""
+"""What each cycle is told of the ones before: who was promised room, and who had its turn to look for some."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.cycle.rounds import Round
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
@@ -27,14 +28,22 @@ class Promises:
     promised: frozenset[str] = frozenset()
     first: Mapping[str, int] = field(default_factory=dict)
     nodes: Mapping[str, str] = field(default_factory=dict)
+    searching: Round = field(default_factory=Round)
     _barred: frozenset[str] = frozenset()
+
+    @property
+    def due(self) -> bool:
+        """Whether the next cycle is due at once: it goes on with searches that were cut."""
+        return self.searching.due
 
     def turns(self, first: Mapping[str, int] = NO_TURNS.first, later: frozenset[str] = frozenset()) -> Turns:
         """What the next cycle is to be told; with other groups that go ``first``, and those that are not tried."""
-        return Turns({**self.first, **first}, later, self.promised, self.nodes)
+        searching = self.searching
+        return Turns({**self.first, **first}, later, self.promised, self.nodes, searching.had, searching.only)
 
     def note(self, cluster: Cluster, result: CycleResult, config: Config) -> bool:
         """Take over what a cycle on ``cluster`` decided; whether somebody is told from now on."""
+        self.searching.note(cluster, result)
         if config.victims == "minimal":
             self.nodes = {each.pod: each.node for each in result.effects if isinstance(each, Pipeline)}
             self.first = Counter(cluster.pods[key].group_key for key in self.nodes)

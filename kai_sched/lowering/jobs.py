@@ -18,7 +18,7 @@ from kai_sched.model.objects import PriorityClass
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
+from kai_sched.snapshot.tables import RESTS, Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class JobRows:
     set_ptr: Ints  # (J + 1,)
 
 
-def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, grace_s: float) -> JobRows:
+def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, grace_s: float, now_ns: int) -> JobRows:
     """All pod groups, those that pods without one are included.
 
     ``grace_s``: how long a group that does not say may lack pods; negative = for ever.
@@ -59,6 +59,7 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
     np.cumsum(sizes[layout], out=set_ptr[1:])
     times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
     times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
+    _let_rest(times[:, 1], cache.groups.objects[rows], turns, now_ns)
     return JobRows(
         rows,
         queue,
@@ -84,6 +85,13 @@ def _turns(cache: Cache, rows: Longs, turns: Turns) -> tuple[Flags, Ints]:
             elif group.key in turns.promised:
                 found[j] = Turn.PROMISED
     return found, ahead
+
+
+def _let_rest(waits_until: Longs, groups: npt.NDArray[np.object_], turns: Turns, now_ns: int) -> None:
+    """Put off those that ``turns`` lets rest, but for delays that are still running. ``groups``: (J,) PodGroup."""
+    if turns.searched or turns.only:
+        rests = np.array([turns.rests(group.key) for group in groups], bool)
+        waits_until[rests & (waits_until <= now_ns)] = RESTS
 
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:

@@ -19,7 +19,7 @@ from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.jobs import lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.likeness import job_likeness
-from kai_sched.lowering.limits import duration
+from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
@@ -45,14 +45,14 @@ class Lowered:
     spare_status: npt.NDArray[np.int8]
     resources: tuple[str, ...]  # (R,)
     blame: list[str]  # (C,) what exactly refuses a class, where something does
+    searched: Mapping[str, tuple[int, ...]]  # ``Turns.searched``
 
 
 def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Turns = NO_TURNS) -> Lowered:
     """Bring the cache up to date and make the tables of this cycle."""
     cache.sync(cluster, config)
-    nodes = node_list(cache)
-    queues = lower_queues(cluster.queues, config)
-    jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s)
+    nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
+    jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s, moment(now_ns))
     rows = cache.pods.ordered()
     columns = _columns(cache, rows, turns.nodes)
     status = _statuses(columns, now_ns, config)
@@ -106,6 +106,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         _statuses(cache.pods.cells[spare], now_ns, config),
         classes.resources,
         classes.blame,
+        turns.searched,
     )
 
 

@@ -24,12 +24,20 @@ class Turns:
     ``nodes`` are the nodes, by pod, that these were promised: they get them where they still fit.
     ``promised``: those that were promised room that was free already (``CycleResult.promised``). Where that comes again
     it is bound.
+    ``searched``: what each action found for groups that have had their turn to have others evicted, and not all had:
+    these wait for it; ``only``, where it is not empty, are all that may have others evicted in this cycle.
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
     later: frozenset[str] = frozenset()
     promised: frozenset[str] = frozenset()
     nodes: Mapping[str, str] = field(default_factory=dict)
+    searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()
+
+    def rests(self, group: str) -> bool:
+        """Whether nobody is evicted for the group in this cycle, as others are owed their turn."""
+        return group in self.searched or (bool(self.only) and group not in self.only)
 
 
 NO_TURNS = Turns()

@@ -229,6 +229,8 @@ class Loop:
             self._settle_setbacks(decided.result, turns)
             if self._setbacks.promises.note(decided.cluster, decided.result, self._config()):
                 self.wake(matters=False)
+            if self._setbacks.promises.due:
+                self.wake()
             await self._act(decided)
             self._acted(decided)
         next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()

@@ -6,7 +6,7 @@ All of it belongs to that thread. However long it takes, the event loop goes on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -15,6 +15,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.store import Cluster
 from kai_sched.operator.loop import Decided
 from kai_sched.operator.news import Found, hand_on
+from kai_sched.plan import waits
 from kai_sched.plan.effects import Bind, Evict, Pipeline, Plan, Ref, Write
 from kai_sched.plan.reasons import some_of
 from kai_sched.plan.receipts import rule
@@ -109,10 +110,10 @@ class Statuses:
         for decided in cycles:
             result = decided.result
             self._metrics.count_cycle(decided.cluster, result)
-            waits = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
-            news = [effect for uid, effect in waits.items() if self._pipelined.get(uid) != effect.node]
-            writes += (events.pipelined(pod_ref(effect), effect.node) for effect in news)
-            self._pipelined = {uid: effect.node for uid, effect in waits.items()}
+            places = {effect.uid: effect for effect in result.effects if isinstance(effect, Pipeline)}
+            news = [effect for uid, effect in places.items() if self._pipelined.get(uid) != effect.node]
+            writes += _pipelined(news, decided)
+            self._pipelined = {uid: effect.node for uid, effect in places.items()}
         return writes
 
     def _bound(self, found: Sequence[Bound]) -> Iterable[Write]:
@@ -147,6 +148,17 @@ class Statuses:
             why = rule(victims[0])
             log.info("group.evicted", group=group, pods=len(victims), action=action, why=why, nodes=nodes, **facts)
         return writes
+
+
+def _pipelined(news: Sequence[Pipeline], decided: Decided) -> Iterator[Write]:
+    """What is told to pods that wait for another node than before."""
+    result, pods = decided.result, decided.cluster.pods
+    effects = result.effects if news else ()
+    groups, moved = waits.by_group(effects, pods), waits.moves(effects)
+    for each in news:
+        pod = pods[each.pod]
+        mates = groups[pod.group_key if pod.group else pod.key]
+        yield events.pipelined(pod_ref(each), waits.of_pod(each, mates, result.leaving, moved))
 
 
 def kinds_of(result: CycleResult) -> tuple[int, int, int]:

@@ -18,7 +18,10 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The pod has a place, but on room that others are still leaving. Nothing is sent; the next cycle decides anew."""
+    """The pod has a place, but it or its group has to wait: for others who are leaving, or for the next cycle.
+
+    Nothing is sent; the next cycle decides anew.
+    """
 
     pod: str
     uid: str

@@ -71,6 +71,9 @@ class CycleResult:
     ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
     ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: later
     cycles are to be told (``Turns``).
+    ``searches``, where the search for some group was cut or had to wait: what each action that evicts found for each
+    group that waits (``snapshot.tables.Help``), those left out that had to wait.
+    ``leaving``, by node: the pods that are leaving it at the end of the cycle, for nodes on which somebody waits.
     ``left_out`` are objects without which it was decided, and what the cycle raises with each of them.
     Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
     """
@@ -87,3 +90,5 @@ class CycleResult:
     actions_s: Mapping[str, float] = field(default_factory=dict)
     next_ns: int = 0
     left_out: Mapping[tuple[type[Object], str], str] = field(default_factory=dict)
+    searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -27,9 +27,9 @@ def scheduled(pod: Ref, node: str, pool: str) -> Emit:
     return emit(pod, names.NORMAL, names.SCHEDULED, f"pod {pod.key} is bound to node {where}")
 
 
-def pipelined(pod: Ref, node: str) -> Emit:
-    """The pod waits for room that others are leaving."""
-    return emit(pod, names.NORMAL, names.PIPELINED, f"pod {pod.key} waits for room on node {node} that is being freed")
+def pipelined(pod: Ref, what: str) -> Emit:
+    """The pod has a place and is not bound yet; ``what`` is said of it (``plan.waits``)."""
+    return emit(pod, names.NORMAL, names.PIPELINED, f"pod {pod.key} {what}")
 
 
 def failed_binding(pod: Ref, node: str, error: str) -> tuple[Emit, SetCondition]:

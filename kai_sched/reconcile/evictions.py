@@ -7,21 +7,15 @@ from collections.abc import Iterator, Sequence
 from kai_sched.api import names
 from kai_sched.model.store import Cluster
 from kai_sched.model.times import format_time
-from kai_sched.plan.effects import Annotate, Effect, Emit, Evict, Pipeline, Plan, Ref, SetCondition, Write
+from kai_sched.plan.effects import Annotate, Effect, Emit, Evict, Plan, Ref, SetCondition, Write
 from kai_sched.plan.receipts import STALE, gains, notice
+from kai_sched.plan.waits import by_group
 from kai_sched.reconcile.events import emit
 
 
 def plans_of(effects: Sequence[Effect], cluster: Cluster) -> list[Plan]:
     """The evictions of a cycle by what they are for, in the order of deciding; ``cluster`` is what was decided on."""
-    waiting: dict[str, list[Pipeline]] = {}
-    for effect in effects:
-        if isinstance(effect, Pipeline):
-            pod = cluster.pods[effect.pod]
-            # A pod without a group is one of its own name, which in the result has a mark where a real group has it.
-            own = (pod.key, names.BARE_MARK + pod.key)
-            for key in (f"{pod.namespace}/{pod.group}",) if pod.group else own:
-                waiting.setdefault(key, []).append(effect)
+    waiting = by_group(effects, cluster.pods)
     batches: dict[tuple[str, str], list[Evict]] = {}
     for effect in effects:
         if isinstance(effect, Evict):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.model.store import Cluster
+from kai_sched.plan import waits
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
 from kai_sched.plan.receipts import receipt
@@ -35,7 +36,7 @@ WORDS = {
 }
 LEGEND = {
     "Binding": "binding: gets its node in this cycle",
-    "Pipelined": "pipelined: has a place on room that others are still leaving",
+    "Pipelined": "pipelined: has a place, and is bound in a later cycle",
     "Gated": "gated: held back by scheduling gates",
 }
 
@@ -49,7 +50,7 @@ def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Ite
         yield from _queues(cluster, result, width, wide)
         yield []
     if result.groups:
-        yield from _groups(result, width, wide)
+        yield from _groups(cluster, result, width, wide)
         yield []
     lines = list(evictions(result, width, wide))
     if lines:
@@ -111,7 +112,7 @@ def _queue_cells(cluster: Cluster, queue: QueueState, resource: str, wide: bool,
     ]
 
 
-def _groups(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+def _groups(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     yield [("Pod groups", "bold")]
     titles = [
         "Pod group",
@@ -123,10 +124,14 @@ def _groups(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     rows = [[Cell(title, "dim") for title in titles], *(_group_cells(group, wide) for group in result.groups.values())]
     laid = lay_out(rows, None if wide else width)
     yield from next(laid)
+    places, moved = waits.by_group(result.effects, cluster.pods), waits.moves(result.effects)
     for group, lines in zip(result.groups.values(), laid, strict=True):
         yield from lines
+        if group.key in places and "Pipelined" in group.counts:
+            text = f"pipelined: {waits.of_group(places[group.key], result.leaving, moved)}"
+            yield from ([(INDENT + line, "")] for line in _fold_indented(text, width))
         if group.reason is not None:
-            yield from ([(INDENT + text, "")] for text in _fold_indented(group.reason.message, width))
+            yield from ([(INDENT + line, "")] for line in _fold_indented(group.reason.message, width))
     seen = {status for group in result.groups.values() for status in group.counts}
     for text in [LEGEND[status] for status in LEGEND if status in seen]:
         yield [(line, "dim") for line in fold(text, width)]

@@ -116,6 +116,9 @@ class Help(enum.IntEnum):
     TOO_LONG = 12  # the searches of the cycle had taken too long before it was done
 
 
+RESTS = 2**62  # of ``Jobs.waits_until``, later than any time: not in this cycle, as others are owed their turn
+
+
 class Generator(enum.IntEnum):
     """How sets of victims are made of what is accumulated (semantics 4.5)."""
 

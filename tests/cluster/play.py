@@ -26,17 +26,14 @@ HOLDER = FOLDER / "pid"
 LOG = FOLDER / "log"
 START_S = 180.0
 
+# The commands are those of README.md.
 NEXT = """The cluster is up; it has our CRDs, no nodes and no scheduler. To go on:
 
-  export KUBECONFIG={kubeconfig}
-  alias kubectl={kubectl}
-  kubectl apply -f manifests/namespace.yaml -f manifests/priority-classes.yaml
-  kubectl apply -f examples/teams/nodes.yaml -f examples/teams/namespaces.yaml -f examples/teams/queues.yaml
-  .venv/bin/kai-sched run --webhook-address '' &
-  kubectl apply -f examples/teams/team-a.yaml
-  kubectl get queues
-  kubectl get pods --all-namespaces
+    export KUBECONFIG=$PWD/.cluster/kubeconfig
+    kubectl apply -f manifests/namespace.yaml -f manifests/priority-classes.yaml -f examples/teams/nodes.yaml
+    .venv/bin/kai-sched run &
 
+"Schedule a cluster" in README.md goes on with the first queue. Without a kubectl of your own: alias kubectl={kubectl}
 `make cluster-down` ends it; the logs of its parts are in {folder}/plane."""
 
 
@@ -58,7 +55,7 @@ def up() -> None:
             return KUBECONFIG.exists()
 
         wait_until(ready, "the control plane", START_S)
-    print(NEXT.format(kubeconfig=KUBECONFIG, folder=FOLDER, kubectl=components.program("kubernetes", "kubectl")))
+    print(NEXT.format(folder=FOLDER, kubectl=components.program("kubernetes", "kubectl")))
 
 
 def down() -> None:

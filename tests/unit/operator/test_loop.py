@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ import pytest
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.binding import NOT_LEADER, OBSOLETE, BindFailure
 from kai_sched.cycle.run import run_cycle
+from kai_sched.model.inflight import Turns
 from kai_sched.model.read import POD, POD_GROUP
 from kai_sched.operator import loop, troubles
 from kai_sched.operator.loop import BACKOFF_MAX_S, Setbacks
 from kai_sched.plan.effects import Bind
+from kai_sched.plan.result import CycleResult
+from kai_sched.snapshot.tables import Help
 from tests.unit.operator.worlds import NODE, World, raw, raw_group, raw_node, raw_pod
 
 DAY_NS = 86_400 * 10**9
@@ -297,3 +301,23 @@ async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeyp
         world.put(POD, raw_pod("a", tolerations=[{"operator": "Exists"}]), raw_pod("b"))
         await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/b"])
     assert {bind.pod: bind.node for group in world.hands.groups for bind in group} == {"ml/a": "n2", "ml/b": "n1"}
+
+
+async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without news, until each group has had its turn; then it is quiet."""
+    told: list[Turns] = []
+
+    def cut(*arguments: Any) -> CycleResult:
+        told.append(arguments[-1])
+        waiting = {f"ml/{name}" for name in "abc"} - told[-1].searched.keys()
+        found = dict.fromkeys(sorted(waiting), (0, 0, int(Help.TOO_LONG), 0))
+        done = min(waiting, default="")
+        return replace(run_cycle(*arguments), searches=found | ({done: (0, 0, int(Help.NOT_FOUND), 0)} if done else {}))
+
+    async with running(world):
+        await next_cycle(world)
+        monkeypatch.setattr(loop, "run_cycle", cut)
+        world.loop.wake()
+        await until(lambda: len(told) == 3)
+        await asyncio.sleep(0.05)
+    assert [sorted(turns.searched) for turns in told] == [[], ["ml/a"], ["ml/a", "ml/b"]]

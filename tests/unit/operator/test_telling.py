@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -221,6 +222,21 @@ async def test_idle_cycles_are_debug_with_a_sign_of_life_now_and_then(bench: Ben
         bench.decide()
     levels = [line["log_level"] for line in told if line["event"] == "cycle.done"]
     assert levels == ["info", "debug", "info", "info", "debug", "info", "info"]
+
+
+async def test_who_has_a_place_is_told_once_who_leaves_it(bench: Bench) -> None:
+    """And anew where it has another place."""
+    bench.add(pod("a"))
+    first, second = Pipeline("ml/a", "uid-a", "node-1"), Pipeline("ml/a", "uid-a", "node-2")
+    view, result = bench.store.cluster(), replace(decided((), effects=(first,)), leaving={"node-1": ("ml/x",)})
+    bench.telling.acted(Decided(view, result, 0.01))
+    bench.telling.acted(Decided(view, result, 0.01))
+    bench.decide(second)
+    await bench.until(lambda: len(bench.taken.events("Pipelined")) == 2)
+    assert bench.taken.events("Pipelined") == [
+        "pod ml/a has a place on node node-1, which ml/x is leaving",
+        "pod ml/a has a place on node node-2, which nobody is leaving: the next cycle decides whether it is bound",
+    ]
 
 
 async def test_the_end_tells_of_what_is_bound_and_no_statuses(bench: Bench) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
+from kai_sched.cycle.explain import HELP_TEXTS, NODE_TEXTS, OTHERS_FIRST
 from kai_sched.plan import reasons
+from kai_sched.plan.reasons import Reason
 from kai_sched.report.tables import LEGEND, WORDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pending.md").read_text()
@@ -21,3 +26,33 @@ def test_every_state_that_needs_it_is_explained() -> None:
     assert set(LEGEND) < set(WORDS)
     for status in ("Pipelined", "Gated", "Releasing", "StuckInReleasing"):
         assert f"**{WORDS[status][0]}**" in PAGE
+
+
+def test_the_page_has_all_that_is_told_of_searches_and_of_nodes() -> None:
+    for text in (*HELP_TEXTS.values(), OTHERS_FIRST):
+        assert f"\n| {text} | " in PAGE
+    listed = " ".join(PAGE.split())
+    for text in NODE_TEXTS.values():
+        assert f"*{text}*" in listed
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        reasons.not_ready([]),
+        reasons.not_ready([("workers", 3, 2, 1)]),
+        reasons.gated(1),
+        reasons.nothing_to_add(),
+        reasons.no_help(),
+        reasons.no_queue("q", [], "above"),
+        reasons.no_queue("q", [], ""),
+        reasons.over_limit("q", "gpu", 4.0, 1.0, 2.0),
+        reasons.over_quota("q", "gpu", 4.0, 1.0, 2.0),
+    ],
+    ids=lambda told: told.message,
+)
+def test_the_page_explains_each_wording(told: Reason) -> None:
+    """By the words that make it out, in its section."""
+    section = " ".join(PAGE.split(f"\n## {told.code}", 1)[1].split("\n## ", 1)[0].split())
+    quoted = re.findall(r'"([^"]+)"', section)
+    assert any(text in told.message for text in quoted), quoted
