@@ -96,7 +96,7 @@ docs: $(DEV)
 	$(BIN)/python -m kai_sched.snapshot.document > docs/data-model.md
 
 bench: $(RUNTIME)
-	$(BIN)/python tests/perf/bench.py $(ARGS)
+	$(BIN)/python -m tests.perf.bench $(ARGS)
 
 bench-cluster: $(DEV) $(WARM) cluster-tools
 	$(BIN)/python -m tests.cluster.measure $(ARGS)

@@ -16,7 +16,7 @@ from kai_sched.cycle.world import World, advance
 from kai_sched.files.load import load
 from kai_sched.model.times import parse_time
 from kai_sched.plan.effects import Evict, Pipeline
-from tests.perf.shapes import mixed_reclaim
+from tests.perf.crowded import mixed_reclaim
 from tests.properties.deciders import plan_of
 from tests.properties.test_minimal import check_cycle, check_rest
 

@@ -24,14 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shapes import CASES, NOW_NS, Case, fresh_store
-
 from kai_sched import Cache, Config, CycleResult, Store, run_cycle
 from kai_sched.lowering.lower import lower
 from kai_sched.model.objects import Phase, Pod, PodGroup
 from kai_sched.plan.effects import Bind, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED
 from kai_sched.solver import jit
+from tests.perf.builder import NOW_NS
+from tests.perf.shapes import CASES, Case, fresh_store
 
 REPETITIONS = 9
 CHANGED_PODS = 500
@@ -217,7 +217,9 @@ def run_shape(name: str) -> dict[str, Any]:
 
 def in_process_of_its_own(name: str) -> dict[str, Any]:
     """The row of a shape, from a fresh process: memory is the shape's own."""
-    run = subprocess.run([sys.executable, __file__, "--worker", name], stdout=subprocess.PIPE, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.perf.bench", "--worker", name], stdout=subprocess.PIPE, text=True, check=False
+    )
     if run.returncode:
         raise SystemExit(run.returncode)
     row: dict[str, Any] = json.loads(run.stdout)

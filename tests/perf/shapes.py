@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.model.objects import (
-    Node,
-    Object,
-    Phase,
-    Pod,
-    PodGroup,
-    PodTerm,
-    PriorityClass,
-    Queue,
-    Requirement,
-    Shape,
-    Share,
-)
+from kai_sched.model.objects import Object, PodTerm, PriorityClass, Requirement
 from kai_sched.model.store import Store
-
-GPUS_PER_NODE = 8
-HOSTNAME = "kubernetes.io/hostname"
-UNLIMITED = Share(-1.0, -1.0, 1.0)
-NOW_NS = 1_767_268_800_000_000_000
-AGE_NS = 60_000_000_000
+from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
+from tests.perf.crowded import many_queues, mixed_reclaim, own_constraints
 
 
 @dataclass(frozen=True)
@@ -56,90 +40,6 @@ class Case:
     steady: bool = False
     most_moved: int = 16  # max-consolidation-preemptees
     newcomer: Callable[[str, int], list[Object]] | None = None
-
-
-class Builder:
-    """Objects of one cluster. Equal pods share one shape, as they do when they are read from an API server."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.objects: list[Object] = [PriorityClass("train", 50)]
-        self._shapes: dict[int, Shape] = {}
-
-    def nodes(self, count: int, racks: int = 0, named: bool = False) -> None:
-        plain = {"nvidia.com/gpu.count": str(GPUS_PER_NODE), "nvidia.com/gpu.memory": "81920"}
-        allocatable = {"cpu": 128_000.0, "memory": 1e12, "gpu": float(GPUS_PER_NODE), "pods": 110.0}
-        for n in range(count):
-            labels = plain | {"rack": f"{self.prefix}rack-{n % racks}"} if racks else plain
-            labels = labels | {HOSTNAME: self.node(n)} if named else labels
-            self.objects.append(Node(self.node(n), f"{self.prefix}node-uid-{n:05}", labels, allocatable))
-
-    def node(self, n: int) -> str:
-        return f"{self.prefix}node-{n:05}"
-
-    def queue(self, name: str, parent: str, gpus: float, age: int, weight: float = 1.0) -> str:
-        gpu = Share(gpus, -1.0, weight)
-        full = f"{self.prefix}{name}"
-        above = f"{self.prefix}{parent}" if parent else ""
-        created = NOW_NS - AGE_NS * 1000 + age * AGE_NS
-        self.objects.append(Queue(full, f"{full}-uid", created, above, cpu=UNLIMITED, memory=UNLIMITED, gpu=gpu))
-        return full
-
-    def tree(self, leaves: int, departments: int, total: float) -> list[str]:
-        """Leaves under departments, leaf i under department i mod departments, all shares equal."""
-        for d in range(departments):
-            self.queue(f"dep-{d:03}", "", total / departments, d)
-        return [
-            self.queue(f"queue-{q:03}", f"dep-{q % departments:03}", total / leaves, departments + q)
-            for q in range(leaves)
-        ]
-
-    def shape(self, gpus: int) -> Shape:
-        if gpus not in self._shapes:
-            self._shapes[gpus] = Shape(request=(("cpu", 1000.0), ("gpu", float(gpus)), ("memory", 1e9), ("pods", 1.0)))
-        return self._shapes[gpus]
-
-    def job(
-        self,
-        j: int,
-        queue: str,
-        gpus: int = 1,
-        pods: int = 1,
-        node: str = "",
-        priority: str = "train",
-        preemptible: bool | None = None,
-        shape: Shape | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> None:
-        name = f"{self.prefix}job-{j:06}"
-        created = NOW_NS - AGE_NS + j * 1000
-        self.objects.append(
-            PodGroup(
-                "ml",
-                name,
-                f"{name}-uid",
-                created,
-                queue,
-                priority,
-                preemptible,
-                min_member=pods,
-                last_start_ns=created if node else 0,
-            )
-        )
-        phase = Phase.RUNNING if node else Phase.PENDING
-        for p in range(pods):
-            pod = Pod(
-                "ml",
-                f"{name}-{p}",
-                shape or self.shape(gpus),
-                f"{name}-{p}-uid",
-                created,
-                labels or {"app": "train"},
-                name,
-                "",
-                queue,
-            )
-            self.objects.append(replace(pod, scheduler="kai-scheduler", priority_class="train", node=node, phase=phase))
 
 
 def uniform(
@@ -211,88 +111,6 @@ def borrowed(
     for j in range(seekers):
         build.job(total + j, pending, gpus, pods, shape=shape)
     return build.objects
-
-
-def mixed_reclaim(prefix: str, n_nodes: int) -> list[Object]:
-    """Half of the queues hold all GPUs with single pods; gangs of the others, and the youngest single pods, wait.
-
-    8 departments, 40 teams of equal quotas. 20 hold: pods of 1, 1, 2 or 4 GPUs, train twice as often as low, on nodes
-    filled in random order. 18 wait with 2 pods a node in gangs of 8, 16 or 32 with 1, 2, 4 or 8 GPUs a pod, the last
-    two with half a pod a node of 1 GPU; train twice as often as build-preemptible.
-    """
-    build, rng = Builder(prefix), random.Random(n_nodes)
-    build.objects += [PriorityClass("low", 10), PriorityClass("build-preemptible", 75)]
-    build.nodes(n_nodes)
-    queues = build.tree(40, 8, n_nodes * GPUS_PER_NODE)
-    holders, gangs, singles = queues[:20], queues[20:38], queues[38:]
-    j = 0
-    for n in rng.sample(range(n_nodes), n_nodes):
-        left = GPUS_PER_NODE
-        while left:
-            gpus = min(rng.choice((1, 1, 2, 4)), left)
-            build.job(j, rng.choice(holders), gpus, 1, build.node(n), rng.choice(("train", "train", "low")), True)
-            left -= gpus
-            j += 1
-    waiting = 0
-    while waiting < 2 * n_nodes:
-        pods = min(rng.choice((8, 16, 32)), 2 * n_nodes - waiting)
-        priority = rng.choice(("train", "train", "build-preemptible"))
-        build.job(j, rng.choice(gangs), rng.choice((1, 2, 4, 8)), pods, "", priority)
-        waiting += pods
-        j += 1
-    for _ in range(n_nodes // 2):
-        build.job(j, rng.choice(singles), 1, 1, "", rng.choice(("train", "train", "build-preemptible")))
-        j += 1
-    return build.objects
-
-
-def many_queues(prefix: str, n_nodes: int, leaves: int) -> list[Object]:
-    """Half of the teams hold all GPUs with single pods; 2 pods a node of the others wait, of 1 to 8 GPUs each."""
-    build, rng = Builder(prefix), random.Random(leaves)
-    build.nodes(n_nodes)
-    queues = build.tree(leaves, leaves // 25, n_nodes * GPUS_PER_NODE)
-    j = full_of_single_pods(build, rng, n_nodes, queues[: leaves // 2])
-    for _ in range(2 * n_nodes):
-        build.job(j, rng.choice(queues[leaves // 2 :]), rng.randrange(1, 9))
-        j += 1
-    return build.objects
-
-
-def own_constraints(prefix: str, n_nodes: int, pods: int, apart: bool) -> list[Object]:
-    """A cluster full of single pods of half of the teams; ``pods`` of the others wait, each alike to no other.
-
-    ``apart``: they are gangs of 8, of which each keeps its own pods off each other's nodes; else single pods, each with
-    a node that it must not be on.
-    """
-    build, rng = Builder(prefix), random.Random(pods)
-    build.nodes(n_nodes, named=True)
-    queues = build.tree(40, 8, n_nodes * GPUS_PER_NODE)
-    j = full_of_single_pods(build, rng, n_nodes, queues[:20])
-    size = 8 if apart else 1
-    for k in range(pods // size):
-        name, plain = f"own-{k:04}", build.shape(rng.choice((1, 2, 4)))
-        if apart:
-            term = PodTerm(HOSTNAME, (Requirement("app", "In", (name,)),), ("ml",))
-            own = replace(plain, anti_affinity=(term,))
-        else:
-            other = Requirement(HOSTNAME, "NotIn", (build.node(k % n_nodes), name))
-            own = replace(plain, node_affinity=((other,),))
-        build.job(j, rng.choice(queues[20:]), pods=size, shape=own, labels={"app": name})
-        j += 1
-    return build.objects
-
-
-def full_of_single_pods(build: Builder, rng: random.Random, n_nodes: int, holders: list[str]) -> int:
-    """Fill all nodes with running pods of 1, 1, 2 or 4 GPUs that may be preempted; returns how many."""
-    j = 0
-    for n in rng.sample(range(n_nodes), n_nodes):
-        left = GPUS_PER_NODE
-        while left:
-            gpus = min(rng.choice((1, 1, 2, 4)), left)
-            build.job(j, rng.choice(holders), gpus, 1, build.node(n), "train", True)
-            left -= gpus
-            j += 1
-    return j
 
 
 def preempted(prefix: str, n_nodes: int, seekers: int) -> list[Object]:
