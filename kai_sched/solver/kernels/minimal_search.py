@@ -56,8 +56,9 @@ RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
-PATIENCE = 64  # chunks of victims before it is asked whether any could help a single task
-FEW = 8  # with less of them it is not asked
+# Whether any victims could help is asked once so many came, or one in so many pods: that is about what asking costs.
+PATIENCE = 64
+FEW = 8  # with less of them it is not asked for a single pod
 
 
 @inner
@@ -81,10 +82,6 @@ def find_few(
     for entry in range(length):
         prey.asked[entry] = prey.wish[entry]
     count_kinds(length, settings, snapshot, state, finder, prey)
-    if length > 1:
-        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
-        if why != OK:
-            return why
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
     count[N_CHOSEN] = 0
     outcome = try_as_they_come(
@@ -116,6 +113,7 @@ def try_as_they_come(
     lacking, need = note_who_gives(action, p, length, snapshot, state, prey), wished_amount(length, snapshot, prey)
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
+    patience = max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE)
     at_once = length == 1 and action != CONSOLIDATION
     in_place = at_once and prey.kind[0, KIND_NOW] == 0 and not lacks_relief(p, need, snapshot, state, scratch)
     may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
@@ -125,7 +123,7 @@ def try_as_they_come(
         count[WORK] += 1
         if count[WORK] > settings.most_work:
             return TOO_LONG
-        if length == 1 and steps == PATIENCE:
+        if steps == patience:
             why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
             if why != OK:
                 return why
@@ -152,7 +150,7 @@ def try_as_they_come(
         leaves, moves = moves and action != CONSOLIDATION, moves and may_move
         if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
             return HELPED
-    if length == 1 and FEW <= steps < PATIENCE:
+    if steps < patience and (steps >= FEW or length > 1):
         why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
         return why if why != OK else NOT_FOUND
     return NOT_FOUND
