@@ -122,7 +122,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
     """Who has to go, in the order of deciding."""
     decisions, state, tasks = solution.decisions, solution.state, lowered.snapshot.tasks
     count = int(decisions.length[1])
-    keys = group_keys(lowered) if count else []
+    key_of = _group_key(lowered)
     effects: list[Effect] = []
     for row, (t, action, cause, n, moved) in enumerate(decisions.eviction[:count].tolist()):
         pod, j = lowered.pods[t], int(tasks.job[t])
@@ -143,8 +143,8 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
                 pod.uid,
                 pod.node if n == NULL else lowered.nodes[n].name,
                 ACTION_NAMES[action],
-                keys[cause] if cause != NULL else "",
-                keys[j],
+                key_of(cause) if cause != NULL else "",
+                key_of(j),
                 pod.shape.request,
                 lowered.nodes[state.task[t, NODE]].name if moves else "",
                 bool(moved),
@@ -187,16 +187,19 @@ def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     return dict(sorted(found.items()))
 
 
-def group_keys(lowered: Lowered) -> list[str]:
-    """The key of each group in the result: "namespace/name".
+def _group_key(lowered: Lowered) -> Callable[[int], str]:
+    """The key in the result of each group, by row: "namespace/name".
 
     A pod without a group is one of its own name, marked where a real group has that name.
     """
-    taken = {group.key for group, bare in zip(lowered.groups, lowered.bare, strict=True) if not bare}
-    keys = []
-    for group, bare in zip(lowered.groups, lowered.bare, strict=True):
-        keys.append(names.BARE_MARK + group.key if bare and group.key in taken else group.key)
-    return keys
+    groups, bare = lowered.groups, lowered.bare
+    taken = {group.key for group in groups[~bare]} if bare.any() else frozenset[str]()
+
+    def key_of(j: int) -> str:
+        key: str = groups[j].key
+        return names.BARE_MARK + key if bare[j] and key in taken else key
+
+    return key_of
 
 
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
@@ -206,7 +209,9 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     status, node = state.task[:, STATUS].copy(), state.task[:, NODE].copy()
     waits = np.array(_never_ran(lowered, solution), bool)
     status[waits], node[waits] = Status.PENDING, NULL
-    for j, key in enumerate(group_keys(lowered)):
+    key_of = _group_key(lowered)
+    for j in range(len(lowered.groups)):
+        key = key_of(j)
         first, end = int(jobs.task_ptr[j]), int(jobs.task_ptr[j + 1])
         counts: dict[str, int] = {}
         nodes: dict[str, int] = {}

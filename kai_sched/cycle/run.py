@@ -12,6 +12,7 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
+from kai_sched.model.garbage import collector_paused
 from kai_sched.model.inflight import NO_TURNS, Turns
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
@@ -36,7 +37,8 @@ def run_cycle(
     """
     cache = cache if cache is not None else Cache()
     try:
-        return _decide(cluster, config, now_ns, cache, timer, turns)
+        with collector_paused():
+            return _decide(cluster, config, now_ns, cache, timer, turns)
     except BaseException:
         cache.reset()
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
+from kai_sched.model.garbage import collector_paused
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
@@ -81,14 +81,8 @@ def load(
     scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves, and ``settings`` are
     fields of Config on top of that. ``on_progress`` is called once the work takes seconds.
     """
-    # Next to nothing here makes reference cycles, and the collector would walk all objects again and again.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_paused():
         return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: Mapping[str, Any], pace: Pace) -> Loaded:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering import cache as cells
-from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.cache import Cache, bare_key
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
@@ -75,14 +75,21 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
 
 def _turns(cache: Cache, rows: Longs, turns: Turns) -> tuple[Flags, Ints]:
     found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
-    if turns.first or turns.later or turns.promised:
-        for j, group in enumerate(cache.groups.objects[rows]):
-            if group.key in turns.later:
+    named = turns.promised | turns.first.keys() | turns.later
+    if not named:
+        return found, ahead
+    place = np.empty(len(cache.groups.objects), np.int64)
+    place[rows] = np.arange(rows.size)
+    for key in named:
+        for row in (cache.groups.row_of.get(key), cache.groups.row_of.get(bare_key(key))):
+            if row is None:
+                continue
+            j = place[row]
+            if key in turns.later:
                 found[j] = Turn.LATER
-            elif group.key in turns.first:
-                found[j] = Turn.FIRST
-                ahead[j] = turns.first[group.key]
-            elif group.key in turns.promised:
+            elif key in turns.first:
+                found[j], ahead[j] = Turn.FIRST, turns.first[key]
+            else:
                 found[j] = Turn.PROMISED
     return found, ahead
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+MERGED = 16  # rows in the order for each that came: with fewer, sorting all of them anew is cheaper
 Entry = tuple[str, Any, Any, tuple[int, ...]]  # key, sort key, object, cells
 
 
@@ -35,7 +37,7 @@ class RowTable:
     """Objects of one kind in rows of an integer matrix, with the key that the canonical order sorts by.
 
     ``put`` reuses the row of an object of the same key; removed rows go to a free list. ``ordered`` gives all rows in
-    canonical order; it sorts only when keys came or went, and then what is nearly sorted already.
+    canonical order: those that came since are sorted and merged into the others.
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -44,8 +46,9 @@ class RowTable:
         self.objects: npt.NDArray[np.object_] = np.empty(64, object)
         self._keys: list[Any] = []
         self._free: list[int] = []
-        self._order: list[int] = []
-        self._sorted = True
+        # rows that are to be taken out of the order, and then those that are to be put in
+        self._left: set[int] = set()
+        self._came: set[int] = set()
         self._ordered: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
@@ -71,23 +74,22 @@ class RowTable:
                 row = len(self._keys)
                 self._keys.append(sort_key)
             self.row_of[key] = row
-            self._order.append(row)
-            self._sorted = False
+            self._came.add(row)
         elif self._keys[row] != sort_key:
             self._keys[row] = sort_key
-            self._sorted = False
+            self._left.add(row)
+            self._came.add(row)
         return row
 
     def remove(self, keys: Iterable[str]) -> None:
         """Forget the objects with these keys; unknown ones are passed over."""
         gone = {row for key in keys if (row := self.row_of.pop(key, None)) is not None}
-        if gone:
-            self._order = [row for row in self._order if row not in gone]
-            for row in sorted(gone):
-                self.objects[row] = None
-                self._keys[row] = None
-                self._free.append(row)
-            self._sorted = False
+        for row in sorted(gone):
+            self.objects[row] = None
+            self._keys[row] = None
+            self._free.append(row)
+        self._left |= gone
+        self._came -= gone
 
     def _reserve(self, size: int) -> None:
         if size > len(self.cells):
@@ -100,8 +102,16 @@ class RowTable:
 
     def ordered(self) -> npt.NDArray[np.int64]:
         """All rows in canonical order."""
-        if not self._sorted:
-            self._order.sort(key=self._keys.__getitem__)
-            self._ordered = np.array(self._order, np.int64)
-            self._sorted = True
+        if self._left:
+            self._ordered = self._ordered[~np.isin(self._ordered, list(self._left))]
+            self._left = set()
+        if self._came:
+            key = self._keys.__getitem__
+            came = sorted(self._came, key=key)
+            if len(came) * MERGED < self._ordered.size:
+                places = [bisect_left(self._ordered, key(row), key=key) for row in came]
+                self._ordered = np.insert(self._ordered, places, came)
+            else:
+                self._ordered = np.array(sorted([*self._ordered.tolist(), *came], key=key), np.int64)
+            self._came = set()
         return self._ordered

@@ -40,22 +40,21 @@ def queue_leads(a: int, b: int, flip: bool, book: Floats, amount: Floats) -> boo
 
 
 @inner
-def weigh(book: Floats, amount: Floats) -> None:
-    """Compute what all queues are compared by among victims (``order.goes_first``), but for what would be left to them.
+def weigh(q: int, book: Floats, amount: Floats) -> None:
+    """Compute what queue ``q`` is compared by among victims (``order.goes_first``), but for what would be left to it.
 
     The least comes first: whether they have more than is fair, or no more than their quota; their priority; whether
     they have any of what they are entitled to none of; last, after WITH_LEAN, their dominant share.
     """
-    for q in range(amount.shape[0]):
-        over, starved, violates = True, True, False
-        for r in range(3):
-            over = over and book[q, FAIR + r] < book[q, HELD + r]
-            starved = starved and book[q, HELD + r] <= book[q, QUOTA + r]
-            violates = violates or (book[q, SHARE + r] == 0.0 and book[q, HELD + r] > 0.0)
-        amount[q, TIER] = 2.0 * over + (not starved)
-        amount[q, TIER + 1] = -book[q, QUEUE_PRIORITY]
-        amount[q, TIER + 2] = violates
-        amount[q, ALONE] = dominant(q, NULL, book, amount)
+    over, starved, violates = True, True, False
+    for r in range(3):
+        over = over and book[q, FAIR + r] < book[q, HELD + r]
+        starved = starved and book[q, HELD + r] <= book[q, QUOTA + r]
+        violates = violates or (book[q, SHARE + r] == 0.0 and book[q, HELD + r] > 0.0)
+    amount[q, TIER] = 2.0 * over + (not starved)
+    amount[q, TIER + 1] = -book[q, QUEUE_PRIORITY]
+    amount[q, TIER + 2] = violates
+    amount[q, ALONE] = dominant(q, NULL, book, amount)
 
 
 @inner
@@ -131,8 +130,6 @@ def line_up(
     """
     slot, amount = lineup.slot, lineup.amount
     n_queues = queues.parent.shape[0]
-    if flip:
-        weigh(book, amount)
     for row in range(n_queues + 1):
         slot[row, BELOW] = 0
         slot[row, DIRTY] = 0 if flip else 1
@@ -151,6 +148,8 @@ def line_up(
                 show(q, j if flip else largest_gang(q, lineup), flip, queues, lineup, book)
             elif slot[q, BELOW] == 0:
                 continue
+            if flip:
+                weigh(q, book, amount)
             at = slot[above, BELOW]
             slot[base + at, ENTRY] = q
             slot[above, BELOW] = at + 1

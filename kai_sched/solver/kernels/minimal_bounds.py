@@ -12,6 +12,7 @@ from kai_sched.solver.hunt import (
     MOST_GIVEN,
     N_GROUPS,
     OLD_HELD,
+    OPEN,
     PRESENCE,
     REQUESTS,
     SHORT,
@@ -38,10 +39,9 @@ def note_who_gives(action: int, p: int, k: int, snapshot: Snapshot, state: State
     """
     queues, need = snapshot.queues, wished_amount(k, snapshot, prey)
     prey.counts[PRESENCE] += 1
-    own = snapshot.jobs.queue[p]
     for q in range(queues.parent.shape[0]):
         gives = action != RECLAIM
-        if not gives and q != own and queues.child_ptr[q] == queues.child_ptr[q + 1]:
+        if not gives and prey.queue[q, OPEN] == 1.0:
             gives = may_lose_more(p, need, q, snapshot, state.book, prey)
         prey.queue[q, GIVES_UP] = gives
         prey.queue[q, GIVEN] = 0.0

@@ -262,7 +262,8 @@ def hunt(
     """Search for victims for job ``p``, and carry out what was found; returns a Help."""
     prey.counts[CLOCK] += 1
     ceiling = choose_victims(action, p, settings, snapshot, state, scratch, victims, prey)
-    bound_nodes(p, snapshot, state, prey)
+    if settings.minimal == 0:
+        bound_nodes(p, snapshot, state, prey)
     keep_books(state.book, prey.queue)
     note_short(length, settings, snapshot, state, prey)
     if settings.minimal == 1:
