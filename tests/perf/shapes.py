@@ -24,6 +24,8 @@ class Outcome:
     most_evicted: int | None = None
     held_gpus: int | None = None  # at the least: bound, or pipelined on room being left
     reasons_for_all: bool = False
+    rests: bool = False  # after its cycles nothing changes any more
+    most_evicted_share: float | None = None  # GPUs evicted in all cycles, for one that was not free and got used
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Case:
 
     ``newcomer``: the objects of one more pod, by the prefix and a number. What such a pod costs, once all else is
     settled, is the shape's figure.
+
+    ``cycles``: this many in a row, until nothing changes; the figure is the slowest of the first ``counted``. With
+    ``changed``, so many pods change before each but the first two, and the cycle after them does not count.
     """
 
     make: Callable[[str], list[Object]]
@@ -40,6 +45,9 @@ class Case:
     steady: bool = False
     most_moved: int = 16  # max-consolidation-preemptees
     newcomer: Callable[[str, int], list[Object]] | None = None
+    cycles: int = 0
+    counted: int = 0
+    changed: int = 0
 
 
 def uniform(
@@ -236,6 +244,16 @@ CASES: dict[str, Case] = {
         f"mixed-reclaim-{n}n": Case(partial(mixed_reclaim, n_nodes=n), EVERY_ACTION, Outcome(reasons_for_all=True))
         for n in (300, 1000, 3000)
     },
+    **{
+        f"mixed-reclaim-{n}n-to-rest": Case(
+            partial(mixed_reclaim, n_nodes=n),
+            EVERY_ACTION,
+            Outcome(rests=True, most_evicted_share=1.5),
+            cycles=30,
+            counted=3,
+        )
+        for n in (300, 1000, 3000)
+    },
     "queues-500-2000n": Case(
         partial(many_queues, n_nodes=2000, leaves=500), EVERY_ACTION, Outcome(reasons_for_all=True)
     ),
@@ -247,6 +265,7 @@ CASES: dict[str, Case] = {
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
+    "churn-5000n": Case(big_5000n, EVERY_ACTION, Outcome(), cycles=52, counted=52, changed=500),
     **{
         f"terms-{pods}": Case(
             partial(apart_by_job, pods=pods, terms=pods // 2), EVERY_ACTION, Outcome(bound=1), newcomer=one_apart

@@ -135,6 +135,7 @@ CLEAR_NODE = choice.clear_node
 OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
     "refute": (minimal, lambda *_: OK),
     "makes_up": (minimal, lambda *_: True),
+    "spares_all": (minimal, lambda *_: False),
     "spots_suffice": (minimal, lambda *_: True),
     "can_be_cleared": (choice, lambda *_: True),
     "clear_node": (choice, asked_again),

@@ -53,6 +53,30 @@ def note_who_gives(action: int, p: int, k: int, snapshot: Snapshot, state: State
 
 
 @inner
+def spares_all(
+    p: int,
+    need: tuple[float, float, float],
+    lacking: float,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    prey: Prey,
+) -> bool:
+    """Whether shares keep so many that the ``lacking`` GPUs cannot be got, whoever the victims are (reclaim)."""
+    queues, given = snapshot.queues, prey.queue
+    if lacking <= 0.0:
+        return False
+    for q in range(queues.parent.shape[0]):
+        if given[q, GIVES_UP] == 1.0:
+            _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)
+            given[victim, GIVEN], given[victim, MOST_GIVEN] = np.inf, np.inf
+    most = most_given(p, need, settings, snapshot, state, prey)
+    for q in range(queues.parent.shape[0]):
+        given[q, GIVEN], given[q, MOST_GIVEN] = 0.0, 0.0
+    return bool(most + ROUNDING < lacking)
+
+
+@inner
 def leaves_alone(
     p: int,
     need: tuple[float, float, float],
@@ -179,10 +203,10 @@ def most_given_by(
     mine, theirs = book[u, FAIR + GPU], book[v, FAIR + GPU]
     used = ratio(queue[u, OLD_HELD + GPU] - total + need[GPU], mine)
     if used <= 1.0 or theirs == 0.0:
-        return most
+        return float(most)
     if theirs == np.inf:
         return 0.0
-    return max(0.0, min(most, queue[v, OLD_HELD + GPU] - used * settings.saturation * theirs + ROUNDING))
+    return float(max(0.0, min(most, queue[v, OLD_HELD + GPU] - used * settings.saturation * theirs + ROUNDING)))
 
 
 @inner

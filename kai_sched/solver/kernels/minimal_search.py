@@ -42,6 +42,7 @@ from kai_sched.solver.kernels.minimal_bounds import (
     last_chunk,
     makes_up,
     note_who_gives,
+    spares_all,
     spots_suffice,
 )
 from kai_sched.solver.kernels.minimal_choice import choose
@@ -55,9 +56,9 @@ CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
+SHARES = int(Help.SHARES)
 TOO_LONG = int(Help.TOO_LONG)
-# Whether any victims could help is asked once so many came, or one in so many pods: that is about what asking costs.
-PATIENCE = 64
+PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
 FEW = 8  # with less of them it is not asked for a single pod
 
 
@@ -82,15 +83,27 @@ def find_few(
     for entry in range(length):
         prey.asked[entry] = prey.wish[entry]
     count_kinds(length, settings, snapshot, state, finder, prey)
+    lacking, need = note_who_gives(action, p, length, snapshot, state, prey), wished_amount(length, snapshot, prey)
+    if action == RECLAIM and spares_all(p, need, lacking, settings, snapshot, state, prey):
+        return SHARES
     begin(ceiling, settings, snapshot, state, finder, victims, prey)
     count[N_CHOSEN] = 0
     outcome = try_as_they_come(
-        action, p, length, ceiling, settings, snapshot, state, log, finder, scratch, victims, prey
+        action, p, length, ceiling, need, lacking, settings, snapshot, state, log, finder, scratch, victims, prey
     )
+    if outcome == NOT_FOUND and (length > 1 or count[N_GROUPS] >= FEW) and count[N_GROUPS] < patience(snapshot):
+        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
+        outcome = why if why != OK else NOT_FOUND
     if outcome != HELPED:
         log.size[:] = 0
     forget(victims, prey)
     return outcome
+
+
+@inner
+def patience(snapshot: Snapshot) -> int:
+    """After how many chunks it is asked whether any victims could help."""
+    return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))
 
 
 @inner
@@ -99,6 +112,8 @@ def try_as_they_come(
     p: int,
     length: int,
     ceiling: int,
+    need: tuple[float, float, float],
+    lacking: float,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
@@ -108,12 +123,13 @@ def try_as_they_come(
     victims: Lineup,
     prey: Prey,
 ) -> int:
-    """Try to make room with the victims that came so far, again and again; returns a Help."""
+    """Try to make room with the victims that came so far, again and again; returns a Help.
+
+    ``need``: what the wish asks for; ``lacking``: the GPUs of it for which there is no room (``note_who_gives``).
+    """
     count = prey.counts
-    lacking, need = note_who_gives(action, p, length, snapshot, state, prey), wished_amount(length, snapshot, prey)
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
-    patience = max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE)
     at_once = length == 1 and action != CONSOLIDATION
     in_place = at_once and prey.kind[0, KIND_NOW] == 0 and not lacks_relief(p, need, snapshot, state, scratch)
     may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
@@ -123,7 +139,7 @@ def try_as_they_come(
         count[WORK] += 1
         if count[WORK] > settings.most_work:
             return TOO_LONG
-        if steps == patience:
+        if steps == patience(snapshot):
             why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
             if why != OK:
                 return why
@@ -150,9 +166,6 @@ def try_as_they_come(
         leaves, moves = moves and action != CONSOLIDATION, moves and may_move
         if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
             return HELPED
-    if steps < patience and (steps >= FEW or length > 1):
-        why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
-        return why if why != OK else NOT_FOUND
     return NOT_FOUND
 
 
