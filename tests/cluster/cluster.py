@@ -167,6 +167,8 @@ class Cluster(Client):
         try:
             if kind == "Namespace" and not self.controlled:  # what it held is gone, but nobody is there to let go of it
                 self.request("PUT", path_to(kind, name) + "/finalize", {"metadata": {"name": name}, "spec": {}})
+            elif kind == "CustomResourceDefinition":
+                pass  # the API server lets go of it once its objects are gone: else they would be there again with it
             elif (left := self.find(kind, name, namespace)) and left["metadata"].get("finalizers"):
                 self.patch(kind, name, {"metadata": {"finalizers": None}}, namespace)
         except Refused as refused:
