@@ -13,7 +13,7 @@ from tests.oracle.few_scenario import Few, empty, real, simulate
 from tests.oracle.reclaim import needs
 from tests.oracle.trial import commit, restore, saved
 from tests.oracle.victims import Chunk, accumulate
-from tests.oracle.world import USED, Machine, Task
+from tests.oracle.world import USED, Job, Machine, Task
 
 MOST_KINDS = 4
 
@@ -23,8 +23,26 @@ def search_few(run: Few) -> bool:
     run.wish = run.asked = next_chunk(run.job)
     if not run.wish:
         return False
-    world = run.session.world
     pool = [job for job in run.pool if job not in run.session.settled]
+    if run.fairness is None:
+        return _search_among(run, pool, run.is_move)
+    # Moves are evictions, too: at first only those take part who may leave. Who moves needs room that is free now.
+    need = needs(run.wish)
+    free = sum(max(0.0, machine.room("gpu", later=True)) for machine in run.session.world.machines.values())
+    if free < need[2]:
+        givers = [job for job in pool if run.fairness.may_take(job, {}, need)]
+        alone = [job for job in givers if run.fairness.may_leave_alone(job, [0.0, 0.0, 1.0], need)]
+        for among in [alone] * (len(run.wish) == 1) + [givers]:
+            if _search_among(run, among, False):
+                return True
+        if not run.moves or (free == 0 and need[2] > 0):
+            return False
+    return _search_among(run, pool, run.moves)
+
+
+def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
+    """Find victims among these jobs; with ``moves`` those that may not leave for good go elsewhere."""
+    world, run.potential = run.session.world, []
     single = len(run.wish) == 1 and not run.is_move
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
@@ -39,13 +57,15 @@ def search_few(run: Few) -> bool:
         last = step.tasks[0].job
         assert last
         hosts = {task.node for task in last.tasks if task.status in USED} & set(world.machines)
-        if _attempt(run, sorted(hosts) if single else None, gives or not single, not single or lacking <= 0):
+        if _attempt(
+            run, sorted(hosts) if single else None, gives or not single, moves and (not single or lacking <= 0)
+        ):
             return True
         tried = not single
         if not single:
             due, pause = steps + pause, 2 * pause
     # Without anybody to evict there is nothing to search.
-    return bool(run.potential) and not tried and _may_suffice(run) and _attempt(run, None)
+    return bool(run.potential) and not tried and _may_suffice(run) and _attempt(run, None, not run.is_move, moves)
 
 
 def _slots(kind: Task, machine: Machine, gone: list[Task]) -> int:

@@ -85,7 +85,7 @@ class Fairness:
         queues = {task.job.queue for task in tasks if task.job}
         for queue in sorted(queues, key=lambda name: (accounts[name].queue.uid, name)):
             for job, chunk in _portions(tasks, queue):
-                if not self._may_take(job, left, asks):
+                if not self.may_take(job, left, asks):
                     return False
                 for level in accounts[queue].lineage():
                     name = level.queue.name
@@ -95,16 +95,27 @@ class Fairness:
 
     def takes(self, victim: Job, tasks: list[Task], left: dict[str, Vector], asks: Vector) -> bool:
         """Whether these may go after what is counted in ``left``; if so they are counted, too."""
-        if not self._may_take(victim, left, asks):
+        if not self.may_take(victim, left, asks):
             return False
-        after = dict(left)
-        for level in self.session.world.accounts[victim.queue].lineage():
-            after[level.queue.name] = plus(left.get(level.queue.name, self.held[level.queue.name]), needs(tasks), -1)
-        mine, theirs = diverge(self.session.world, self.job, victim)
-        if any(self._passes(mine, theirs, after, asks, r) for r in range(3) if asks[r] > 0 or needs(tasks)[r] > 0):
+        after = self._without(victim, needs(tasks), left)
+        if not self._stays_behind(victim, needs(tasks), after, asks):
             return False
         left.update(after)
         return True
+
+    def may_leave_alone(self, victim: Job, amount: Vector, asks: Vector) -> bool:
+        """Whether the queue of the victim could lose so much with nobody else gone, by what both sides then have."""
+        return self._stays_behind(victim, amount, self._without(victim, amount, {}), asks)
+
+    def _without(self, victim: Job, amount: Vector, left: dict[str, Vector]) -> dict[str, Vector]:
+        after = dict(left)
+        for level in self.session.world.accounts[victim.queue].lineage():
+            after[level.queue.name] = plus(left.get(level.queue.name, self.held[level.queue.name]), amount, -1)
+        return after
+
+    def _stays_behind(self, victim: Job, amount: Vector, after: dict[str, Vector], asks: Vector) -> bool:
+        mine, theirs = diverge(self.session.world, self.job, victim)
+        return not any(self._passes(mine, theirs, after, asks, r) for r in range(3) if asks[r] > 0 or amount[r] > 0)
 
     def _passes(self, u: Account, sibling: Account, left: dict[str, Vector], asks: Vector, r: int) -> bool:
         """Whether ``u`` ends above its share, and with no less of it than a sibling from which it takes."""
@@ -112,7 +123,7 @@ class Fairness:
         shared = sibling.fair[r] > 0 or (self.minimal and u.fair[r] <= 0)
         return mine > 1 and shared and mine * self.multiplier >= ratio(left[sibling.queue.name][r], sibling.fair[r])
 
-    def _may_take(self, victim: Job, left: dict[str, Vector], asks: Vector) -> bool:
+    def may_take(self, victim: Job, left: dict[str, Vector], asks: Vector) -> bool:
         """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
         mine, theirs = diverge(self.session.world, self.job, victim)
         remains = left.get(theirs.queue.name, self.held[theirs.queue.name])

@@ -13,6 +13,7 @@ from kai_sched.solver.hunt import (
     EMPTIED,
     FIRST_POTENTIAL,
     FIRST_TASK,
+    GIVES_UP,
     GROUP,
     HEAPED,
     IN_JOB,
@@ -69,15 +70,25 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @inner
 def begin(
-    ceiling: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, victims: Lineup, prey: Prey
+    ceiling: int,
+    givers: bool,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    victims: Lineup,
+    prey: Prey,
 ) -> None:
-    """Forget what was accumulated, and line the victims of the open queues up anew (jobs below the ``ceiling``)."""
+    """Forget what was accumulated, and line the victims of the open queues up anew (jobs below the ``ceiling``).
+
+    With ``givers`` only those of leaves of which somebody may leave for good (GIVES_UP).
+    """
     forget(victims, prey)
     queues, slot = snapshot.queues, victims.slot
     for q in range(queues.parent.shape[0]):
         slot[q, HEAPED] = 0
         rewind(q, victims)
-        if prey.queue[q, OPEN] == 0.0:
+        if prey.queue[q, OPEN] == 0.0 or (givers and prey.queue[q, GIVES_UP] == 0.0):
             slot[q, CURSOR] = slot[q, LISTED]
     line_up(ceiling, True, settings, queues, snapshot.jobs.priority, victims, state.book, prey.counts[CLOCK])
     for kind in range(prey.counts[N_KINDS]):

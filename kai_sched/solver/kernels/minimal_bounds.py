@@ -19,7 +19,7 @@ from kai_sched.solver.hunt import (
     Prey,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fairness import diverge, may_lose_more, ratio, wished_amount
+from kai_sched.solver.kernels.fairness import diverge, may_lose_more, ratio
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.minimal_taking import amount_of, queue_of
 from kai_sched.solver.state import FAIR, QUOTA, SHARE, Scratch, State
@@ -28,28 +28,59 @@ OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 ROUNDING = 1e-6
+# Among whom victims of a reclaim are looked for: those who may leave by themselves, who may leave with others, and all,
+# who may move where they may not leave. Moves are evictions, too, so that they come last.
+ALONE, GIVERS, EVERYBODY = range(3)
 
 
 @inner
-def note_who_gives(action: int, p: int, k: int, snapshot: Snapshot, state: State, prey: Prey) -> float:
-    """Note the leaves of which somebody may leave for good; returns how many GPUs the wish lacks on all nodes together.
+def free_gpus(state: State) -> float:
+    """How many GPUs are free on all nodes together, or will be once others have left."""
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return free
 
-    By as many as they leave it lacks less. Who only moves takes as much elsewhere, so that where it lacks some, moves
-    are of no use.
-    """
-    queues, need = snapshot.queues, wished_amount(k, snapshot, prey)
+
+@inner
+def first_circle(action: int, length: int, lacking: float) -> int:
+    """Among whom victims are looked for first. Where enough is free, it is only in the wrong place: moves may help."""
+    if action != RECLAIM or lacking <= 0.0:
+        return EVERYBODY
+    return ALONE if length == 1 else GIVERS
+
+
+@inner
+def last_circle(action: int, need: tuple[float, float, float], lacking: float, settings: Settings) -> int:
+    """Among whom victims are looked for last: who moves needs room that is free now."""
+    if action != RECLAIM:
+        return EVERYBODY
+    may_move = settings.consolidating_reclaim == 1 and (need[GPU] == 0.0 or lacking < need[GPU])
+    return EVERYBODY if may_move or lacking <= 0.0 else GIVERS
+
+
+@inner
+def note_who_gives(
+    action: int,
+    p: int,
+    circle: int,
+    need: tuple[float, float, float],
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    prey: Prey,
+) -> None:
+    """Note the leaves of which somebody may leave for good (GIVES_UP); for ALONE, one with a GPU by itself."""
     prey.counts[PRESENCE] += 1
-    for q in range(queues.parent.shape[0]):
+    for q in range(snapshot.queues.parent.shape[0]):
         gives = action != RECLAIM
         if not gives and prey.queue[q, OPEN] == 1.0:
             gives = may_lose_more(p, need, q, snapshot, state.book, prey)
+            if gives and circle == ALONE:
+                gives = leaves_alone(p, need, q, (0.0, 0.0, 1.0), settings, snapshot, state, prey)
         prey.queue[q, GIVES_UP] = gives
         prey.queue[q, GIVEN] = 0.0
         prey.queue[q, MOST_GIVEN] = 0.0
-    lacking = need[GPU]
-    for n in range(state.idle.shape[0]):
-        lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-    return lacking
 
 
 @inner
@@ -80,15 +111,16 @@ def spares_all(
 def leaves_alone(
     p: int,
     need: tuple[float, float, float],
-    g: int,
+    q: int,
+    amount: tuple[float, float, float],
     settings: Settings,
     snapshot: Snapshot,
     state: State,
     prey: Prey,
 ) -> bool:
-    """Whether shares let chunk ``g`` go where nobody else does; somebody of its leaf may go (``note_who_gives``)."""
-    amount, book = amount_of(g, snapshot, prey), state.book
-    mine, theirs = diverge(snapshot.jobs.queue[p], queue_of(g, snapshot, prey), snapshot.queues.parent)
+    """Whether shares let this ``amount`` go from leaf ``q`` where nobody else goes, if any (``may_lose_more``)."""
+    book = state.book
+    mine, theirs = diverge(snapshot.jobs.queue[p], q, snapshot.queues.parent)
     for r in range(3):
         used = ratio(prey.queue[mine, OLD_HELD + r] + need[r], book[mine, FAIR + r])
         if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
@@ -115,7 +147,8 @@ def last_chunk(
     Where it may, it is noted for ``most_given``.
     """
     g = int(prey.counts[N_GROUPS]) - 1
-    q, amount = queue_of(g, snapshot, prey), amount_of(g, snapshot, prey)[GPU]
+    q, whole = queue_of(g, snapshot, prey), amount_of(g, snapshot, prey)
+    amount = whole[GPU]
     if prey.queue[q, GIVES_UP] == 0.0:
         return amount, False, False
     if action != RECLAIM:
@@ -123,7 +156,7 @@ def last_chunk(
     _, victim = diverge(snapshot.jobs.queue[p], q, snapshot.queues.parent)
     prey.queue[victim, GIVEN] += amount
     prey.queue[victim, MOST_GIVEN] = max(prey.queue[victim, MOST_GIVEN], amount)
-    return amount, True, leaves_alone(p, need, g, settings, snapshot, state, prey)
+    return amount, True, leaves_alone(p, need, q, whole, settings, snapshot, state, prey)
 
 
 @inner

@@ -4,12 +4,15 @@ Victims come one chunk after the other, the least deserving first (``accumulate`
 the wish. Then chunks are chosen that make the room (``minimal_choice``), the scenario is simulated and judged
 (``minimal_scenario``), and each chunk in turn, the most deserving first, is left out if the rest will do. Where no
 choice is good the stream goes on. A wish of several tasks is not tried after each chunk, but after 1, 2, 4, ... more.
+
+Victims of a reclaim are looked for three times at the most (``first_circle`` to ``last_circle``): among those who may
+leave by themselves, among those who may leave with others, and among all, who may move.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Help, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Settings, Snapshot, Verdict
 from kai_sched.solver.hunt import (
     CHOSEN,
     CHUNK_START,
@@ -38,8 +41,13 @@ from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.fairness import wished_amount
 from kai_sched.solver.kernels.minimal_bounds import (
+    EVERYBODY,
+    GIVERS,
+    first_circle,
+    free_gpus,
     lacks_relief,
     last_chunk,
+    last_circle,
     makes_up,
     note_who_gives,
     spares_all,
@@ -59,7 +67,6 @@ NOT_FOUND = int(Help.NOT_FOUND)
 SHARES = int(Help.SHARES)
 TOO_LONG = int(Help.TOO_LONG)
 PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
-FEW = 8  # with less of them it is not asked for a single pod
 
 
 @inner
@@ -83,15 +90,37 @@ def find_few(
     for entry in range(length):
         prey.asked[entry] = prey.wish[entry]
     count_kinds(length, settings, snapshot, state, finder, prey)
-    lacking, need = note_who_gives(action, p, length, snapshot, state, prey), wished_amount(length, snapshot, prey)
+    need = wished_amount(length, snapshot, prey)
+    lacking = need[GPU] - free_gpus(state)
+    note_who_gives(action, p, GIVERS, need, settings, snapshot, state, prey)
     if action == RECLAIM and spares_all(p, need, lacking, settings, snapshot, state, prey):
         return SHARES
-    begin(ceiling, settings, snapshot, state, finder, victims, prey)
-    count[N_CHOSEN] = 0
-    outcome = try_as_they_come(
-        action, p, length, ceiling, need, lacking, settings, snapshot, state, log, finder, scratch, victims, prey
-    )
-    if outcome == NOT_FOUND and (length > 1 or count[N_GROUPS] >= FEW) and count[N_GROUPS] < patience(snapshot):
+    outcome = NOT_FOUND
+    circle = first_circle(action, length, lacking)
+    while circle <= last_circle(action, need, lacking, settings) and outcome == NOT_FOUND:
+        note_who_gives(action, p, circle, need, settings, snapshot, state, prey)
+        begin(ceiling, circle != EVERYBODY, settings, snapshot, state, finder, victims, prey)
+        moving = action == CONSOLIDATION
+        moving = moving or (action == RECLAIM and circle == EVERYBODY and settings.consolidating_reclaim == 1)
+        outcome = try_as_they_come(
+            action,
+            p,
+            length,
+            ceiling,
+            need,
+            lacking,
+            moving,
+            settings,
+            snapshot,
+            state,
+            log,
+            finder,
+            scratch,
+            victims,
+            prey,
+        )
+        circle += 1
+    if outcome == NOT_FOUND and count[N_GROUPS] < patience(snapshot):
         why = refute(action, p, ceiling, snapshot, state, finder, scratch, victims, prey)
         outcome = why if why != OK else NOT_FOUND
     if outcome != HELPED:
@@ -114,6 +143,7 @@ def try_as_they_come(
     ceiling: int,
     need: tuple[float, float, float],
     lacking: float,
+    moving: bool,
     settings: Settings,
     snapshot: Snapshot,
     state: State,
@@ -128,14 +158,13 @@ def try_as_they_come(
     ``need``: what the wish asks for; ``lacking``: the GPUs of it for which there is no room (``note_who_gives``).
     """
     count = prey.counts
+    count[N_CHOSEN] = 0
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
     at_once = length == 1 and action != CONSOLIDATION
     in_place = at_once and prey.kind[0, KIND_NOW] == 0 and not lacks_relief(p, need, snapshot, state, scratch)
-    may_move = action == CONSOLIDATION or (action == RECLAIM and settings.consolidating_reclaim == 1)
     while accumulate(ceiling, settings, snapshot, state, finder, scratch, victims, prey):
-        steps += 1
-        tried = False
+        steps, tried = steps + 1, False
         count[WORK] += 1
         if count[WORK] > settings.most_work:
             return TOO_LONG
@@ -151,19 +180,19 @@ def try_as_they_come(
         n_spots = hosts(count[LAST_JOB], snapshot, state, prey) if at_once else 0
         if at_once:
             useful = not in_place or spots_suffice(n_spots, snapshot, state, prey)
-            leaves, moves = useful and alone, useful and may_move and gone_alone >= lacking
+            leaves, moves = useful and alone, useful and moving and gone_alone >= lacking
         else:
             tried = True
             due, pause = steps + pause, 2 * pause
             leaves = makes_up(action, p, need, lacking, gone, settings, snapshot, state, prey)
-            moves = leaves and may_move
+            moves = leaves and moving
         if attempt_few(
             action, p, length, n_spots, leaves, moves, settings, snapshot, state, log, finder, scratch, prey
         ):
             return HELPED
     if steps > 0 and not tried and may_suffice(KIND_ROOM, prey):
         moves = makes_up(action, p, need, lacking, gone, settings, snapshot, state, prey)
-        leaves, moves = moves and action != CONSOLIDATION, moves and may_move
+        leaves, moves = moves and action != CONSOLIDATION, moves and moving
         if attempt_few(action, p, length, 0, leaves, moves, settings, snapshot, state, log, finder, scratch, prey):
             return HELPED
     return NOT_FOUND

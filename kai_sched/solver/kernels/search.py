@@ -199,7 +199,7 @@ def probe(
     """Whether the first ``k`` tasks of the wish can be placed with what was recorded and more; left simulated if so."""
     prey.counts[LOCAL] = generator == NODE_LOCAL
     count_kinds(k, settings, snapshot, state, finder, prey)
-    begin(ceiling, settings, snapshot, state, finder, victims, prey)
+    begin(ceiling, False, settings, snapshot, state, finder, victims, prey)
     if prey.counts[N_KNOWN] > 0 and may_suffice(KIND_ROOM, prey):
         open_scene(snapshot, state, prey)
         if perform(action, p, k, settings, snapshot, state, log, finder, scratch, waiting, prey):
