@@ -5,6 +5,7 @@ For any decider: a plan is given as where each pod stands at the end, and who wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -70,3 +71,18 @@ def stamped(
         else item
         for item in objects
     ]
+
+
+def stale_noted(objects: list[Object], now_ns: int) -> list[Object]:
+    """The objects with the time since when a group without sub-groups runs with fewer pods than it needs."""
+    running = Counter(f"{pod.namespace}/{pod.group}" for pod in objects if isinstance(pod, Pod) and pod.node)
+    return [
+        replace(item, stale_since_ns=(item.stale_since_ns or now_ns) if _is_torn(item, running[item.key]) else 0)
+        if isinstance(item, PodGroup) and not item.sub_groups
+        else item
+        for item in objects
+    ]
+
+
+def _is_torn(group: PodGroup, running: int) -> bool:
+    return 0 < running < (group.min_member or 1)

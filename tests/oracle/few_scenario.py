@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tests.oracle.allocate import accepts, best_node, fits, may_take, move
 from tests.oracle.chunk import next_chunk
 from tests.oracle.reclaim import Fairness
+from tests.oracle.retake import is_retaken
 from tests.oracle.search import part_with
 from tests.oracle.trial import Session, come_back, evict, is_evicted, restore, saved
 from tests.oracle.victims import Chunk
@@ -61,7 +62,8 @@ def simulate(run: Few, chosen: list[Chunk]) -> bool:
                 job = next(each for each in world.jobs if each.group.key == key)
                 run.returned += come_back_all(run.session, job, moving)
         gone = [Chunk(chunk.job, [task for task in chunk.tasks if is_evicted(task)]) for chunk in chosen]
-        if run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.wish)):
+        good = run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.wish))
+        if good and not (run.fairness and is_retaken(run.fairness, run.wish)):
             return True
     restore(before)
     return False

@@ -33,6 +33,7 @@ class Crowd:
     movable: bool = False  # no fixed work, no priorities, and gaps on the nodes
     social: bool = False  # groups that must be near others, or apart from them
     tight: bool = False  # departments that deserve less than their queues, and get little more
+    gangs: bool = False  # many gangs of more pods than a node has GPUs, some of them elastic
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
@@ -120,14 +121,14 @@ def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
 def _group(
     rng: random.Random, k: int, queue: str, nodes: list[o.Node], free: dict[str, float], crowd: Crowd
 ) -> list[o.Object]:
-    name, size = f"g{k}", rng.choice(SIZES)
+    name, size = f"g{k}", rng.choice(SIZES[:5] if crowd.gangs else SIZES)
     tree = rng.choice(TREES[:4]) if crowd.sub_groups and rng.random() < 0.25 else ()
-    count = rng.choice((1, 1, 1, 2, 2, 3, 4)) + len(tree)
+    count = rng.choice((1, 3, 5, 9, 12) if crowd.gangs else (1, 1, 1, 2, 2, 3, 4)) + len(tree)
     runs = rng.random() < 0.65
     pods = [_pod(rng, f"{name}-{n}", name, tree, size, crowd) for n in range(count)]
     gap = 0.15 if crowd.movable else 0.0
     placed = [pod if gap and rng.random() < gap else _placed(rng, pod, nodes, free) for pod in pods] if runs else pods
-    least = rng.choice((1, 1, count))
+    least = rng.choice((1, (count + 1) // 2, count) if crowd.gangs else (1, 1, count))
     if runs and not tree and not crowd.torn:
         running = sum(bool(pod.node) for pod in placed)
         least = min(least, running) if running else least

@@ -9,7 +9,7 @@ from typing import Any
 from kai_sched import Cluster, Config, CycleResult, run_cycle
 from kai_sched.model.objects import Object
 from tests.oracle.actions import decide
-from tests.oracle.between import moved_on, stamped
+from tests.oracle.between import moved_on, stale_noted, stamped
 from tests.properties.clusters import NOW_NS
 
 
@@ -72,5 +72,6 @@ def cycles(
         yield cluster, plan
         victims = {each.pod: each.action for each in plan.evictions}
         found = moved_on(cluster, plan.stands, victims, now_ns)
-        cluster = Cluster.of(stamped(cluster, found, plan.stands, victims, now_ns))
+        found = stamped(cluster, found, plan.stands, victims, now_ns)
+        cluster = Cluster.of(stale_noted(found, now_ns))
         now_ns += step_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Settings, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import Action, Bond, Settings, Snapshot, Status, TermKind, Verdict
 from kai_sched.solver.hunt import (
     CAST,
     CHOSEN,
@@ -30,12 +30,14 @@ from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.fit import fits_later
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.rehearse import count_at_home, within_limits
+from kai_sched.solver.kernels.retake import is_retaken
 from kai_sched.solver.kernels.scene import join_scene
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
 from kai_sched.solver.kernels.undo import set_integer
 from kai_sched.solver.state import AT_DOMAINS, MATCHED, STATUS, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
+RECLAIM = int(Action.RECLAIM)
 IS_EVICTED = int(Status.EVICTED)
 MATCH = int(Bond.MATCH)
 REQUIRED = int(TermKind.REQUIRED)
@@ -74,6 +76,8 @@ def simulate(
             for entry in range(prey.counts[N_CAST] - 2, -1, -1):
                 return_job(prey.lists[CAST, entry], moving, settings, snapshot, state, log, finder, scratch, prey)
         good = is_valid(action, p, k, settings, snapshot, state, prey)
+        if good and action == RECLAIM:
+            good = not is_retaken(p, k, snapshot, state, log, finder, scratch, prey)
     if not good:
         undo_all(state, log, finder)
     return good

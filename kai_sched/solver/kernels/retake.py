@@ -1,0 +1,115 @@
+"""Would a queue that loses take the same room straight back, by its quota? Then two would take it in turns, for ever.
+
+A reclaim by fair share may push a queue below its quota, as the last gang that is taken goes whole; a queue that is
+within its quota may take from one above. So who ends above its quota leaves those alone that would be below theirs
+with something waiting for it. Only with minimal victims: the original has no such rule.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Snapshot, Verdict
+from kai_sched.solver.hunt import OLD_HELD, Prey
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.fairness import diverge, wished_amount
+from kai_sched.solver.kernels.fit import fits_later, fits_now
+from kai_sched.solver.kernels.gang import next_chunk
+from kai_sched.solver.kernels.pool import in_leaf
+from kai_sched.solver.state import FAIR, HELD, QUOTA, Finder, Log, Scratch, State
+
+OK = int(Verdict.OK)
+
+
+@inner
+def is_retaken(
+    p: int, k: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch, prey: Prey
+) -> bool:
+    """Whether a queue that loses in the simulated scenario could take back what job ``p`` gets for ``k`` tasks."""
+    need = wished_amount(k, snapshot, prey)
+    if not any_pushed_below(p, need, snapshot, state, prey):
+        return False
+    for j in range(snapshot.jobs.queue.shape[0]):
+        if j == p or snapshot.jobs.refused[j] != OK or not in_leaf(j, snapshot):
+            continue
+        if snapshot.jobs.queue[j] == snapshot.jobs.queue[p]:
+            continue
+        mine, theirs = diverge(snapshot.jobs.queue[p], snapshot.jobs.queue[j], snapshot.queues.parent)
+        if is_pushed_below(mine, theirs, need, state, prey) and may_retake(
+            j, mine, theirs, need, snapshot, state, log, finder, scratch
+        ):
+            return True
+    return False
+
+
+@inner
+def any_pushed_below(p: int, need: tuple[float, float, float], snapshot: Snapshot, state: State, prey: Prey) -> bool:
+    """Whether some queue loses what it has a quota for to one that is above its own."""
+    parent = snapshot.queues.parent
+    u = snapshot.jobs.queue[p]
+    while u != NULL:
+        for s in range(parent.shape[0]):
+            if s != u and parent[s] == parent[u] and is_pushed_below(u, s, need, state, prey):
+                return True
+        u = parent[u]
+    return False
+
+
+@inner
+def is_pushed_below(u: int, s: int, need: tuple[float, float, float], state: State, prey: Prey) -> bool:
+    """Whether queue ``s`` ends below its quota, having lost some, and its sibling ``u`` above its own."""
+    for r in range(3):
+        if need[r] > 0.0 and state.book[u, HELD + r] > state.book[u, QUOTA + r]:
+            held = state.book[s, HELD + r]
+            if held < prey.queue[s, OLD_HELD + r] and held < state.book[s, QUOTA + r]:
+                return True
+    return False
+
+
+@inner
+def may_retake(
+    j: int,
+    u: int,
+    s: int,
+    need: tuple[float, float, float],
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
+) -> bool:
+    """Whether job ``j`` waits for what queue ``u`` has above its quota, and has quota for it in ``s``, above it."""
+    jobs, classes, book = snapshot.jobs, snapshot.classes, state.book
+    length = next_chunk(jobs.set_ptr[j], jobs.set_ptr[j + 1], snapshot.sets, state, log, scratch)
+    leaf, wants, waits = jobs.queue[j], False, False
+    for r in range(3):
+        asks = 0.0
+        for entry in range(length):
+            asks += classes.quota[snapshot.tasks.cls[scratch.chunk[entry]], r]
+        if book[s, HELD + r] + asks > book[s, QUOTA + r] or book[leaf, HELD + r] + asks > book[leaf, FAIR + r]:
+            return False
+        wants = wants or (need[r] > 0.0 and asks > 0.0 and book[u, HELD + r] > book[u, QUOTA + r])
+    if not wants:
+        return False
+    for entry in range(length):
+        c = snapshot.tasks.cls[scratch.chunk[entry]]
+        fits, free = any_room(c, snapshot, state, finder)
+        if not fits:
+            return False
+        waits = waits or not free
+    return waits
+
+
+@inner
+def any_room(c: int, snapshot: Snapshot, state: State, finder: Finder) -> tuple[bool, bool]:
+    """Whether some node could take a pod of class ``c`` with nobody on it, and whether some has the room."""
+    request, possible = snapshot.classes.request[c], False
+    if finder.refused[c] != OK:
+        return False, False
+    verdicts = finder.verdicts[snapshot.classes.signature[c]]
+    for n in range(state.idle.shape[0]):
+        if verdicts[n] != OK:
+            continue
+        if fits_later(request, state.idle[n], state.releasing[n]):
+            return True, True
+        possible = possible or fits_now(request, snapshot.nodes.allocatable[n])
+    return possible, False
