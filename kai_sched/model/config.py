@@ -68,7 +68,7 @@ class Config:
     stuck_in_releasing_s: float = 120.0
     staleness_grace_s: float = 60.0
     max_consolidation_preemptees: int = 16
-    search_work: int = 1_000_000  # victims and queues that the searches of one action may look at: about a second
+    search_work: int = 1_500_000  # victims and queues that the searches of one action may look at: about two seconds
     allow_consolidating_reclaim: bool = True
     # "minimal": nobody goes in vain; "original": the sets of victims that v0.17.0 would take, whole.
     victims: str = "minimal"

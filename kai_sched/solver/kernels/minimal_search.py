@@ -223,9 +223,26 @@ def attempt_few(
             continue
         if not choose(action, p, k, n_spots, moving, settings, snapshot, state, log, finder, scratch, prey):
             continue
+        too_many = some_may_stay(snapshot, state, finder, prey)
         if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
-            spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
+            if too_many:
+                spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
             return True
+    return False
+
+
+@inner
+def some_may_stay(snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
+    """Whether there could be room for the wish without one of the chosen chunks; nothing is simulated."""
+    sum_up(snapshot, state, finder, prey)
+    for entry in range(prey.counts[N_CHOSEN]):
+        g = int(prey.lists[CHOSEN, entry])
+        if prey.counts[N_CHOSEN] > 1 and is_held(g, snapshot, prey):
+            continue
+        close_room(g, 1.0, snapshot, state, finder, prey)
+        if may_suffice(KIND_LEFT, prey):
+            return True
+        close_room(g, -1.0, snapshot, state, finder, prey)
     return False
 
 
