@@ -137,6 +137,7 @@ OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
     "makes_up": (minimal, lambda *_: True),
     "spares_all": (minimal, lambda *_: False),
     "spots_suffice": (minimal, lambda *_: True),
+    "some_may_stay": (minimal, lambda *_: True),
     "can_be_cleared": (choice, lambda *_: True),
     "clear_node": (choice, asked_again),
 }
