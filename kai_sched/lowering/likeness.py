@@ -28,22 +28,23 @@ def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
 
 
 def job_likeness(
-    kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], priority: Longs, queue: Ints
+    kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], traits: Longs, queue: Ints
 ) -> tuple[Ints, Ints]:
     """Likeness (J,) and kin (J,) of the jobs.
 
-    ``kind`` (T,) is that of each task's class, ``waits`` (T,) says which tasks are not placed. A job is told by how
-    many tasks of which kind wait in its sets; sums of scrambled numbers stand for multisets.
+    ``kind`` (T,) is that of each task's class, ``waits`` (T,) says which tasks are not placed, ``traits`` (J,) are
+    numbers by which jobs must be equal. A job is told by these and by how many tasks of which kind wait in its sets;
+    sums of scrambled numbers stand for multisets.
     """
     chosen = np.flatnonzero(waits & (task_job != NULL))
     per_set = np.zeros(int(task_set.max(initial=NULL)) + 1, np.uint64)
     job_of_set = np.zeros(per_set.size, np.int64)
     np.add.at(per_set, task_set[chosen], _scramble(kind[chosen].astype(np.uint64) + np.uint64(1)))
     job_of_set[task_set[chosen]] = task_job[chosen]
-    per_job = np.zeros(priority.size, np.uint64)
+    per_job = np.zeros(traits.size, np.uint64)
     filled = np.flatnonzero(per_set)
     np.add.at(per_job, job_of_set[filled], _scramble(per_set[filled]))
-    own = _scramble(per_job + _scramble(priority.astype(np.uint64)))
+    own = _scramble(per_job + _scramble(traits.astype(np.uint64)))
     return _numbered(own), _numbered(_scramble(own + _scramble(queue.astype(np.uint64))))
 
 

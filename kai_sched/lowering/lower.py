@@ -16,7 +16,7 @@ from kai_sched.lowering import cache as cells
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
-from kai_sched.lowering.jobs import lower_jobs, make_tables, memberships, rows_of, take
+from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.likeness import job_likeness
 from kai_sched.lowering.limits import duration, moment
@@ -77,7 +77,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    alike = job_likeness(classes.kind, job, sets, _not_placed(status), jobs.priority, jobs.queue)
+    alike = job_likeness(classes.kind, job, sets, _not_placed(status), _traits(jobs, config), jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
@@ -137,6 +137,11 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
     known = np.where(phase == Phase.SUCCEEDED, Status.SUCCEEDED, Status.UNKNOWN)
     status = np.where(phase == Phase.RUNNING, running, known)
     return np.where(phase == Phase.PENDING, np.where(leaving, Status.RELEASING, waiting), status).astype(np.int8)
+
+
+def _traits(jobs: JobRows, config: Config) -> Longs:
+    """(J,) what jobs must have in common to be alike: with the victims of the original the priority alone."""
+    return jobs.priority if config.victims == "original" else np.asarray(2 * jobs.priority + jobs.preemptible)
 
 
 def _not_placed(status: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:

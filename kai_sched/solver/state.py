@@ -101,6 +101,7 @@ class Scratch(NamedTuple):
     stack: Ints  # (S + 1,)
     chunk: Ints  # (longest job,)
     node: Ints  # (longest job,)
+    away: Flags  # (longest job,) by task of a job that returns: 1 where there is no room for it
     need: Floats  # (3,)
     work: Floats  # (10, Q) the division among siblings (``kernels.share``)
     wanted: Flags  # (K,) signatures that some pending pod has
@@ -244,6 +245,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(n_sets + 1, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(longest, np.int32),
+        np.zeros(longest, np.uint8),
         np.zeros(3),
         np.zeros((10, snapshot.queues.parent.size)),
         np.zeros(snapshot.signatures.toleration.size, np.uint8),

@@ -16,7 +16,7 @@ from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 
 SEED = 15
-DRAWN = 60
+DRAWN = 90
 LEAST_DRAWN = 25  # that the API server takes of them
 MOST_REFUSED = 8  # by the schemas of our kinds, of what is no pod
 BAD_LOGS = {"cycle.failed", "operator.part_ended", "fault.unexpected", "operator.kopf_ended"}

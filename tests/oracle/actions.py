@@ -216,7 +216,7 @@ def _look(
 
 def reclaim(session: Session) -> None:
     """4.1."""
-    memory = Memory(session.config.use_scheduling_signatures, by_queue=True)
+    memory = Memory(session.config, by_queue=True)
     protection = Protection(session.world, session.config, session.now_ns, "reclaim")
     for job in candidates(session, "reclaim"):
         if not may_reclaim(session.world, job) or memory.hopeless(job) or _helpless(session.world, job):
@@ -233,7 +233,7 @@ def reclaim(session: Session) -> None:
 
 def preempt(session: Session) -> None:
     """Section 5."""
-    memory = Memory(session.config.use_scheduling_signatures, by_queue=True)
+    memory = Memory(session.config, by_queue=True)
     world = session.world
     protection = Protection(world, session.config, session.now_ns, "preempt")
     for job in candidates(session, "preempt"):
@@ -276,7 +276,7 @@ def consolidation(session: Session) -> None:
     most = session.config.max_consolidation_preemptees
     if most == 0:
         return
-    memory = Memory(session.config.use_scheduling_signatures, by_queue=False)
+    memory = Memory(session.config, by_queue=False)
     world = session.world
     for job in candidates(session, "consolidation"):
         if memory.hopeless(job) or _helpless(world, job) or not _enough_in_all(world, job):

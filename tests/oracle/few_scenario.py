@@ -91,16 +91,21 @@ def _place_wish(run: Few) -> bool:
 def come_back_all(session: Session, job: Job, moving: bool) -> list[Task]:
     """Let the evicted pods of a job come back, chunk by chunk, home or, ``moving``, elsewhere; those who did."""
     returned: list[Task] = []
-    while chunk := _come_back(session, job, moving):
-        returned += chunk
+    away: list[Task] = []
+    while chunk := _next_evicted(job, away):
+        missing = _come_back(session, job, chunk, moving)
+        if missing:
+            away.append(missing)
+        else:
+            returned += chunk
     return returned
 
 
-def _come_back(session: Session, job: Job, moving: bool) -> list[Task]:
-    """Let the next chunk of a victim come back, all of it or nothing."""
-    world, chunk = session.world, next_chunk(job)
-    if not chunk or any(task.status != "Releasing" for task in chunk) or not may_take(world, job, chunk):
-        return []
+def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> Task | None:
+    """Let a chunk of a victim come back, all of it or nothing; a pod for which there is no room."""
+    world = session.world
+    if not may_take(world, job, chunk):
+        return chunk[0]
     before = saved(world)
     for task in chunk:
         home = world.machines.get(task.node)
@@ -111,8 +116,19 @@ def _come_back(session: Session, job: Job, moving: bool) -> list[Task]:
             name = best_node(world, session.config, job, task, list(world.machines), gates=False)
         if name is None:
             restore(before)
-            return []
+            return task
         come_back(world, task, name, False)
+    return None
+
+
+def _next_evicted(job: Job, away: list[Task]) -> list[Task]:
+    """What the job would ask for if nothing of it had waited before, and but for those ``away``."""
+    hidden = {task: task.status for task in job.tasks if task.status == "Pending" or task in away}
+    for task in hidden:
+        task.status = ""
+    chunk = next_chunk(job)
+    for task, status in hidden.items():
+        task.status = status
     return chunk
 
 

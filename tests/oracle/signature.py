@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.oracle.chunk import task_order
+from kai_sched import Config
+from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.world import ACTIVE, Job, PodSet, Task
 
 Signature = tuple[object, ...]
 Request = dict[str, float]
 
 
-def signature(job: Job) -> Signature:
+def signature(job: Job, minimal: bool) -> Signature:
     """Equal for jobs that placement treats alike, amounts apart."""
-    return (job.priority, *sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()))
+    return (
+        job.priority,
+        job.preemptible or not minimal,
+        *sorted(repr(_of_pod_set(pod_set)) for pod_set in job.pod_sets.values()),
+    )
 
 
 def _of_pod_set(pod_set: PodSet) -> Signature:
@@ -37,31 +42,42 @@ def _of_task(task: Task) -> Signature:
 
 @dataclass
 class Memory:
-    """The jobs that failed in one action, the easiest of each signature; ``by_queue``: of each queue for itself."""
+    """The jobs that failed in one action, the easiest of each signature; ``by_queue``: of each queue for itself.
 
-    on: bool
+    With minimal victims jobs are compared by what a search would be for, not by all that waits.
+    """
+
+    config: Config
     by_queue: bool
     failed: dict[tuple[str, Signature], Job] = field(default_factory=dict)
 
     def hopeless(self, job: Job) -> bool:
         known = self.failed.get(self._place(job))
-        return self.on and known is not None and not easier(requests(job), requests(known))
+        on = self.config.use_scheduling_signatures
+        return on and known is not None and not easier(self._requests(job), self._requests(known))
 
     def note(self, job: Job) -> None:
-        place, mine = self._place(job), requests(job)
+        place, mine = self._place(job), self._requests(job)
         known = self.failed.get(place)
-        theirs = requests(known) if known else []
+        theirs = self._requests(known) if known else []
         if known is None or (len(mine) <= len(theirs) and all(below(a, b) for a, b in zip(mine, theirs, strict=False))):
             self.failed[place] = job
 
     def _place(self, job: Job) -> tuple[str, Signature]:
-        return (job.queue if self.by_queue else "", signature(job))
+        return (job.queue if self.by_queue else "", signature(job, self._minimal))
+
+    @property
+    def _minimal(self) -> bool:
+        return self.config.victims == "minimal"
+
+    def _requests(self, job: Job) -> list[Request]:
+        return requests(next_chunk(job) if self._minimal else pending_of(job))
 
 
-def requests(job: Job) -> list[Request]:
-    """What the pending pods ask for, in their order but for those that ask for less than the ones before them."""
+def requests(tasks: list[Task]) -> list[Request]:
+    """What these ask for, in their order but for those that ask for less than the ones before them."""
     found: list[Request] = []
-    for task in [task for task in tasks_of(job) if task.status == "Pending"]:
+    for task in tasks:
         request, at = dict(task.pod.shape.request), len(found)
         while at > 0 and found[at - 1] != request and below(request, found[at - 1]):
             at -= 1
@@ -69,8 +85,9 @@ def requests(job: Job) -> list[Request]:
     return found
 
 
-def tasks_of(job: Job) -> list[Task]:
-    return [task for pod_set in job.pod_sets.values() for task in task_order(pod_set.tasks)]
+def pending_of(job: Job) -> list[Task]:
+    tasks = [task for pod_set in job.pod_sets.values() for task in task_order(pod_set.tasks)]
+    return [task for task in tasks if task.status == "Pending"]
 
 
 def below(a: Request, b: Request) -> bool:

@@ -19,13 +19,19 @@ BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
 
 
 @inner
-def survey_sets(first: int, end: int, sets: Sets, set_state: Longs, survey: Ints) -> None:
-    """Fill ``survey`` (S, 2) of sets [first, end): satisfied members or placed pods; whether it can ask for more."""
+def survey_sets(first: int, end: int, returning: bool, sets: Sets, state: State, scratch: Scratch) -> None:
+    """Fill ``scratch.survey`` of sets [first, end): satisfied members or placed pods; whether it can ask for more.
+
+    With ``returning`` only evicted tasks are there to be asked for.
+    """
+    set_state, survey = state.sets, scratch.survey
     for s in range(end - 1, first - 1, -1):
         minimum = sets.minimum[s]
         if sets.child_ptr[s] == sets.child_end[s]:
             count = set_state[s, ACTIVE]
-            pending = set_state[s, PENDING]
+            pending = (
+                count_evicted(s, first, sets.task_ptr, state, scratch) if returning else int(set_state[s, PENDING])
+            )
             able = pending > 0 if count >= minimum else pending >= minimum - count
         else:
             count = 0
@@ -40,6 +46,21 @@ def survey_sets(first: int, end: int, sets: Sets, set_state: Longs, survey: Ints
             able = able_any if count >= minimum else able_unmet >= minimum - count
         survey[s, COUNT] = count
         survey[s, ABLE] = 1 if able else 0
+
+
+@inner
+def count_evicted(s: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> int:
+    """How many tasks of pod set ``s``, of the job whose sets begin with ``first``, may return."""
+    count = 0
+    for t in range(task_ptr[s], task_ptr[s + 1]):
+        count += may_return(t, first, task_ptr, state, scratch)
+    return count
+
+
+@inner
+def may_return(t: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> bool:
+    """Whether a search has evicted task ``t``, and has not found yet that there is no room for it."""
+    return bool(state.task[t, STATUS] == IS_EVICTED and scratch.away[t - task_ptr[first]] == 0)
 
 
 @kernel
@@ -88,8 +109,20 @@ def next_chunk(first: int, end: int, sets: Sets, state: State, log: Log, scratch
 
     0 means that there is nothing to ask for. The sets are surveyed on the way.
     """
+    return next_of(first, end, False, sets, state, log, scratch)
+
+
+@inner
+def next_return(first: int, end: int, sets: Sets, state: State, log: Log, scratch: Scratch) -> int:
+    """The same of those tasks that a search has evicted, but for those in ``scratch.away``, whatever else waits."""
+    return next_of(first, end, True, sets, state, log, scratch)
+
+
+@inner
+def next_of(first: int, end: int, returning: bool, sets: Sets, state: State, log: Log, scratch: Scratch) -> int:
+    """The next chunk of what waits and what a search has evicted, or, ``returning``, of what it has evicted alone."""
     survey = scratch.survey
-    survey_sets(first, end, sets, state.sets, survey)
+    survey_sets(first, end, returning, sets, state, scratch)
     if survey[first, ABLE] == 0:
         return 0
     length = 0
@@ -101,7 +134,10 @@ def next_chunk(first: int, end: int, sets: Sets, state: State, log: Log, scratch
         s = stack[depth]
         missing = sets.minimum[s] - survey[s, COUNT]
         if sets.child_ptr[s] == sets.child_end[s]:
-            length = take_pending(s, max(missing, 1), length, sets.task_ptr, state, log, scratch.chunk)
+            if returning:
+                length = take_evicted(s, max(missing, 1), length, first, sets.task_ptr, state, scratch)
+            else:
+                length = take_pending(s, max(missing, 1), length, sets.task_ptr, state, log, scratch.chunk)
         else:
             order_members(sets.child_ptr[s], sets.child_end[s], sets.minimum, survey, scratch.order)
             n_members = sets.child_end[s] - sets.child_ptr[s]
@@ -129,6 +165,17 @@ def choose_members(
     for place in range(chosen):
         stack[depth + place] = order[chosen - 1 - place]
     return chosen
+
+
+@inner
+def take_evicted(s: int, wanted: int, length: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> int:
+    """Append the first ``wanted`` tasks of pod set ``s`` that may return to ``scratch.chunk``; returns its length."""
+    for t in range(task_ptr[s], task_ptr[s + 1]):
+        if wanted > 0 and may_return(t, first, task_ptr, state, scratch):
+            scratch.chunk[length] = t
+            length += 1
+            wanted -= 1
+    return length
 
 
 @inner

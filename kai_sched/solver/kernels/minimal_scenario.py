@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Bond, Settings, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import Action, Bond, Settings, Snapshot, TermKind, Verdict
 from kai_sched.solver.hunt import (
     CAST,
     CHOSEN,
@@ -28,17 +28,16 @@ from kai_sched.solver.kernels.attempt import best_node, put, undo_all, undo_to
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.gang import next_chunk
+from kai_sched.solver.kernels.gang import next_return
 from kai_sched.solver.kernels.rehearse import count_at_home, within_limits
 from kai_sched.solver.kernels.retake import is_retaken
 from kai_sched.solver.kernels.scene import join_scene
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
 from kai_sched.solver.kernels.undo import set_integer
-from kai_sched.solver.state import AT_DOMAINS, MATCHED, STATUS, Finder, Log, Scratch, State
+from kai_sched.solver.state import AT_DOMAINS, MATCHED, Finder, Log, Scratch, State
 
 OK = int(Verdict.OK)
 RECLAIM = int(Action.RECLAIM)
-IS_EVICTED = int(Status.EVICTED)
 MATCH = int(Bond.MATCH)
 REQUIRED = int(TermKind.REQUIRED)
 
@@ -194,12 +193,21 @@ def return_job(
     scratch: Scratch,
     prey: Prey,
 ) -> None:
-    """Let what job ``j`` has lost come back, chunk by chunk: to where it was, or, ``moving``, elsewhere, too."""
+    """Let what job ``j`` has lost come back, chunk by chunk: to where it was, or, ``moving``, elsewhere, too.
+
+    A chunk for one of which there is no room is made up of others then. What waited before gets nothing: that others
+    leave is not for it.
+    """
     jobs = snapshot.jobs
+    for place in range(jobs.task_ptr[j + 1] - jobs.task_ptr[j]):
+        scratch.away[place] = 0
     while True:
-        length = next_chunk(jobs.set_ptr[j], jobs.set_ptr[j + 1], snapshot.sets, state, log, scratch)
-        if length == 0 or not return_chunk(j, length, moving, settings, snapshot, state, log, finder, scratch, prey):
+        length = next_return(jobs.set_ptr[j], jobs.set_ptr[j + 1], snapshot.sets, state, log, scratch)
+        if length == 0:
             return
+        t = return_chunk(j, length, moving, settings, snapshot, state, log, finder, scratch, prey)
+        if t != NULL:
+            scratch.away[t - jobs.task_ptr[j]] = 1
 
 
 @inner
@@ -214,26 +222,23 @@ def return_chunk(
     finder: Finder,
     scratch: Scratch,
     prey: Prey,
-) -> bool:
-    """Whether all of a chunk that was evicted comes back; if not, nothing of it does."""
-    for entry in range(length):
-        if state.task[scratch.chunk[entry], STATUS] != IS_EVICTED:
-            return False  # it waited before; that others leave is not for it
+) -> int:
+    """Let all of a chunk that was evicted come back; returns a task for which there is no room, then nothing does."""
     if not within_limits(j, length, snapshot, state, scratch):
-        return False
+        return int(scratch.chunk[0])
     floats, integers, placed = log.size[0], log.size[1], prey.counts[N_PLACED]
     for entry in range(length):
-        t = scratch.chunk[entry]
+        t = int(scratch.chunk[entry])
         n = place_to_return(t, moving, settings, snapshot, state, log, finder, prey)
         if n == NULL:
             undo_to(floats, integers, state, log, finder)
             prey.counts[N_PLACED] = placed
-            return False
+            return t
         if n == prey.task[t, HOME]:
             come_home(t, snapshot, state, log, finder, prey)
         else:
             give_place(j, t, n, snapshot, state, log, finder, prey)
-    return True
+    return NULL
 
 
 @inner

@@ -110,7 +110,7 @@ def make_room(
         log.size[:] = 0
         if length == 0:
             continue  # a search for another job took it along and gave it what it asked for
-        help_code = look_first(action, p, length, idle, settings, snapshot, state, finder, scratch, victims, prey)
+        help_code = look_first(action, p, length, idle, settings, snapshot, state, log, finder, scratch, victims, prey)
         if help_code == OK and prey.counts[WORK] > settings.most_work:
             help_code = TOO_LONG
         elif help_code == OK:
@@ -121,7 +121,7 @@ def make_room(
                 look_again(snapshot, state, log, tree, scratch, prey)
                 idle = idle_gpus(action, snapshot, state)
             elif help_code != TOO_LONG:
-                remember_failure(p, action == CONSOLIDATION, snapshot, state, prey)
+                remember_failure(p, action == CONSOLIDATION, settings, snapshot, state, log, scratch, prey)
         decisions.help[p, action] = help_code
         if help_code == HELPED:
             decisions.verdict[p] = OK
@@ -185,6 +185,7 @@ def look_first(
     settings: Settings,
     snapshot: Snapshot,
     state: State,
+    log: Log,
     finder: Finder,
     scratch: Scratch,
     victims: Lineup,
@@ -210,7 +211,8 @@ def look_first(
                 return OVER_SHARE
             if fixed and book[q, HELD_FIXED + r] + scratch.need[r] > book[q, QUOTA + r]:
                 return OVER_QUOTA
-    if settings.signatures == 1 and not is_easier(p, action == CONSOLIDATION, snapshot, state, prey):
+    everywhere = action == CONSOLIDATION
+    if settings.signatures == 1 and not is_easier(p, everywhere, settings, snapshot, state, log, scratch, prey):
         return LIKE_ANOTHER
     for entry in range(length):
         if finder.refused[tasks.cls[prey.wish[entry]]] != OK:

@@ -1,6 +1,8 @@
-"""Two queues never take the same room from each other in turn, one by its fair share, the other by its quota."""
+"""Queues get their shares and keep them: nobody waits behind others for ever, and no room goes to and fro."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -79,3 +81,43 @@ def test_a_gang_does_not_push_another_queue_below_its_quota_to_lose_the_room_aga
         advance(store, cluster, result, now_ns, world)
     assert result.effects == (), "still no rest"
     assert len(evicted) == len(set(evicted)), "somebody was restarted twice"
+
+
+def test_nobody_waits_behind_a_gang_that_looks_like_him() -> None:
+    """A gang and a group of single pods have pods of one kind; that the gang cannot be helped says nothing of these."""
+    store = Store()
+    for item in [
+        o.Node("n0", "n0", {}, {"cpu": 64_000.0, "gpu": 2.0, "pods": 110.0}),
+        queue("training", 4.0, 1.0, parent=""),
+        queue("notebooks", 1.0, 1.0, parent=""),
+        *gang("a-gang", "training", 4, 1.0, least=4),
+        *gang("singles", "training", 4, 1.0, least=1),
+        *gang("running", "notebooks", 2, 1.0, least=1, node="n0"),
+    ]:
+        store.put(item)
+    result = run_cycle(store.cluster(), Config(), NOW_NS)
+    assert [(each.pod, each.cause) for each in result.effects if isinstance(each, Evict)] == [
+        ("ml/running-1", "ml/singles")
+    ]
+
+
+@pytest.mark.parametrize("kept", ["running-0", "running-1"])
+def test_a_pod_goes_though_others_of_its_group_with_less_could_go_first(kept: str) -> None:
+    """One of the group has the GPU that is asked for, the other has none: it stays, and is the minimum then."""
+    store = Store()
+    for item in [
+        o.Node("n0", "n0", {}, {"cpu": 64_000.0, "gpu": 1.0, "pods": 110.0}),
+        queue("training", 1.0, 1.0, parent=""),
+        queue("notebooks", 0.0, 0.0, parent=""),
+        *gang("single", "training", 1, 1.0, least=1),
+        *gang("running", "notebooks", 3, 1.0, least=1),
+    ]:
+        if isinstance(item, o.Pod) and item.name in ("running-0", "running-1"):
+            gpus = 0.0 if item.name == kept else 1.0
+            shape = o.Shape(request=(("cpu", 1000.0), ("gpu", gpus), ("pods", 1.0)))
+            item = replace(item, shape=shape, node="n0", phase=o.Phase.RUNNING)
+        store.put(item)
+    result = run_cycle(store.cluster(), Config(), NOW_NS)
+    gone = [each.pod for each in result.effects if isinstance(each, Evict)]
+    assert len(gone) == 1
+    assert gone != [f"ml/{kept}"]
