@@ -33,9 +33,10 @@ PRIOR, HOME, TAKEN, RECORDED, ON_NODE, IN_JOB, IN_SCENE, GROUP, MEMBER_OF, TIMES
 # Rows of Prey.lists: tasks, jobs, and, by batch, whether it was chosen. SCENE is what the scenario evicts, KNOWN are
 # recorded victims.
 # CHUNK_START: by chunk its first entry in POTENTIAL; EMPTIED: the set of which nobody is left without it, or NULL;
-# CHOSEN: the chunks of a minimal scenario; IS_CHOSEN by chunk.
+# CHOSEN: the chunks of a minimal scenario; IS_CHOSEN by chunk; KEPT: 1 for a chunk whose queue would take it back.
 POTENTIAL, SCENE, KNOWN, PLACED, CAST, TOUCHED_JOBS, GROUP_MARK, CHUNK_START, CHOSEN, IS_CHOSEN, EMPTIED = range(11)
-N_LISTS = 11
+KEPT = 11
+N_LISTS = 12
 # Columns of Prey.job. IS_SETTLED: it has got a place by a search of this cycle, and keeps it.
 TOUCHED, FIRST_POTENTIAL, LAST_POTENTIAL, FIRST_SCENE, LAST_SCENE, SCENE_MARK, STAGE_NOW, STAGE_WAITING, IS_SETTLED = (
     range(9)
@@ -74,7 +75,8 @@ CLOCK, SCENE_CLOCK, LAST_JOB, RESTRICTED, PROBE, RUNTIMES, REFUTED, WISHED, LACK
 WEIGHED, LOCAL, N_CHOSEN, CHOICE_CLOCK, PRESENCE = range(21, 26)
 # Three wide: by resource, whether quotas of it say who may be taken from (``kernels.fairness.take_amount``).
 SHORT = 26
-N_COUNTS = 29
+RETAKEN = 29  # whether the last scenario failed as somebody would take the room back (``kernels.retake``)
+N_COUNTS = 30
 
 MOST_KINDS = 4  # classes of one wish whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
@@ -95,9 +97,9 @@ class Lineup(NamedTuple):
 class Prey(NamedTuple):
     """The scene of a search: potential victims in the order of accumulation, recorded ones, and the scenario."""
 
-    counts: Longs  # (29,)
+    counts: Longs  # (30,)
     task: Longs  # (T, 11)
-    lists: Longs  # (11, T + 1)
+    lists: Longs  # (12, T + 1)
     job: Longs  # (J, 9)
     node: Longs  # (N, 15)
     set: Longs  # (S, 4)

@@ -83,6 +83,29 @@ def test_a_gang_does_not_push_another_queue_below_its_quota_to_lose_the_room_aga
     assert len(evicted) == len(set(evicted)), "somebody was restarted twice"
 
 
+def test_another_victim_is_found_where_the_first_would_take_the_room_back() -> None:
+    """The gang is the first to go, by the priority of its queue; a pod of the same queue would fit its quota then."""
+    store = Store()
+    for item in [
+        o.Node("n0", "n0", {}, {"cpu": 64_000.0, "gpu": 4.0, "pods": 110.0}),
+        o.Node("n1", "n1", {}, {"cpu": 64_000.0, "gpu": 1.0, "pods": 110.0}),
+        o.Node("n2", "n2", {}, {"cpu": 64_000.0, "gpu": 1.0, "pods": 110.0}),
+        queue("training", 2.0, 1.0, parent=""),
+        queue("notebooks", 2.0, 0.0, parent="", priority=50),
+        queue("scratch", 0.0, 0.0, parent=""),
+        *gang("trains", "training", 2, 1.0, least=1, node="n0"),
+        *gang("next", "training", 1, 1.0, least=1),
+        *gang("gang", "notebooks", 3, 1.0, least=3, node="n0"),
+        *gang("waits", "notebooks", 1, 2.0, least=1),
+        *gang("single", "scratch", 1, 1.0, least=1, node="n0"),
+    ]:
+        if isinstance(item, o.Pod) and item.name in ("gang-1", "gang-2"):
+            item = replace(item, node=f"n{item.name[-1]}")
+        store.put(item)
+    result = run_cycle(store.cluster(), Config(), NOW_NS)
+    assert [each.pod for each in result.effects if isinstance(each, Evict)] == ["ml/single-0"]
+
+
 def test_nobody_waits_behind_a_gang_that_looks_like_him() -> None:
     """A gang and a group of single pods have pods of one kind; that the gang cannot be helped says nothing of these."""
     store = Store()

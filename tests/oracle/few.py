@@ -42,7 +42,7 @@ def search_few(run: Few) -> bool:
 
 def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
     """Find victims among these jobs; with ``moves`` those that may not leave for good go elsewhere."""
-    world, run.potential = run.session.world, []
+    world, run.potential, run.kept = run.session.world, [], []
     single = len(run.wish) == 1 and not run.is_move
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
@@ -103,9 +103,11 @@ def _attempt(run: Few, nodes: list[str] | None, leaving: bool = True, moving: bo
             continue
         if moves != run.is_move and not (moves and run.moves):
             continue
-        chosen = choose(run, nodes, moves)
         before = saved(run.session.world)
-        if chosen is None or not simulate(run, chosen):
+        chosen = choose(run, nodes, moves)
+        while chosen is not None and not simulate(run, chosen):
+            chosen = choose(run, nodes, moves) if _keep_last(run, chosen) else None
+        if chosen is None:
             continue
         restore(before)
         _spare(run, chosen)
@@ -113,6 +115,14 @@ def _attempt(run: Few, nodes: list[str] | None, leaving: bool = True, moving: bo
         _carry_out(run, chosen)
         return True
     return False
+
+
+def _keep_last(run: Few, chosen: list[Chunk]) -> bool:
+    """Let the last chunk of the queue that would take the room back not be chosen again; whether there is one."""
+    accounts = run.session.world.accounts
+    theirs = [chunk for chunk in chosen if run.retaken and run.retaken in accounts[chunk.job.queue].lineage()]
+    run.kept += theirs[-1:]
+    return bool(theirs)
 
 
 def _carry_out(run: Few, chosen: list[Chunk]) -> None:

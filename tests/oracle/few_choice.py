@@ -83,7 +83,7 @@ def _limit_in_the_way(run: Few) -> tuple[str, int] | None:
 def _counts(run: Few, chunk: Chunk, left: dict[str, list[float]]) -> bool:
     """Whether shares let the chunk go after those before; if so it is counted in ``left``."""
     assert run.fairness
-    return run.fairness.takes(chunk.job, chunk.tasks, left, needs(run.wish))
+    return chunk not in run.kept and run.fairness.takes(chunk.job, chunk.tasks, left, needs(run.wish))
 
 
 def _take(run: Few, chunk: Chunk, chosen: list[Chunk]) -> None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from tests.oracle.allocate import accepts, best_node, fits, may_take, move
 from tests.oracle.chunk import next_chunk
 from tests.oracle.reclaim import Fairness
-from tests.oracle.retake import is_retaken
+from tests.oracle.retake import who_retakes
 from tests.oracle.search import part_with
 from tests.oracle.trial import Session, come_back, evict, is_evicted, restore, saved
 from tests.oracle.victims import Chunk
-from tests.oracle.world import Job, Machine, Task
+from tests.oracle.world import Account, Job, Machine, Task
 
 MOST_KINDS = 4
 
@@ -37,6 +37,8 @@ class Few:
     potential: list[Chunk] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the wish
     returned: list[Task] = field(default_factory=list)  # the pods that came back in what was simulated last, in turn
+    retaken: Account | None = None  # the queue that would take back what the wish got in it
+    kept: list[Chunk] = field(default_factory=list)  # what is not to be chosen, as its queue would do so
 
     @property
     def is_move(self) -> bool:
@@ -54,7 +56,7 @@ def simulate(run: Few, chosen: list[Chunk]) -> bool:
     for chunk in chosen:
         for task in chunk.tasks:
             evict(world, task)
-    run.returned = []
+    run.returned, run.retaken = [], None
     if _place_wish(run):
         jobs = list(dict.fromkeys(real(run, chunk.job).group.key for chunk in chosen))
         for moving in (False, True):
@@ -63,7 +65,8 @@ def simulate(run: Few, chosen: list[Chunk]) -> bool:
                 run.returned += come_back_all(run.session, job, moving)
         gone = [Chunk(chunk.job, [task for task in chunk.tasks if is_evicted(task)]) for chunk in chosen]
         good = run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.wish))
-        if good and not (run.fairness and is_retaken(run.fairness, run.wish)):
+        run.retaken = who_retakes(run.fairness, run.wish) if good and run.fairness else None
+        if good and not run.retaken:
             return True
     restore(before)
     return False

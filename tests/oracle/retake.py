@@ -8,16 +8,17 @@ from tests.oracle.reclaim import Fairness, needs, plus, quota, within
 from tests.oracle.world import Account, Job, Machine, Task
 
 
-def is_retaken(fairness: Fairness, wish: list[Task]) -> bool:
-    """Whether somebody could, in what is simulated now."""
+def who_retakes(fairness: Fairness, wish: list[Task]) -> Account | None:
+    """A queue of which somebody could, in what is simulated now."""
     world, asks = fairness.session.world, needs(wish)
+    by_uid = sorted(world.accounts.values(), key=lambda account: (account.queue.uid, account.queue.name))
     for mine in world.accounts[fairness.job.queue].lineage():
-        for theirs in [a for a in world.accounts.values() if a.parent is mine.parent and a is not mine]:
-            above = [asks[r] > 0 and mine.allocated[r] > quota(mine)[r] for r in range(3)]
+        above = [asks[r] > 0 and mine.allocated[r] > quota(mine)[r] for r in range(3)]
+        for theirs in [a for a in by_uid if a.parent is mine.parent and a is not mine]:
             pushed = any(above[r] and _is_pushed_below(fairness, theirs, r) for r in range(3))
             if pushed and any(_may_retake(fairness, job, theirs, above) for job in world.jobs):
-                return True
-    return False
+                return theirs
+    return None
 
 
 def _is_pushed_below(fairness: Fairness, account: Account, r: int) -> bool:

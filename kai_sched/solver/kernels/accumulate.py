@@ -18,6 +18,7 @@ from kai_sched.solver.hunt import (
     HEAPED,
     IN_JOB,
     IS_CHOSEN,
+    KEPT,
     KIND_CLASS,
     KIND_KNOWN,
     KIND_NOW,
@@ -269,6 +270,7 @@ def accumulate(
         prey.lists[CHUNK_START, prey.counts[N_GROUPS]] = prey.counts[N_POTENTIAL]
         prey.lists[EMPTIED, prey.counts[N_GROUPS]] = emptied
         prey.lists[IS_CHOSEN, prey.counts[N_GROUPS]] = 0
+        prey.lists[KEPT, prey.counts[N_GROUPS]] = 0
         for entry in range(length):
             part(j, prey.chunk[entry], snapshot, state, victims, prey)
             if not known:

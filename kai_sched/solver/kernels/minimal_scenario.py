@@ -17,6 +17,7 @@ from kai_sched.solver.hunt import (
     N_SCENE,
     PLACED,
     POTENTIAL,
+    RETAKEN,
     SCENE,
     SCENE_CLOCK,
     SCENE_MARK,
@@ -30,7 +31,7 @@ from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.fit import fits_later
 from kai_sched.solver.kernels.gang import next_return
 from kai_sched.solver.kernels.rehearse import count_at_home, within_limits
-from kai_sched.solver.kernels.retake import is_retaken
+from kai_sched.solver.kernels.retake import keep_last, who_retakes
 from kai_sched.solver.kernels.scene import join_scene
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
 from kai_sched.solver.kernels.undo import set_integer
@@ -64,6 +65,7 @@ def simulate(
 ) -> bool:
     """Whether the chosen chunks make room for the ``k`` tasks of the wish and may leave; if so it stays simulated."""
     log.size[:] = 0
+    prey.counts[RETAKEN] = 0
     gather(p, snapshot, state, prey)
     prey.counts[WORK] += prey.counts[N_SCENE] + k
     for entry in range(prey.counts[N_SCENE]):
@@ -76,7 +78,10 @@ def simulate(
                 return_job(prey.lists[CAST, entry], moving, settings, snapshot, state, log, finder, scratch, prey)
         good = is_valid(action, p, k, settings, snapshot, state, prey)
         if good and action == RECLAIM:
-            good = not is_retaken(p, k, snapshot, state, log, finder, scratch, prey)
+            q = who_retakes(p, k, snapshot, state, log, finder, scratch, prey)
+            good = q == NULL
+            if not good:
+                prey.counts[RETAKEN] = keep_last(q, snapshot, prey)
     if not good:
         undo_all(state, log, finder)
     return good

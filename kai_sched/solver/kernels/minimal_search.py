@@ -28,6 +28,7 @@ from kai_sched.solver.hunt import (
     N_TOUCHED_NODES,
     POTENTIAL,
     REFUTED,
+    RETAKEN,
     TOUCH_ORDER,
     WEIGHED,
     WISHED,
@@ -216,18 +217,20 @@ def attempt_few(
 ) -> bool:
     """Whether some of the chunks so far make room for the wish, and may go; if so, as few as will do are simulated.
 
-    Tried are choices of those that leave for good (``leaves``), and of those that move where they may not (``moves``).
+    Tried are choices of those that leave for good (``leaves``), and of those that move where they may not (``moves``);
+    where the queue of one of them would take the room straight back, others without that one.
     """
     for moving in (False, True):
         if not (moves if moving else leaves):
             continue
-        if not choose(action, p, k, n_spots, moving, settings, snapshot, state, log, finder, scratch, prey):
-            continue
-        too_many = some_may_stay(snapshot, state, finder, prey)
-        if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
-            if too_many:
-                spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
-            return True
+        again = True
+        while again and choose(action, p, k, n_spots, moving, settings, snapshot, state, log, finder, scratch, prey):
+            too_many = some_may_stay(snapshot, state, finder, prey)
+            if simulate(action, p, k, settings, snapshot, state, log, finder, scratch, prey):
+                if too_many:
+                    spare(action, p, k, settings, snapshot, state, log, finder, scratch, prey)
+                return True
+            again = prey.counts[RETAKEN] == 1
     return False
 
 

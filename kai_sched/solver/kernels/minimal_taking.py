@@ -16,6 +16,7 @@ from kai_sched.solver.hunt import (
     HOME,
     IN_JOB,
     IS_CHOSEN,
+    KEPT,
     N_CHOSEN,
     N_GROUPS,
     N_PLACED,
@@ -213,7 +214,7 @@ def may_be_taken(
 ) -> bool:
     """Whether shares let chunk ``g`` go after those chosen before; if so it is counted (``fairness.keeps_shares``)."""
     amount, q = amount_of(g, snapshot, prey), queue_of(g, snapshot, prey)
-    if not take_amount(p, need, q, amount, snapshot, state.book, prey):
+    if prey.lists[KEPT, g] == 1 or not take_amount(p, need, q, amount, snapshot, state.book, prey):
         return False
     if stays_behind_it(p, need, q, amount, settings, snapshot, state, prey):
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Verdict
-from kai_sched.solver.hunt import OLD_HELD, Prey
+from kai_sched.solver.hunt import CHOSEN, CHUNK_START, KEPT, N_CHOSEN, OLD_HELD, POTENTIAL, Prey
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fairness import diverge, wished_amount
 from kai_sched.solver.kernels.fit import fits_later, fits_now
@@ -21,37 +21,58 @@ OK = int(Verdict.OK)
 
 
 @inner
-def is_retaken(
+def who_retakes(
     p: int, k: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch, prey: Prey
+) -> int:
+    """A queue that loses in the simulated scenario and could take back what job ``p`` gets for ``k`` tasks, or NULL."""
+    parent, need = snapshot.queues.parent, wished_amount(k, snapshot, prey)
+    u = int(snapshot.jobs.queue[p])
+    while u != NULL:
+        for place in range(parent.shape[0]):
+            s = int(snapshot.queues.by_uid[place])
+            if s == u or parent[s] != parent[u] or not is_pushed_below(u, s, need, state, prey):
+                continue
+            if somebody_retakes(p, u, s, need, snapshot, state, log, finder, scratch):
+                return s
+        u = int(parent[u])
+    return NULL
+
+
+@inner
+def somebody_retakes(
+    p: int,
+    u: int,
+    s: int,
+    need: tuple[float, float, float],
+    snapshot: Snapshot,
+    state: State,
+    log: Log,
+    finder: Finder,
+    scratch: Scratch,
 ) -> bool:
-    """Whether a queue that loses in the simulated scenario could take back what job ``p`` gets for ``k`` tasks."""
-    need = wished_amount(k, snapshot, prey)
-    if not any_pushed_below(p, need, snapshot, state, prey):
-        return False
-    for j in range(snapshot.jobs.queue.shape[0]):
-        if j == p or snapshot.jobs.refused[j] != OK or not in_leaf(j, snapshot):
+    """Whether some job of queue ``s`` or below could take it back from its sibling ``u``."""
+    jobs = snapshot.jobs
+    for j in range(jobs.queue.shape[0]):
+        if jobs.refused[j] != OK or not in_leaf(j, snapshot) or jobs.queue[j] == jobs.queue[p]:
             continue
-        if snapshot.jobs.queue[j] == snapshot.jobs.queue[p]:
-            continue
-        mine, theirs = diverge(snapshot.jobs.queue[p], snapshot.jobs.queue[j], snapshot.queues.parent)
-        if is_pushed_below(mine, theirs, need, state, prey) and may_retake(
-            j, mine, theirs, need, snapshot, state, log, finder, scratch
-        ):
+        mine, theirs = diverge(jobs.queue[p], jobs.queue[j], snapshot.queues.parent)
+        if mine == u and theirs == s and may_retake(j, u, s, need, snapshot, state, log, finder, scratch):
             return True
     return False
 
 
 @inner
-def any_pushed_below(p: int, need: tuple[float, float, float], snapshot: Snapshot, state: State, prey: Prey) -> bool:
-    """Whether some queue loses what it has a quota for to one that is above its own."""
-    parent = snapshot.queues.parent
-    u = snapshot.jobs.queue[p]
-    while u != NULL:
-        for s in range(parent.shape[0]):
-            if s != u and parent[s] == parent[u] and is_pushed_below(u, s, need, state, prey):
-                return True
-        u = parent[u]
-    return False
+def keep_last(q: int, snapshot: Snapshot, prey: Prey) -> int:
+    """Let the last chosen chunk of queue ``q`` or below not be chosen again for this wish; 1, or 0 if there is none."""
+    for entry in range(prey.counts[N_CHOSEN] - 1, -1, -1):
+        g = prey.lists[CHOSEN, entry]
+        v = snapshot.jobs.queue[snapshot.tasks.job[prey.lists[POTENTIAL, prey.lists[CHUNK_START, g]]]]
+        while v != NULL and v != q:
+            v = snapshot.queues.parent[v]
+        if v == q:
+            prey.lists[KEPT, g] = 1
+            return 1
+    return 0
 
 
 @inner
