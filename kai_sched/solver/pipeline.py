@@ -52,24 +52,25 @@ def solve(
     scratch = make_scratch(snapshot)
     fair_share(settings, snapshot, state, scratch)
     feasibility(snapshot, finder, scratch)
-    waiting, victims, prey = make_lineup(snapshot), make_lineup(snapshot), make_prey(snapshot)
-    log = make_log(snapshot, evicting=any(action in EVICTING or action == STALE for action in actions))
+    evicting = any(action in EVICTING or action == STALE for action in actions)
+    log = make_log(snapshot, evicting)
+    space = (make_lineup(snapshot), make_lineup(snapshot), make_prey(snapshot)) if evicting else None
     times = [timer()]
     for action in actions:
-        if action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
+        if space and action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
             code, tree = int(EVICTING[action]), make_tree(snapshot)
-            make_room(code, settings, snapshot, state, log, finder, tree, scratch, waiting, victims, prey, decisions)
-        elif action == STALE:
-            evict_stale(settings, snapshot, state, log, finder, scratch, prey, decisions)
+            make_room(code, settings, snapshot, state, log, finder, tree, scratch, *space, decisions)
+        elif space and action == STALE:
+            evict_stale(settings, snapshot, state, log, finder, scratch, space[2], decisions)
         elif action == "allocate":
             turns = (Turn.FIRST, Turn.ORDINARY) if (snapshot.jobs.turn == Turn.FIRST).any() else (Turn.ORDINARY,)
             for turn in turns:
                 tree = make_tree(snapshot)
                 allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
         times.append(timer())
-    if any(action in EVICTING for action in actions):
+    if space and any(action in EVICTING for action in actions):
         room, leaving = np.zeros_like(state.idle), np.zeros_like(state.idle)
-        settle(settings, snapshot, state, log, finder, scratch, prey, room, leaving, decisions)
+        settle(settings, snapshot, state, log, finder, scratch, space[2], room, leaving, decisions)
     facts = make_facts(snapshot)
     explain(snapshot, state, finder, decisions, facts)
     return Solution(decisions, state, facts, tuple(times))

@@ -91,6 +91,8 @@ class Tree(NamedTuple):
 
 # Columns of Scratch.survey.
 COUNT, ABLE = 0, 1
+# Columns of Scratch.returning.
+TO_RETURN, BEFORE = 0, 1
 
 
 class Scratch(NamedTuple):
@@ -101,7 +103,8 @@ class Scratch(NamedTuple):
     stack: Ints  # (S + 1,)
     chunk: Ints  # (longest job,)
     node: Ints  # (longest job,)
-    away: Flags  # (longest job,) by task of a job that returns: 1 where there is no room for it
+    away: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
+    returning: Ints  # (S, 2) tasks of a pod set that may return; before which of its tasks there is none
     need: Floats  # (3,)
     work: Floats  # (10, Q) the division among siblings (``kernels.share``)
     wanted: Flags  # (K,) signatures that some pending pod has
@@ -246,6 +249,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(longest, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(longest, np.uint8),
+        np.zeros((n_sets, 2), np.int32),
         np.zeros(3),
         np.zeros((10, snapshot.queues.parent.size)),
         np.zeros(snapshot.signatures.toleration.size, np.uint8),

@@ -94,14 +94,33 @@ def _place_wish(run: Few) -> bool:
 def come_back_all(session: Session, job: Job, moving: bool) -> list[Task]:
     """Let the evicted pods of a job come back, chunk by chunk, home or, ``moving``, elsewhere; those who did."""
     returned: list[Task] = []
-    away: list[Task] = []
+    away = _without_room(session, job, moving)
     while chunk := _next_evicted(job, away):
         missing = _come_back(session, job, chunk, moving)
-        if missing:
-            away.append(missing)
-        else:
+        if not missing:
             returned += chunk
+            continue
+        away.append(missing)
+        if moving and missing is chunk[0] and _lacks_room(session, job, missing, moving):
+            away += _without_room(session, job, moving)
     return returned
+
+
+def _without_room(session: Session, job: Job, moving: bool) -> list[Task]:
+    """The evicted pods of a job for which there is no room, and will be none while others come back."""
+    return [task for task in job.tasks if is_evicted(task) and _lacks_room(session, job, task, moving)]
+
+
+def _lacks_room(session: Session, job: Job, task: Task, moving: bool) -> bool:
+    home = session.world.machines.get(task.node)
+    if task.pod.shape.unsupported or not (home and fits(task, home, later=True)):
+        elsewhere = moving and not task.pod.shape.unsupported
+        return not elsewhere or (not task.pod.shape.host_ports and not _best_node(session, job, task))
+    return False
+
+
+def _best_node(session: Session, job: Job, task: Task) -> str | None:
+    return best_node(session.world, session.config, job, task, list(session.world.machines), gates=False)
 
 
 def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> Task | None:
@@ -116,7 +135,7 @@ def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> T
         if home and may_return(home, task):
             name = task.node
         elif moving:
-            name = best_node(world, session.config, job, task, list(world.machines), gates=False)
+            name = _best_node(session, job, task)
         if name is None:
             restore(before)
             return task

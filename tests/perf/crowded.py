@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kai_sched.model.objects import Object, PodTerm, PriorityClass, Requirement
+from kai_sched.model.objects import Object, Pod, PodGroup, PodTerm, PriorityClass, Requirement
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 
 
@@ -51,6 +51,25 @@ def many_queues(prefix: str, n_nodes: int, leaves: int) -> list[Object]:
     for _ in range(2 * n_nodes):
         build.job(j, rng.choice(queues[leaves // 2 :]), rng.randrange(1, 9))
         j += 1
+    return build.objects
+
+
+def one_elastic(prefix: str, n_nodes: int) -> list[Object]:
+    """One elastic gang without quota has all GPUs, half of them above its minimum; gangs of 8 whole nodes want 1/4."""
+    build = Builder(prefix)
+    build.nodes(n_nodes)
+    total = n_nodes * GPUS_PER_NODE
+    holder = build.queue("holder", "", 0.0, 0, weight=0.0)
+    waiting = build.queue("waiting", "", float(total), 1)
+    build.job(0, holder, 1, total, build.node(0), preemptible=True)
+    group, pods = build.objects[-total - 1], build.objects[-total:]
+    assert isinstance(group, PodGroup)
+    build.objects[-total - 1] = replace(group, min_member=total // 2)
+    for p, pod in enumerate(pods):
+        assert isinstance(pod, Pod)
+        build.objects[p - total] = replace(pod, node=build.node(p % n_nodes))
+    for j in range(1, n_nodes // 32 + 1):
+        build.job(j, waiting, GPUS_PER_NODE, 8)
     return build.objects
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from kai_sched.model.objects import Object, PodTerm, PriorityClass, Requirement
 from kai_sched.model.store import Store
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
-from tests.perf.crowded import many_queues, mixed_reclaim, own_constraints
+from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints
 
 
 @dataclass(frozen=True)
@@ -256,6 +256,9 @@ CASES: dict[str, Case] = {
     },
     "queues-500-2000n": Case(
         partial(many_queues, n_nodes=2000, leaves=500), EVERY_ACTION, Outcome(reasons_for_all=True)
+    ),
+    "elastic-1000n": Case(
+        partial(one_elastic, n_nodes=1000), EVERY_ACTION, Outcome(evicted=248 * GPUS_PER_NODE, held_gpus=1)
     ),
     "own-affinity-1000n": Case(
         partial(own_constraints, n_nodes=1000, pods=5000, apart=False), EVERY_ACTION, Outcome(reasons_for_all=True)

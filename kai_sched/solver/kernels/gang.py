@@ -11,7 +11,20 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Sets, Status
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.undo import set_integer
-from kai_sched.solver.state import ABLE, ACTIVE, AT_SETS, COUNT, CURSOR, PENDING, STATUS, Log, Scratch, State
+from kai_sched.solver.state import (
+    ABLE,
+    ACTIVE,
+    AT_SETS,
+    BEFORE,
+    COUNT,
+    CURSOR,
+    PENDING,
+    STATUS,
+    TO_RETURN,
+    Log,
+    Scratch,
+    State,
+)
 
 IS_PENDING = int(Status.PENDING)
 IS_EVICTED = int(Status.EVICTED)
@@ -29,9 +42,7 @@ def survey_sets(first: int, end: int, returning: bool, sets: Sets, state: State,
         minimum = sets.minimum[s]
         if sets.child_ptr[s] == sets.child_end[s]:
             count = set_state[s, ACTIVE]
-            pending = (
-                count_evicted(s, first, sets.task_ptr, state, scratch) if returning else int(set_state[s, PENDING])
-            )
+            pending = int(scratch.returning[s, TO_RETURN] if returning else set_state[s, PENDING])
             able = pending > 0 if count >= minimum else pending >= minimum - count
         else:
             count = 0
@@ -49,18 +60,25 @@ def survey_sets(first: int, end: int, returning: bool, sets: Sets, state: State,
 
 
 @inner
-def count_evicted(s: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> int:
-    """How many tasks of pod set ``s``, of the job whose sets begin with ``first``, may return."""
-    count = 0
-    for t in range(task_ptr[s], task_ptr[s + 1]):
-        count += may_return(t, first, task_ptr, state, scratch)
-    return count
+def count_returning(first: int, end: int, sets: Sets, state: State, scratch: Scratch) -> None:
+    """Count for each pod set of [first, end), a whole job, what a search has evicted of it, for ``next_return``."""
+    base = sets.task_ptr[first]
+    for s in range(first, end):
+        scratch.returning[s, TO_RETURN], scratch.returning[s, BEFORE] = 0, 0
+        if sets.child_ptr[s] != sets.child_end[s]:
+            continue
+        for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
+            evicted = state.task[t, STATUS] == IS_EVICTED
+            scratch.away[t - base] = not evicted
+            scratch.returning[s, TO_RETURN] += evicted
 
 
 @inner
-def may_return(t: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> bool:
-    """Whether a search has evicted task ``t``, and has not found yet that there is no room for it."""
-    return bool(state.task[t, STATUS] == IS_EVICTED and scratch.away[t - task_ptr[first]] == 0)
+def take_off(t: int, first: int, s: int, task_ptr: Ints, scratch: Scratch) -> None:
+    """Ask no more for task ``t`` of pod set ``s`` in ``next_return``: it is back, or there is no room for it."""
+    if scratch.away[t - task_ptr[first]] == 0:
+        scratch.away[t - task_ptr[first]] = 1
+        scratch.returning[s, TO_RETURN] -= 1
 
 
 @kernel
@@ -114,7 +132,7 @@ def next_chunk(first: int, end: int, sets: Sets, state: State, log: Log, scratch
 
 @inner
 def next_return(first: int, end: int, sets: Sets, state: State, log: Log, scratch: Scratch) -> int:
-    """The same of those tasks that a search has evicted, but for those in ``scratch.away``, whatever else waits."""
+    """The same of those tasks that a search has evicted (``count_returning``, ``take_off``), whatever else waits."""
     return next_of(first, end, True, sets, state, log, scratch)
 
 
@@ -135,7 +153,7 @@ def next_of(first: int, end: int, returning: bool, sets: Sets, state: State, log
         missing = sets.minimum[s] - survey[s, COUNT]
         if sets.child_ptr[s] == sets.child_end[s]:
             if returning:
-                length = take_evicted(s, max(missing, 1), length, first, sets.task_ptr, state, scratch)
+                length = take_returning(s, max(missing, 1), length, first, sets.task_ptr, scratch)
             else:
                 length = take_pending(s, max(missing, 1), length, sets.task_ptr, state, log, scratch.chunk)
         else:
@@ -168,13 +186,20 @@ def choose_members(
 
 
 @inner
-def take_evicted(s: int, wanted: int, length: int, first: int, task_ptr: Ints, state: State, scratch: Scratch) -> int:
+def take_returning(s: int, wanted: int, length: int, first: int, task_ptr: Ints, scratch: Scratch) -> int:
     """Append the first ``wanted`` tasks of pod set ``s`` that may return to ``scratch.chunk``; returns its length."""
-    for t in range(task_ptr[s], task_ptr[s + 1]):
-        if wanted > 0 and may_return(t, first, task_ptr, state, scratch):
+    begin = task_ptr[s] + scratch.returning[s, BEFORE]
+    found = NULL
+    for t in range(begin, task_ptr[s + 1]):
+        if wanted == 0:
+            break
+        if scratch.away[t - task_ptr[first]] == 0:
+            found = t if found == NULL else found
             scratch.chunk[length] = t
             length += 1
             wanted -= 1
+    if found != NULL:
+        scratch.returning[s, BEFORE] = found - task_ptr[s]
     return length
 
 

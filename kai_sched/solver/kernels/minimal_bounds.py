@@ -97,6 +97,7 @@ def spares_all(
     queues, given = snapshot.queues, prey.queue
     if lacking <= 0.0:
         return False
+    note_who_gives(RECLAIM, p, GIVERS, need, settings, snapshot, state, prey)
     for q in range(queues.parent.shape[0]):
         if given[q, GIVES_UP] == 1.0:
             _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)

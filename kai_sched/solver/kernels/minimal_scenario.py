@@ -29,7 +29,7 @@ from kai_sched.solver.kernels.attempt import best_node, put, undo_all, undo_to
 from kai_sched.solver.kernels.evict import evict, lay
 from kai_sched.solver.kernels.fairness import is_valid
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.gang import next_return
+from kai_sched.solver.kernels.gang import count_returning, next_return, take_off
 from kai_sched.solver.kernels.rehearse import count_at_home, within_limits
 from kai_sched.solver.kernels.retake import keep_last, who_retakes
 from kai_sched.solver.kernels.scene import join_scene
@@ -203,16 +203,73 @@ def return_job(
     A chunk for one of which there is no room is made up of others then. What waited before gets nothing: that others
     leave is not for it.
     """
-    jobs = snapshot.jobs
-    for place in range(jobs.task_ptr[j + 1] - jobs.task_ptr[j]):
-        scratch.away[place] = 0
+    first, end, task_ptr = snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1], snapshot.sets.task_ptr
+    count_returning(first, end, snapshot.sets, state, scratch)
+    give_up_those_without_room(j, moving, settings, snapshot, state, finder, scratch, prey)
     while True:
-        length = next_return(jobs.set_ptr[j], jobs.set_ptr[j + 1], snapshot.sets, state, log, scratch)
+        length = next_return(first, end, snapshot.sets, state, log, scratch)
         if length == 0:
             return
         t = return_chunk(j, length, moving, settings, snapshot, state, log, finder, scratch, prey)
-        if t != NULL:
-            scratch.away[t - jobs.task_ptr[j]] = 1
+        if t == NULL:
+            for entry in range(length):
+                take_off(scratch.chunk[entry], first, snapshot.tasks.set[scratch.chunk[entry]], task_ptr, scratch)
+            continue
+        take_off(t, first, snapshot.tasks.set[t], task_ptr, scratch)
+        if moving and t == scratch.chunk[0] and lacks_room(t, moving, settings, snapshot, state, finder, prey):
+            give_up_those_without_room(j, moving, settings, snapshot, state, finder, scratch, prey)
+
+
+@inner
+def give_up_those_without_room(
+    j: int,
+    moving: bool,
+    settings: Settings,
+    snapshot: Snapshot,
+    state: State,
+    finder: Finder,
+    scratch: Scratch,
+    prey: Prey,
+) -> None:
+    """Ask no more for those of job ``j`` that find no room now: while others return there will not be more.
+
+    Else each of them would be tried by itself. Most are of the same class as the one before.
+    """
+    sets, tasks = snapshot.sets, snapshot.tasks
+    first, base, last, nowhere = snapshot.jobs.set_ptr[j], snapshot.jobs.task_ptr[j], NULL, False
+    for t in range(base, snapshot.jobs.task_ptr[j + 1]):
+        if scratch.away[t - base] == 1 or has_home(t, snapshot, state, finder, prey):
+            continue
+        if tasks.cls[t] != last:
+            last = tasks.cls[t]
+            nowhere = lacks_room(t, moving, settings, snapshot, state, finder, prey)
+        if nowhere:
+            take_off(t, first, tasks.set[t], sets.task_ptr, scratch)
+
+
+@inner
+def has_home(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
+    """Whether there is room for a task where it was, as far as inter-pod terms and ports do not matter."""
+    c, home = snapshot.tasks.cls[t], prey.task[t, HOME]
+    if finder.refused[c] != OK or home == NULL:
+        return False
+    return fits_later(snapshot.classes.request[c], state.idle[home], state.releasing[home])
+
+
+@inner
+def lacks_room(
+    t: int, moving: bool, settings: Settings, snapshot: Snapshot, state: State, finder: Finder, prey: Prey
+) -> bool:
+    """Whether an evicted task has no room, nor will have while others return; not sure of one with bonds or ports."""
+    c = snapshot.tasks.cls[t]
+    if finder.refused[c] != OK:
+        return True
+    if has_home(t, snapshot, state, finder, prey):
+        return False
+    if not moving:
+        return True
+    alone = snapshot.bonds.ptr[c + 1] == snapshot.bonds.ptr[c]
+    return bool(alone and best_node(t, settings, snapshot, state, finder) == NULL)
 
 
 @inner

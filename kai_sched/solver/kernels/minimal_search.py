@@ -43,7 +43,6 @@ from kai_sched.solver.kernels.bounds import refute
 from kai_sched.solver.kernels.fairness import wished_amount
 from kai_sched.solver.kernels.minimal_bounds import (
     EVERYBODY,
-    GIVERS,
     first_circle,
     free_gpus,
     lacks_relief,
@@ -93,7 +92,6 @@ def find_few(
     count_kinds(length, settings, snapshot, state, finder, prey)
     need = wished_amount(length, snapshot, prey)
     lacking = need[GPU] - free_gpus(state)
-    note_who_gives(action, p, GIVERS, need, settings, snapshot, state, prey)
     if action == RECLAIM and spares_all(p, need, lacking, settings, snapshot, state, prey):
         return SHARES
     outcome = NOT_FOUND
@@ -156,7 +154,7 @@ def try_as_they_come(
 ) -> int:
     """Try to make room with the victims that came so far, again and again; returns a Help.
 
-    ``need``: what the wish asks for; ``lacking``: the GPUs of it for which there is no room (``note_who_gives``).
+    ``need``: what the wish asks for; ``lacking``: the GPUs of it that are not free.
     """
     count = prey.counts
     count[N_CHOSEN] = 0
