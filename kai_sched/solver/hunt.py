@@ -1,6 +1,6 @@
 """What the evicting actions need beside the working state: who waits, who may have to go, and the scene of a search.
 
-All of it is scratch of one action. Columns of one kind of row lie in one array, as calls cost time by the array.
+All of it is scratch of one action. Columns of one kind of row lie in one array.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Mutable state lies in two flat buffers with named views onto them, so that the undo log is a list of positions and old
 values (``kernels.undo``) and two states can be compared bit for bit. Views that belong together are columns of one
-array: a kernel call costs time by the array.
+array.
 """
 
 from __future__ import annotations

@@ -34,6 +34,32 @@ for g in range(4):
 result = run_cycle(Cluster.of(objects), Config(), 0)
 print([(effect.pod, effect.node) for effect in result.effects])
 """
+TABLE = """
+import numpy as np
+from kai_sched.snapshot.tables import Terms
+from kai_sched.solver.jit import kernel
+@kernel
+def read(terms, n):
+    total = 0
+    for i in range(n):
+        terms.domain[i, 0] += 1
+        total += terms.kind[i]
+    return total
+terms = Terms(np.ones(3, np.uint8), np.zeros((3, 1), np.int32))
+print(read(terms, 3), terms.domain.tolist())
+code = read.inspect_llvm(read.signatures[0])
+(entry,) = [line for line in code.splitlines() if line.startswith("define") and "cpython" not in line]
+print(entry.count("arg.terms"), "!invariant.load" in code)
+number = entry.rsplit("#", 1)[1].split()[0]
+print([line.count("noinline") for line in code.splitlines() if line.startswith(f"attributes #{number} ")])
+@kernel
+def wrong(terms):
+    return terms.nothing
+try:
+    wrong(terms)
+except Exception as error:
+    print([line.rsplit("_", 1)[0] for line in str(error).splitlines() if "nothing" in line][0])
+"""
 
 
 def test_compiling_ahead_is_for_the_types_of_real_settings() -> None:
@@ -54,6 +80,13 @@ def output(code: str, cache: Path, package: Path = ROOT, **environment: str) -> 
     result = run(code, cache, package, **environment)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.splitlines()
+
+
+def test_tables_are_one_pointer_each_in_kernels_that_are_not_inlined_where_it_is_made(tmp_path: Path) -> None:
+    """Else what is loaded from a table must not count as invariant. What is not there does not compile."""
+    expected = ["3 [[1], [1], [1]]", "1 True", "[1]", "Unknown attribute 'nothing' of type Terms"]
+    (tmp_path / "table.py").write_text(TABLE)
+    assert output(f"import runpy; runpy.run_path({str(tmp_path / 'table.py')!r})", tmp_path / "cache") == expected
 
 
 def test_interpreting_comes_too_late_after_the_first_kernel(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MARK = "complete"
-_PART = "part:"  # begins the qualified names of inner kernels
+PART = "part:"  # begins the qualified names of inner kernels
 # Ours first; numba's own for whatever else in the process keeps compiled code.
 _LOCATORS = f"{__name__}.KernelLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 _interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
@@ -61,12 +61,12 @@ def compiled() -> tuple[int, int]:
 
 def kernel(function: Function) -> Function:
     """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
-    return _compiled(function, {})
+    return _compiled(function, {"no_cfunc_wrapper": True})
 
 
 def inner(function: Function) -> Function:
     """A kernel that only kernels call: compiled as a part of those. Python must not call it, as it has no entry."""
-    function.__qualname__ = _PART + function.__qualname__
+    function.__qualname__ = PART + function.__qualname__
     return _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False})
 
 
@@ -85,48 +85,13 @@ def _compiled(function: Function, more: dict[str, bool]) -> Function:
     # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
     options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
     options |= more
-    _compile_parts_once()
+    from kai_sched.solver.jit import parts, tables
+
+    tables.register(invariant=parts.install())
     made: Any = numba.njit(**options)(function)
     _kernels.append(made)
     found: Function = made
     return found
-
-
-@functools.cache
-def _compile_parts_once() -> None:
-    """Let numba optimise an inner kernel, and make machine code of it, only as a part of the kernels that use it.
-
-    Numba does both for each function with all that it calls, so that a kernel ten calls deep would be compiled ten
-    times. This rests on internals of numba; where they change, kernels are compiled as numba does it: slower, and
-    with the same results.
-    """
-    from numba.core import codegen
-
-    base: Any = getattr(codegen, "JITCodeLibrary", object)
-    generator: Any = getattr(codegen, "JITCPUCodegen", object)
-    in_base = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
-    if not all(hasattr(base, name) for name in in_base) or not hasattr(generator, "_library_class"):
-        return
-
-    class Library(base):  # type: ignore[misc]
-        def _optimize_final_module(self) -> None:
-            if not self.name.startswith(_PART):
-                super()._optimize_final_module()
-
-        def _finalize_final_module(self) -> None:
-            if not self.name.startswith(_PART):
-                super()._finalize_final_module()
-                return
-            self._finalize_dynamic_globals()
-            self._finalized = True
-
-    plain_set_env = generator.set_env
-
-    def set_env(self: Any, name: str, environment: Any) -> None:
-        if self._engine.is_symbol_defined(name):
-            plain_set_env(self, name, environment)
-
-    generator._library_class, generator.set_env = Library, set_env
 
 
 class KernelLocator:
@@ -213,7 +178,7 @@ def _cache_root() -> Path:
 
 def _cache_key() -> str:
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
+    package = Path(__file__).parents[2]
     # The snapshot's too: kernels take constants from it, which end up in compiled code.
     for source in sorted([*package.glob("solver/**/*.py"), *package.glob("snapshot/*.py")]):
         digest.update(source.read_bytes())
