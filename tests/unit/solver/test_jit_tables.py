@@ -51,7 +51,7 @@ def read_all(trunk: Trunk, out: Floats) -> int:
         out[row] = add_up(trunk, row)
         trunk.sums[0] += leaves.ints[row]
         leaves.floats[row, 0] = -out[row]
-        count += leaves.flags[row] * trunk.numbers.whole
+        count += int(leaves.flags[row]) * trunk.numbers.whole
     return count + trunk.more + leaves.floats.size
 
 
