@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 import msgspec
@@ -64,13 +64,30 @@ class _Call:
     answer_s: float | None = None  # until the answer begins, where ``timeout`` has no total
 
 
+class WriteGuard(Protocol):
+    """Says whether this process may write. ``LeaderLease`` is one."""
+
+    @property
+    def guarded_s(self) -> float:
+        """The longest that a write may take after ``held`` has returned true, in seconds."""
+
+    def held(self) -> bool:
+        """Return whether a write may be sent now."""
+
+
 class Api:
     """One login and one session, for the event loop that connected it."""
 
     def __init__(
-        self, login: Login, credentials: Credentials, connections: int, clock: Callable[[], float] = time.monotonic
+        self,
+        login: Login,
+        credentials: Credentials,
+        connections: int,
+        clock: Callable[[], float] = time.monotonic,
+        guard: WriteGuard | None = None,
+        on_failure: Callable[[str, str, int], None] | None = None,
     ) -> None:
-        """Raises LoginFailure where the certificates cannot be used."""
+        """Raises LoginFailure if the certificates cannot be used. See ``connect`` for the parameters."""
         self._login = login
         self._clock = clock
         self._loaded_at = clock()
@@ -87,21 +104,39 @@ class Api:
             read_bufsize=READ_BUFFER_BYTES,
         )
         self._renewing = asyncio.Lock()
-        self.guard: Callable[[], bool] | None = None  # where it says no, nothing is written
-        self.guarded_s = math.inf  # the longest that a write may take after the guard has said yes
-        self.told_failure: Callable[[str, str, int], None] | None = None  # hears verb, resource and status of each
+        self._guard = guard
+        self._on_failure = on_failure
         self._refused: dict[str, tuple[str, float]] = {}  # by right: what was said, and when
 
     @classmethod
     async def connect(
-        cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 64, server: str | None = None
+        cls,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        connections: int = 64,
+        server: str | None = None,
+        guard: WriteGuard | None = None,
+        on_failure: Callable[[str, str, int], None] | None = None,
     ) -> Self:
-        """Find the login (see Login); nothing is sent yet. At most ``connections`` requests are under way at a time.
+        """Find the login (see Login); nothing is sent yet.
 
-        Raises LoginFailure.
+        Parameters
+        ----------
+        kubeconfig, context, server
+            See ``Login``.
+        connections
+            How many requests are under way at most.
+        guard
+            Decides whether writes may be sent; without one all are.
+        on_failure
+            Called with verb, resource and HTTP status (0 without an answer) of each request that failed.
+
+        Raises
+        ------
+        LoginFailure
         """
         login = Login(kubeconfig, context, server)
-        return cls(login, await login.load(), connections)
+        return cls(login, await login.load(), connections, guard=guard, on_failure=on_failure)
 
     async def close(self) -> None:
         """Cut all connections."""
@@ -133,12 +168,13 @@ class Api:
 
         Where a right is missing, ``refusals`` tells, unless ``needs_right`` says that one can do without it.
 
-        With ``guarded`` a write is refused while the guard says no, which is asked once more when the connection is
-        there, and it is given up ``guarded_s`` after the guard was asked: nothing is sent by one who leads no more.
+        With ``guarded`` a write is refused while the guard is not held. The guard is asked again when the connection is
+        open, and the write ends ``guarded_s`` later at most: a process that has lost the lease sends nothing.
         """
         headers = {"Accept": accept} if body is None else {"Accept": accept, "Content-Type": content_type}
         writes = guarded and method != "GET"
-        timeout = _total(min(timeout_s, self.guarded_s) if writes else timeout_s)
+        guarded_s = self._guard.guarded_s if self._guard is not None else math.inf
+        timeout = _total(min(timeout_s, guarded_s) if writes else timeout_s)
         call = _Call(method, path, params, body, headers, timeout, writes, needs_right)
         lane = lane_of(method, path)
         own = await self._lanes.acquire(lane)
@@ -291,16 +327,16 @@ class Api:
         return ApiFailure(call.verb, call.path, 0, "NoAnswer", str(wrong) or type(wrong).__name__)
 
     def _tell(self, call: _Call, status: int) -> None:
-        if self.told_failure is not None:
-            self.told_failure(call.verb, _right(call).partition(" ")[2], status)
+        if self._on_failure is not None:
+            self._on_failure(call.verb, _right(call).partition(" ")[2], status)
 
     async def _send(self, call: _Call) -> aiohttp.ClientResponse:
         # one part is replaced: reading the whole address again for each request costs more than all else here
         url = self._server.with_path(self._prefix + call.path, encoded=True)
         for value in (call.params or {}).values():
             value.encode()  # raises for what is no text, of which the library would leave parts out
-        guard = self.guard if call.guarded else None
-        if guard is not None and not guard():
+        guard = self._guard if call.guarded else None
+        if guard is not None and not guard.held():
             raise _not_leader(call.verb, call.path)
         _asked_again.set(guard)
         request = self._session.request(
@@ -345,7 +381,7 @@ def _right(call: _Call) -> str:
     return f"{call.verb} {'/'.join(parts[:1] + parts[2:3])}"
 
 
-_asked_again: ContextVar[Callable[[], bool] | None] = ContextVar("_asked_again", default=None)
+_asked_again: ContextVar[WriteGuard | None] = ContextVar("_asked_again", default=None)
 
 
 class _Guarded(aiohttp.ClientRequest):
@@ -353,7 +389,7 @@ class _Guarded(aiohttp.ClientRequest):
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         guard = _asked_again.get()
-        if guard is not None and not guard():
+        if guard is not None and not guard.held():
             raise _not_leader(self.method, self.url.raw_path)
         return await super().send(conn)
 

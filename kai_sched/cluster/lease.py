@@ -32,7 +32,7 @@ def boot_time() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTerms:
     """Durations of the election, in seconds: retry < renew deadline < lease."""
 
     lease_s: float = 15.0  # who has not been heard of for so long is replaced
@@ -56,20 +56,35 @@ class LeaderLease:
         self,
         connect: Callable[[], Awaitable[Api]],
         namespace: str,
-        name: str,
         identity: str,
         *,
-        random: Random,
-        terms: Terms | None = None,
+        rng: Random,
+        terms: LeaseTerms | None = None,
         clock: Callable[[], float] = boot_time,
     ) -> None:
-        """``connect`` is called in the lease's own loop; its Api is closed at the end. ``identity`` must be unique."""
+        """Do not start yet: the name of the Lease is known once the settings have been read.
+
+        Parameters
+        ----------
+        connect
+            Called in the event loop of the lease's own thread; its Api is closed at the end.
+        namespace
+            The namespace of the Lease.
+        identity
+            The name of this process, which must be unique.
+        rng
+            Jitter between attempts.
+        terms
+            The durations of the election.
+        clock
+            Seconds that never go back, and that go on while the process is stopped or the machine sleeps.
+        """
         self._connect = connect
         self._namespace = namespace
-        self._name = name
+        self._name = ""
         self.identity = identity
-        self._random = random
-        self._terms = terms or Terms()
+        self._rng = rng
+        self._terms = terms or LeaseTerms()
         self._clock = clock
         self._held_until = float("-inf")
         self._lease: dict[str, Any] | None = None  # our own, as last answered: it is renewed without reading it
@@ -84,8 +99,9 @@ class LeaderLease:
         self._wake = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="lease", daemon=True)
 
-    def start(self) -> None:
-        """Begin; once only."""
+    def start(self, name: str) -> None:
+        """Try to hold the Lease of that name from now on. May be called once."""
+        self._name = name
         self._thread.start()
 
     def held(self) -> bool:
@@ -106,7 +122,7 @@ class LeaderLease:
 
     @property
     def guarded_s(self) -> float:
-        """As ``Terms.guarded_s``."""
+        """As ``LeaseTerms.guarded_s``."""
         return self._terms.guarded_s
 
     async def wait_held(self) -> None:
@@ -181,7 +197,7 @@ class LeaderLease:
 
     async def _pause(self) -> None:
         """Until the next attempt; not beyond the moment where the lease is lost, or another's may be taken."""
-        wait_s = self._terms.retry_s * (1.0 + 0.2 * self._random.random())
+        wait_s = self._terms.retry_s * (1.0 + 0.2 * self._rng.random())
         now = self._clock()
         ends = [self._held_until] + ([self._end_of(*self._seen)] if self._seen is not None else [])
         wait_s = min([wait_s, *(end - now for end in ends if end > now)])

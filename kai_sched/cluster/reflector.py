@@ -15,7 +15,7 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path
-from kai_sched.cluster.turns import Turn
+from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.telemetry.faults import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
@@ -26,7 +26,7 @@ RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watc
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WatchSource:
     """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed).
 
     ``remedy`` is what to do where one is absent that is not optional.
@@ -41,7 +41,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReflectorTimings:
     """When a reflector gives up and how long it waits, in seconds."""
 
     watch_s: float = 300.0  # the server ends a watch after once to twice this
@@ -92,23 +92,57 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 class Reflector:
     """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, it is listed anew."""
 
-    def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        source: WatchSource,
+        sink: Sink,
+        rng: Random,
+        timings: ReflectorTimings | None = None,
+        on_restart: Callable[[str], None] | None = None,
+    ) -> None:
+        """Do nothing yet; see ``run``.
+
+        Parameters
+        ----------
+        api
+            The client of the API server.
+        source
+            What is listed and watched.
+        sink
+            Hears of the objects.
+        rng
+            Jitter of delays.
+        timings
+            Timeouts and delays.
+        on_restart
+            Called with the name of the resource at the start of each watch but the first.
+        """
         self._api = api
         self._source = source
         self._sink = sink
-        self._random = random
-        self._pace = pace or Pace()
+        self._rng = rng
+        self._timings = timings or ReflectorTimings()
         self._resource = source.path.rpartition("/")[2]
         self._version = ""  # to watch from; empty: list first
         self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
-        self._pauses = Backoff(self._pace.retry_first_s, self._pace.retry_last_s)
+        self._pauses = Backoff(self._timings.retry_first_s, self._timings.retry_last_s)
         self._failures = 0  # in a row
         self._told_absent = False
         self._watches = 0
-        self.restarted: Callable[[str], None] | None = None  # hears the resource of each watch but the first
-        self.listed = False  # whether the sink has ever had a complete list
+        self._on_restart = on_restart
+        self._listed = asyncio.Event()
         self.synced = False  # whether it has one and, as far as is known, hears of every change
         self.state = f"{self._resource}: not listed yet"  # "synced", or a sentence that says what is wrong
+
+    @property
+    def listed(self) -> bool:
+        """Whether the sink has ever had a complete list."""
+        return self._listed.is_set()
+
+    async def wait_listed(self) -> None:
+        """Return once the sink has had a complete list."""
+        await self._listed.wait()
 
     async def run(self) -> None:
         """Keep the sink up to date."""
@@ -130,7 +164,7 @@ class Reflector:
         source = self._source
         accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
         version = None
-        turn = Turn()
+        turn = TimeSlice()
         async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:
             async for items, of_page in pages:
                 if version is None:
@@ -143,26 +177,26 @@ class Reflector:
         self._sink.finish(source.kind)
         self._version = version or ""
         self._told_absent = False
-        self.listed = True
+        self._listed.set()
 
     async def _watch(self) -> None:
         source = self._source
         accept = METADATA.format("PartialObjectMetadata") if source.metadata_only else JSON
-        timeout_s = self._pace.watch_s * (1.0 + self._random.random())
+        timeout_s = self._timings.watch_s * (1.0 + self._rng.random())
         stream = self._api.watch(
             source.path,
             dict(source.params),
             self._version,
             timeout_s=timeout_s,
-            stalled_s=self._pace.stalled_s,
+            stalled_s=self._timings.stalled_s,
             accept=accept,
         )
         self._watches += 1
-        if self._watches > 1 and self.restarted is not None:
-            self.restarted(self._resource)
+        if self._watches > 1 and self._on_restart is not None:
+            self._on_restart(self._resource)
         accepted = False
         silent = True
-        turn = Turn()
+        turn = TimeSlice()
         try:
             async with aclosing(stream) as lines:
                 async for line in lines:
@@ -183,7 +217,7 @@ class Reflector:
                 self._version = _decode_versioned(self._latest).metadata.version
                 self._latest = None
         if silent:  # a server that ends each watch at once must not be asked again at once
-            await asyncio.sleep(self._pace.retry_first_s)
+            await asyncio.sleep(self._timings.retry_first_s)
 
     def _tell(self, line: bytes) -> None:
         path = self._source.path
@@ -217,10 +251,11 @@ class Reflector:
             self._sink.begin(self._source.kind)
             self._sink.finish(self._source.kind)
             self._told_absent = True
-        self.listed = self.synced = True
+        self._listed.set()
+        self.synced = True
         self.state = f"{self._resource}: not known to the API server, so there are none (is the CRD installed?)"
-        return self._pace.absent_s
+        return self._timings.absent_s
 
     def _backoff(self, asked_s: float | None = None) -> float:
         self._failures += 1
-        return self._pauses.wait_s(self._failures, self._random, asked_s)
+        return self._pauses.wait_s(self._failures, self._rng, asked_s)

@@ -8,7 +8,7 @@ from kai_sched.model.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """The flags. Addresses are "host:port"; an empty one is off.
 
     ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard

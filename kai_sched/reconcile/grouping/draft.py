@@ -14,7 +14,7 @@ from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner, Reference
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 
@@ -51,7 +51,7 @@ class Case:
     owners: tuple[Owner, ...]
     owner: Owner
     view: View
-    settings: Settings
+    settings: GroupingSettings
     notes: list[Note] = field(default_factory=list)
 
     @property

@@ -11,7 +11,7 @@ from kai_sched.reconcile.grouping.declared import declared
 from kai_sched.reconcile.grouping.draft import Case, Rule, View
 from kai_sched.reconcile.grouping.manifest import Grouping, finish
 from kai_sched.reconcile.grouping.owners import POD_VERSION, Chain, Owner, owner_of_pod
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 # By apiVersion and kind.
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -65,7 +65,7 @@ SKIPPED_IN_GROUP = frozenset(
 )
 
 
-def group_of(pod: core.Pod, chain: Chain, view: View, settings: Settings) -> Grouping:
+def group_of(pod: core.Pod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
     """The group that the pod belongs to. ``chain`` is that of ``owners.resolve``.
 
     Raises GroupingError where an object does not say what its kind's rule needs.
@@ -76,7 +76,7 @@ def group_of(pod: core.Pod, chain: Chain, view: View, settings: Settings) -> Gro
     return finish(case, _rule(case.owner, settings)(case))
 
 
-def _rule(owner: Owner, settings: Settings) -> Rule:
+def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
     rule = RULES.get((owner.api_version, owner.kind))
     if rule is not None:
         return rule
@@ -99,7 +99,7 @@ def _is_skipped(owner: Owner) -> bool:
     return (owner.api_version, owner.kind) in SKIPPED or (owner.group, owner.kind) in SKIPPED_IN_GROUP
 
 
-def _default_labels(owner: Owner, settings: Settings) -> dict[str, str]:
+def _default_labels(owner: Owner, settings: GroupingSettings) -> dict[str, str]:
     default = settings.default(owner.group, owner.kind)
     if default is None:
         return {}

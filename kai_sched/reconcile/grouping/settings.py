@@ -54,7 +54,7 @@ Entry = TypeVar("Entry", KindDefault, KindRule)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupingSettings:
     """``priority_classes`` are the names of those there are."""
 
     config: Config = field(default_factory=Config)

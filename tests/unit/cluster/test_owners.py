@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.owners import DISCOVER_AGAIN_S, FAILED_AGAIN_S, OwnerReader
+from kai_sched.cluster.owner_reader import DISCOVER_AGAIN_S, FAILED_AGAIN_S, OwnerReader
 from kai_sched.reconcile.grouping.owners import Reference
 from tests.unit.cluster.conftest import ApiServer, status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kai_sched.cluster.turns import SLICE_S, Turn
+from kai_sched.cluster.time_slice import SLICE_S, TimeSlice
 
 
 async def test_others_come_in_between_once_it_has_lasted_long() -> None:
@@ -18,7 +18,7 @@ async def test_others_come_in_between_once_it_has_lasted_long() -> None:
             await asyncio.sleep(0)
 
     running = asyncio.create_task(other())
-    turn = Turn()
+    turn = TimeSlice()
     await turn.pause()
     assert seen == 0
     for done in range(1, 4):

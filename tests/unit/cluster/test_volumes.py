@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
 
-from kai_sched.cluster import volumes
-from kai_sched.cluster.binding import BindFailure
-from kai_sched.cluster.volumes import VOLUME_BINDING, VolumeBinding
+from kai_sched.cluster import volume_binder
+from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
 from kai_sched.model.config import Config
 from kai_sched.model.read import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
-from kai_sched.reconcile.volumes import Refusal
+from kai_sched.reconcile.volume_plan import Refusal
 from tests.unit.cluster.scripted import ScriptedApi
 from tests.unit.operator.worlds import raw
 
@@ -33,9 +34,11 @@ class Bench:
             self.store.put(found)
         self.sent: list[str] = []
         self.failed: list[tuple[str, BindFailure]] = []
-        self.binding = VolumeBinding(
+        self.binding = VolumeBinder(
             ScriptedApi(),  # type: ignore[arg-type]
             self.store,
+            asyncio.Event(),
+            random.Random(1),
             self._send,
             lambda bind, failure: self.failed.append((bind.pod, failure)),
             lambda _: "1",
@@ -47,14 +50,14 @@ class Bench:
 
 async def test_planning_that_raises_costs_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    plan = volumes.plan_volumes
+    plan = volume_binder.plan_volumes
 
     def raising(book: object, pod: object, *rest: object) -> object:
         if getattr(pod, "name", "") == "a":
             raise ZeroDivisionError("by the test")
         return plan(book, pod, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(volumes, "plan_volumes", raising)
+    monkeypatch.setattr(volume_binder, "plan_volumes", raising)
     cluster = bench.store.cluster()
     for bind in (A, B, Bind("ml/gone", "g", "n1")):
         bench.binding.submit([bind], cluster)
@@ -73,7 +76,7 @@ async def test_planning_that_raises_costs_one_group(monkeypatch: pytest.MonkeyPa
 async def test_waiting_that_raises_gives_the_group_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would stay assumed for ever else."""
     bench = Bench()
-    monkeypatch.setattr(volumes, "plan_volumes", lambda *_: Refusal("by the test"))
+    monkeypatch.setattr(volume_binder, "plan_volumes", lambda *_: Refusal("by the test"))
 
     def raising(*_: object) -> None:
         raise ZeroDivisionError("by the test")

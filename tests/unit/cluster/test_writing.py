@@ -11,11 +11,15 @@ import pytest
 import pytest_asyncio
 
 from kai_sched.api.legal import is_subdomain
-from kai_sched.cluster import writing
-from kai_sched.cluster.budget import Budget
+from kai_sched.cluster import delivery, write_queue
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.cluster.writing import ATTEMPTS, EVENTS_MAX, Writer, event_of, path_of, rfc3339
+from kai_sched.cluster.event_budget import EventBudget
+from kai_sched.cluster.retry import STATUSES
+from kai_sched.cluster.status_writer import StatusWriter, event_of, path_of
+from kai_sched.cluster.write_queue import EVENTS_MAX, WriteQueue
+from kai_sched.model.times import format_time
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
+from kai_sched.reconcile.events import MESSAGE_MAX
 from tests.unit.cluster.scripted import Naps, ScriptedApi, failure
 
 NOW_S = 1_800_000_000.0
@@ -27,29 +31,29 @@ QUEUE = Ref("scheduling.run.ai/v2", "Queue", "", "q", "uq")
 class Bench:
     """A writer with one worker, or more, over a scripted API. ``versions`` are those of the pods that wait."""
 
-    def __init__(self, workers: int = 1, budget: Budget | None = None) -> None:
+    def __init__(self, workers: int = 1, budget: EventBudget | None = None) -> None:
         self.api = ScriptedApi()
         self.busy = False
         self.now_s = NOW_S
         self.versions = {"ml/a": "17"}
         self.failed: list[tuple[Write, ApiFailure | None]] = []
-        self.writer = Writer(
+        self.queue = WriteQueue(lambda write, why: self.failed.append((write, why)), budget)
+        self.writer = StatusWriter(
             self.api,  # type: ignore[arg-type]
+            self.queue,
             "kai-scheduler",
             lambda: self.busy,
-            lambda: self.now_s,
+            lambda: round(self.now_s * 1e9),
             lambda ref: self.versions.get(ref.key, ""),
-            lambda write, why: self.failed.append((write, why)),
             random.Random(1),
             workers,
-            budget,
         )
 
     async def write(self, *writes: Write) -> None:
-        self.writer.submit(writes)
+        self.queue.submit(writes)
         async with asyncio.timeout(30):
             await self.writer.drained()
-        assert self.writer.pending == 0
+        assert self.queue.pending == 0
 
     @property
     def bodies(self) -> list[Any]:
@@ -59,7 +63,7 @@ class Bench:
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> Naps:
     naps = Naps()
-    monkeypatch.setattr(writing, "asyncio", naps)
+    monkeypatch.setattr(delivery, "asyncio", naps)
     return naps
 
 
@@ -144,18 +148,18 @@ async def test_what_comes_while_the_older_is_sent_is_sent_after_it(naps: Naps) -
     gate = asyncio.Event()
 
     async def slow() -> bytes:
-        bench.writer.submit([PatchStatus(QUEUE, {"n": 2}), PatchStatus(QUEUE, {"n": 3})])
+        bench.queue.submit([PatchStatus(QUEUE, {"n": 2}), PatchStatus(QUEUE, {"n": 3})])
         await gate.wait()
         return b"{}"
 
     bench.api.answers["PATCH"] = [slow]
     task = asyncio.create_task(bench.writer.run())
-    bench.writer.submit([PatchStatus(QUEUE, {"n": 1})])
+    bench.queue.submit([PatchStatus(QUEUE, {"n": 1})])
     other = PatchStatus(GROUP, {"phase": "x"})
     async with asyncio.timeout(30):
         while len(bench.api.asked) < 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        bench.writer.submit([other])
+        bench.queue.submit([other])
         while len(bench.api.asked) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         gate.set()
@@ -168,7 +172,7 @@ async def test_what_comes_while_the_older_is_sent_is_sent_after_it(naps: Naps) -
 
 async def test_a_failure_that_may_pass_is_tried_again_with_what_came_meanwhile(bench: Bench, naps: Naps) -> None:
     async def fail() -> bytes:
-        bench.writer.submit([PatchStatus(QUEUE, {"n": 2})])
+        bench.queue.submit([PatchStatus(QUEUE, {"n": 2})])
         raise failure(500)
 
     bench.api.answers["PATCH"] = [fail, failure(429, retry_after_s=3.0), failure(0, "NoAnswer")]
@@ -191,17 +195,17 @@ async def test_a_refusal_for_good_is_told_and_the_next_goes_on(bench: Bench, why
 async def test_it_gives_up_in_the_end(bench: Bench) -> None:
     bench.api.answers["PATCH"] = [failure(500)] * 99
     await bench.write(PatchStatus(QUEUE, {"n": 1}))
-    assert len(bench.api.asked) == ATTEMPTS
+    assert len(bench.api.asked) == STATUSES.attempts
     assert [why.status for _, why in bench.failed if why] == [500]
 
 
 async def test_the_oldest_are_dropped_where_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "QUEUE_MAX", 2)
+    monkeypatch.setattr(write_queue, "QUEUE_MAX", 2)
     bench = Bench()
     writes = [PatchStatus(Ref("v1", "Pod", "ml", name, name), {"n": 1}) for name in "abcd"]
-    bench.writer.submit(writes)
+    bench.queue.submit(writes)
     assert bench.failed == [(writes[0], None), (writes[1], None)]
-    assert bench.writer.pending == 2
+    assert bench.queue.pending == 2
 
 
 async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
@@ -211,7 +215,7 @@ async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
     bench.now_s += 60.0
     await bench.write(emit)
     created, again, looked, counted = bench.api.asked
-    assert created[2] == event_of(emit, "kai-scheduler", rfc3339(NOW_S))
+    assert created[2] == event_of(emit, "kai-scheduler", format_time(round(NOW_S * 1e9)))
     assert again[2]["metadata"]["name"] == created[2]["metadata"]["name"]
     path = f"/api/v1/namespaces/ml/events/{created[2]['metadata']['name']}"
     assert looked[:2] == ("GET", path)
@@ -221,12 +225,12 @@ async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
 
 def test_an_event_fits_and_differs_by_what_it_says() -> None:
     def event(ref: Ref, message: str) -> dict[str, Any]:
-        return event_of(Emit(ref, "Normal", "Told", message), "kai-scheduler", rfc3339(NOW_S))
+        return event_of(Emit(ref, "Normal", "Told", message), "kai-scheduler", format_time(round(NOW_S * 1e9)))
 
     found = [event(POD, "a"), event(POD, "b"), event(Ref("v1", "Pod", "ml", "a", "other"), "a"), event(QUEUE, "a")]
     assert len({one["metadata"]["name"] for one in found}) == 4
     assert found[3]["metadata"]["namespace"] == "default"
-    assert len(event(POD, "x" * 5000)["message"]) == writing.MESSAGE_MAX
+    assert len(event(POD, "x" * 5000)["message"]) == MESSAGE_MAX
 
 
 def test_paths() -> None:
@@ -261,9 +265,10 @@ async def test_while_binds_wait_only_one_write_is_under_way(naps: Naps) -> None:
     assert naps.seconds
 
 
-@pytest.mark.parametrize("part", ["_version", "_failed", "_now"])
+@pytest.mark.parametrize("part", ["_pending_version", "_lost", "_now_ns"])
 async def test_what_raises_costs_one_write(bench: Bench, part: str) -> None:
-    working = getattr(bench.writer, part)
+    owner: Any = bench.queue if part == "_lost" else bench.writer
+    working = getattr(owner, part)
     calls: list[object] = []
 
     def raising(*args: object) -> object:
@@ -272,8 +277,8 @@ async def test_what_raises_costs_one_write(bench: Bench, part: str) -> None:
             raise ZeroDivisionError("by the test")
         return working(*args)
 
-    setattr(bench.writer, part, raising)
-    if part == "_failed":
+    setattr(owner, part, raising)
+    if part == "_lost":
         bench.api.answers["PATCH"] = [failure(404)]
     await bench.write(condition(changes=True))
     await bench.write(condition("Other", changes=True), PatchStatus(QUEUE, {"n": 1}))
@@ -292,32 +297,32 @@ def test_the_name_of_an_event_is_one() -> None:
     """However long the name of its object, and wherever that is cut."""
     for end in ("a" * 253, "a" * 199 + ".b", "a" * 198 + "-.b", "a"):
         ref = Ref("v1", "Pod", "ml", end, "u")
-        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", rfc3339(NOW_S))["metadata"]["name"]
+        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", format_time(round(NOW_S * 1e9)))["metadata"]["name"]
         assert is_subdomain(name)
 
 
 async def test_events_have_a_budget_and_statuses_do_not_wait_for_them() -> None:
     now = 0.0
-    bench = Bench(budget=Budget(lambda: now, per_second=10.0, at_once=3))
+    bench = Bench(budget=EventBudget(lambda: now, per_second=10.0, at_once=3))
     running = asyncio.create_task(bench.writer.run())
     events = [Emit(POD, "Normal", f"Fact{n}", "told") for n in range(6)]
     status = PatchStatus(QUEUE, {"a": 1})
     await bench.write(*events, status)  # returns although events wait
     assert [verb for verb, *_ in bench.api.asked] == ["POST"] * 3 + ["PATCH"]
-    assert bench.writer.events == 3
+    assert bench.queue.events == 3
     now = 0.25
     for _ in range(50):
         await asyncio.sleep(0.01)
-        if bench.writer.events == 1:
+        if bench.queue.events == 1:
             break
-    assert bench.writer.events == 1
+    assert bench.queue.events == 1
     running.cancel()
 
 
 async def test_a_flood_of_events_is_bounded_and_the_oldest_go() -> None:
     bench = Bench()
-    bench.writer.submit(Emit(POD, "Normal", f"Fact{n}", "told") for n in range(EVENTS_MAX + 5))
-    assert bench.writer.events == EVENTS_MAX
+    bench.queue.submit(Emit(POD, "Normal", f"Fact{n}", "told") for n in range(EVENTS_MAX + 5))
+    assert bench.queue.events == EVENTS_MAX
     assert [write.reason for write, why in bench.failed if isinstance(write, Emit) and why is None] == [
         f"Fact{n}" for n in range(5)
     ]
@@ -335,7 +340,7 @@ async def test_a_pod_that_got_a_node_meanwhile_is_not_called_unschedulable() -> 
 @pytest.mark.parametrize(("after_s", "free"), [(0.0, 0), (0.1, 5), (100.0, 20)])
 def test_a_budget_fills_up_again(after_s: float, free: int) -> None:
     now = 0.0
-    budget = Budget(lambda: now, per_second=50.0, at_once=20)
+    budget = EventBudget(lambda: now, per_second=50.0, at_once=20)
     for _ in range(20):
         assert budget.wait_s() == 0.0
         budget.take()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kai_sched.cluster.evicting import End
+from kai_sched.cluster.pod_deleter import EvictionEnd
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD, POD_GROUP, QUEUE
 from kai_sched.plan.effects import Bind
@@ -48,7 +48,7 @@ async def decided(world: World) -> None:
     await until(lambda: victims(world) == ["ml/v0", "ml/v1"])
 
 
-def end(world: World, how: End, *names: str) -> None:
+def end(world: World, how: EvictionEnd, *names: str) -> None:
     """These evictions end so."""
     for each in [each for each in world.hands.victims if each.pod in names]:
         world.hands.victims.remove(each)
@@ -61,7 +61,7 @@ async def test_nobody_is_evicted_twice_and_the_winner_waits_for_the_room(world: 
         await next_cycle(world)
         assert victims(world) == ["ml/v0", "ml/v1"]
         assert [(len(plan.evictions), len(plan.winners)) for plan in world.plans] == [(2, 2)]
-        end(world, End.EVICTED, "ml/v0", "ml/v1")
+        end(world, EvictionEnd.EVICTED, "ml/v0", "ml/v1")
         assert sorted(world.evicted) == ["ml/v0", "ml/v1"]
         world.put(POD, lent("v0", 2, **LEAVING))
         await next_cycle(world)
@@ -77,7 +77,7 @@ async def test_nobody_is_evicted_twice_and_the_winner_waits_for_the_room(world: 
 async def test_a_victim_made_anew_is_another_pod(world: World) -> None:
     async with running(world):
         await decided(world)
-        end(world, End.EVICTED, "ml/v0", "ml/v1")
+        end(world, EvictionEnd.EVICTED, "ml/v0", "ml/v1")
         borrower = {"kai.scheduler/queue": "borrower"}
         world.put(POD, *(raw_pod(name, 2, uid=f"{name}-anew", labels=borrower) for name in ("v0", "v1")))
         await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/b"])
@@ -120,7 +120,7 @@ async def test_for_a_group_that_went_away_nobody_else_goes(world: World) -> None
         for name in "ab":
             world.feed.deleted(POD, raw_pod(name, 2, **GANG))
         assert all(world.evictions.check(each) for each in world.hands.victims)
-        end(world, End.OBSOLETE, "ml/v0", "ml/v1")
+        end(world, EvictionEnd.OBSOLETE, "ml/v0", "ml/v1")
         await next_cycle(world)
         assert (victims(world), world.evicted) == ([], [])
         assert [pod.deleted_ns for pod in world.store.cluster().pods.values()] == [0, 0]
@@ -130,13 +130,13 @@ async def test_what_was_refused_waits_longer_each_time_and_the_rest_of_its_plan_
     async with running(world):
         for wait_s in (1.0, 2.0, 4.0):
             await decided(world)
-            end(world, End.REFUSED, "ml/v1")
-            end(world, End.OBSOLETE, "ml/v0")
+            end(world, EvictionEnd.REFUSED, "ml/v1")
+            end(world, EvictionEnd.OBSOLETE, "ml/v0")
             world.time += wait_s - 0.001
             await next_cycle(world)
             assert victims(world) == []
             world.time += 0.002
-            world.loop.wake()
+            world.trigger.request()
         await decided(world)
         assert len(world.plans) == 4
 
@@ -144,8 +144,8 @@ async def test_what_was_refused_waits_longer_each_time_and_the_rest_of_its_plan_
 async def test_the_refusal_of_a_pod_that_is_gone_is_forgotten(world: World) -> None:
     async with running(world):
         await decided(world)
-        end(world, End.REFUSED, "ml/v1")
-        end(world, End.OBSOLETE, "ml/v0")
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        end(world, EvictionEnd.OBSOLETE, "ml/v0")
         world.put(POD, lent("v1", 2, uid="anew"))
         await decided(world)
         assert {each.uid for each in world.hands.victims} == {"v0", "anew"}
@@ -161,7 +161,7 @@ async def test_a_pod_on_its_way_to_a_node_can_be_a_victim(world: World) -> None:
         await until(lambda: world.hands.pods == ["ml/v"])
         world.put(POD, raw_pod("own"))
         await until(lambda: victims(world) == ["ml/v"])
-        assert world.loop.check(world.hands.groups[0][0]) == "pod ml/v is being deleted"
+        assert world.binds.check(world.hands.groups[0][0]) == "pod ml/v is being deleted"
         assert isinstance(world.store.get(Pod, "ml/v"), Pod)
 
 
@@ -189,8 +189,8 @@ async def test_a_grace_that_ends_starts_a_cycle_by_itself() -> None:
 async def test_a_refused_pod_that_goes_leaves_nothing_behind(world: World) -> None:
     async with running(world):
         await decided(world)
-        end(world, End.REFUSED, "ml/v1")
-        end(world, End.OBSOLETE, "ml/v0")
+        end(world, EvictionEnd.REFUSED, "ml/v1")
+        end(world, EvictionEnd.OBSOLETE, "ml/v0")
         assert world.evictions._refused.keys() == {"v1"}
         for name in "ab":
             world.feed.deleted(POD, raw_pod(name, 2, **GANG))
@@ -205,7 +205,7 @@ async def test_what_cannot_be_told_is_evicted_all_the_same(world: World) -> None
     def raising(*_: object) -> None:
         raise ZeroDivisionError("by the test")
 
-    world.evictions._planned = raising
+    world.reports.planned = raising
     async with running(world):
         await decided(world)
         assert victims(world) == ["ml/v0", "ml/v1"]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Queue
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.model.store import Store
-from kai_sched.operator.feed import UNREADABLE_POD, Feed
-from kai_sched.operator.loop import node_problem
+from kai_sched.operator.delivery.node_check import node_problem
+from kai_sched.operator.intake.event_sink import UNREADABLE_POD
+from tests.unit.operator.builders import Intake
 from tests.unit.operator.worlds import NODE, raw, raw_group, raw_node, raw_pod, raw_queue
 
 
@@ -26,7 +26,8 @@ class Watched:
         self.store = Store()
         self.changes: list[bool] = []
         self.seen: list[tuple[Kind, str, bool, str]] = []
-        self.feed = Feed(self.store, Config(), self.changes.append, self._see)
+        self.intake = Intake(self.store, changed=self.changes.append, observer=self._see)
+        self.feed = self.intake.sink
 
     @property
     def nodes(self) -> dict[str, float]:
@@ -184,7 +185,7 @@ def test_a_pod_that_begins_to_run_matters_to_nobody(watched: Watched) -> None:
 
 def test_a_deleted_pod_takes_its_assumed_bind_along(watched: Watched) -> None:
     watched.feed.changed(POD, raw_pod("a", uid="u1"))
-    overlay: Overlay = watched.feed.overlay
+    overlay: Overlay = watched.intake.overlay
     assert overlay.assume("ml/a", "u1", "n1")
     watched.feed.deleted(POD, raw_pod("a", 2, uid="u1"))
     assert watched.store.get(Pod, "ml/a") is None
@@ -216,7 +217,7 @@ def test_an_observer_that_raises_changes_nothing(watched: Watched) -> None:
     def raising(*_: object) -> None:
         raise ZeroDivisionError("by the test")
 
-    feed = Feed(watched.store, Config(), watched.changes.append, raising)
+    feed = Intake(watched.store, changed=watched.changes.append, observer=raising).sink
     feed.changed(NODE, raw_node("a"))
     feed.changed(QUEUE, raw_queue("q"))
     assert watched.nodes == {"a": 8.0}
@@ -273,7 +274,7 @@ def test_a_pod_that_becomes_unreadable_holds_where_it_was_or_is_to_be(watched: W
     """Even where it does not say any more where it is."""
     watched.list(NODE, raw_node("a"), raw_node("b"))
     watched.feed.changed(POD, raw_pod("bad", 1, uid="bad"))
-    assert watched.feed.overlay.assume("ml/bad", "bad", "b")
+    assert watched.intake.overlay.assume("ml/bad", "bad", "b")
     watched.feed.changed(POD, broken_pod({"spec": 5}, 2))
     assert (takes_pods(watched, "a"), takes_pods(watched, "b")) == (True, False)
     watched.feed.changed(POD, broken_pod({"spec": {"nodeName": "a", "containers": 5}}, 3))
@@ -292,7 +293,12 @@ def test_a_node_that_comes_after_its_unreadable_pod(watched: Watched) -> None:
 def test_an_exception_costs_one_object(watched: Watched, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     """Whatever raises, wherever: the object is told and left out, all others go on, and it comes back."""
     feed = watched.feed
-    owner = {"read_pod": feed._reader, "take": feed.groups, "observe": feed.overlay, "put": watched.store}[part]
+    owner = {
+        "read_pod": feed._reader,
+        "take": watched.intake.groups,
+        "observe": watched.intake.overlay,
+        "put": watched.store,
+    }[part]
     working = getattr(owner, part)
 
     def raising(*args: object) -> object:
@@ -354,7 +360,7 @@ def test_a_pod_group_that_raises_stays_as_it_was(watched: Watched, monkeypatch: 
     def raising(*_: object) -> None:
         raise ZeroDivisionError("by the test")
 
-    monkeypatch.setattr(watched.feed.groups, "show", raising)
+    monkeypatch.setattr(watched.intake.groups, "show", raising)
     changed = json.loads(raw_group("g", 3))
     changed["metadata"]["resourceVersion"] = "2"
     watched.feed.changed(POD_GROUP, json.dumps(changed).encode())

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from kai_sched.operator import garbage
-from kai_sched.operator.garbage import THRESHOLDS, Calm
+from kai_sched.operator import garbage_collection
+from kai_sched.operator.garbage_collection import THRESHOLDS, GarbagePolicy
 
 
 @pytest.fixture
-def calm() -> Iterator[Calm]:
+def calm() -> Iterator[GarbagePolicy]:
     before, hooks = gc.get_threshold(), gc.callbacks.copy()
-    calm = Calm()
+    calm = GarbagePolicy()
     calm.start()
     yield calm
     calm.stop()
@@ -23,7 +23,7 @@ def calm() -> Iterator[Calm]:
     gc.unfreeze()
 
 
-def test_what_was_there_when_it_settled_is_not_looked_at_again(calm: Calm) -> None:
+def test_what_was_there_when_it_settled_is_not_looked_at_again(calm: GarbagePolicy) -> None:
     assert gc.get_threshold() == THRESHOLDS
     kept = [[number] for number in range(50_000)]
     calm.settle()
@@ -34,10 +34,10 @@ def test_what_was_there_when_it_settled_is_not_looked_at_again(calm: Calm) -> No
 @pytest.mark.usefixtures("calm")
 def test_what_a_long_look_found_alive_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [[number] for number in range(50_000)]
-    monkeypatch.setattr(garbage, "LONG_S", 3600.0)
+    monkeypatch.setattr(garbage_collection, "LONG_S", 3600.0)
     gc.collect()
     assert gc.get_freeze_count() == 0
-    monkeypatch.setattr(garbage, "LONG_S", 0.0)
+    monkeypatch.setattr(garbage_collection, "LONG_S", 0.0)
     gc.collect(1)
     assert gc.get_freeze_count() == 0
     gc.collect()

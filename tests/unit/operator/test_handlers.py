@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kai_sched.operator.handlers import kopf_settings
+from kai_sched.operator.kopf_frame import kopf_settings
 
 
 @pytest.mark.parametrize(

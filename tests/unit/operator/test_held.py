@@ -15,20 +15,29 @@ import msgspec
 import pytest
 import uvloop
 
-from kai_sched.cluster.binding import Binder
-from kai_sched.cluster.reflector import Reflector, Source
+from kai_sched.cluster.pod_binder import PodBinder
+from kai_sched.cluster.reflector import Reflector, WatchSource
+from kai_sched.cluster.status_writer import StatusWriter
+from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.cluster.write_queue import WriteQueue
 from kai_sched.model.config import Config
 from kai_sched.model.read import POD, POD_GROUP, QUEUE
 from kai_sched.model.store import Store
-from kai_sched.operator.feed import Feed
-from kai_sched.operator.garbage import Calm
-from kai_sched.operator.loop import Clock, Decided, Loop
-from kai_sched.operator.news import News
-from kai_sched.operator.observing import Observing
-from kai_sched.operator.settings import Settings
-from kai_sched.operator.telling import Telling
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle_health import CycleHealth
+from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.cycle_executor import CycleExecutor
+from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
+from kai_sched.operator.garbage_collection import GarbagePolicy
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.status_observer import StatusObserver
+from kai_sched.operator.reporting.observations import Observations
+from kai_sched.operator.reporting.status_reporter import StatusReporter
 from kai_sched.telemetry.loop_time import MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
+from tests.unit.operator.builders import Intake
 from tests.unit.operator.worlds import NODE, raw_group, raw_node, raw_pod, raw_queue
 
 GROUPS, SIZE, PAGE = 2_000, 10, 500
@@ -67,39 +76,35 @@ class World:
     """A feed, cycles, binds and what is told, over an API that answers at once."""
 
     def __init__(self, pods: list[bytes]) -> None:
-        self.store, self.news, config, chance = Store(), News(), Config(), random.Random(1)
-        observing = Observing(config, Settings(config, "default"), self.news)
-        self.feed = Feed(self.store, config, lambda matters: self.loop.wake(matters), observing)
+        self.store, self.news, config, chance = Store(), Observations(), Config(), random.Random(1)
+        observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
+        self.intake = Intake(self.store, config, lambda matters: self.trigger.request(matters), observing)
+        self.feed, overlay = self.intake.sink, self.intake.overlay
+        self.trigger = CycleTrigger(overlay)
         self.api = QuickApi(pods)
         api: Any = self.api
-        clock = Clock()
-        self.binder = Binder(api, lambda bind: self.loop.check(bind), self.bound, self.failed, chance, 64)
-        busy = lambda: self.binder.pending > 0  # noqa: E731 - as the operator has it
-        self.telling = Telling(
-            api, self.store, self.feed, self.news, Metrics(), config, busy, lambda: True, clock, chance
-        )
-        self.loop = Loop(
+        clock, metrics = Clock(), Metrics()
+        binds: FifoQueue[Any] = FifoQueue()
+        busy = lambda: binds.pending > 0  # noqa: E731 - as the operator has it
+        self.writes = WriteQueue(lambda *_: None)
+        version = self.feed.pending_version
+        self.writer = StatusWriter(api, self.writes, "kai-scheduler", busy, clock.wall_ns, version, chance)
+        self.telling = StatusReporter(self.store, self.news, metrics, config, busy, lambda: True, self.writes, clock)
+        tracker = BindTracker(self.store, overlay, self.trigger, self.telling, clock)
+        self.binder = PodBinder(api, binds, tracker, chance, 64)
+        evicted: FifoQueue[Any] = FifoQueue()
+        evictions = EvictionTracker(self.store, overlay, evicted, self.telling, self.trigger, clock)
+        send = lambda group, _: self.binder.submit(group)  # noqa: E731
+        self.loop = CycleLoop(
             self.store,
-            self.feed.overlay,
             Config,
+            self.trigger,
             lambda: True,
-            self.telling.acted,
-            self.telling.failed,
+            CycleExecutor(evictions, tracker, send, self.telling.acted),
+            CycleHealth(metrics, self.writes.submit, lambda: True, ("", ""), clock.monotonic),
             clock,
         )
-        self.loop.send = lambda group, _: self.binder.submit(group)
-        self.loop.evict = self.evict
-        self.reflector = Reflector(api, Source(POD, "/api/v1/pods"), self.feed, chance)
-
-    def bound(self, bind: Any, seconds: float) -> None:
-        self.loop.bound(bind)
-        self.telling.bound(bind, seconds)
-
-    def failed(self, *failure: Any) -> None:
-        raise AssertionError(failure)
-
-    async def evict(self, decided: Decided) -> None:
-        assert not decided.result.evicted
+        self.reflector = Reflector(api, WatchSource(POD, "/api/v1/pods"), self.feed, chance)
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -107,7 +112,7 @@ async def until(done: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def play(pods: list[bytes], calm: Calm) -> tuple[float, QuickApi]:
+async def play(pods: list[bytes], calm: GarbagePolicy) -> tuple[float, QuickApi]:
     """List, decide that there is no room, tell everybody; then room for half, and bind. The longest callback."""
     world = World(pods)
     for n in range(50):
@@ -116,13 +121,13 @@ async def play(pods: list[bytes], calm: Calm) -> tuple[float, QuickApi]:
     for n in range(GROUPS):
         world.feed.changed(POD_GROUP, raw_group(f"g{n}", SIZE))
         await asyncio.sleep(0)
-    parts = (world.reflector, world.binder, world.telling, world.telling.writer)
+    parts = (world.reflector, world.binder, world.telling, world.writer)
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
     await until(lambda: world.reflector.synced)
     calm.settle()
     tasks.append(asyncio.create_task(world.loop.run(), name="Loop"))
-    world.loop.wake()
-    await until(lambda: world.api.writes >= GROUPS * (SIZE + 1) and not world.telling.writer.pending)
+    world.trigger.request()
+    await until(lambda: world.api.writes >= GROUPS * (SIZE + 1) and not world.writes.pending)
     for n in range(50):
         world.feed.changed(NODE, raw_node(f"n{n}", 2, gpus=GROUPS * SIZE // 100))
         await asyncio.sleep(0)
@@ -139,7 +144,7 @@ async def play(pods: list[bytes], calm: Calm) -> tuple[float, QuickApi]:
 def test_nothing_holds_the_event_loop_for_long_with_20_000_pods_that_wait() -> None:
     names = [(n, f"p{n}-{m}") for n in range(GROUPS) for m in range(SIZE)]
     pods = [raw_pod(name, 5, annotations={GROUP: f"g{n}"}) for n, name in names]
-    calm = Calm()
+    calm = GarbagePolicy()
     calm.start()
     try:
         longest_s, api = uvloop.run(play(pods, calm), loop_factory=MeasuredLoop)

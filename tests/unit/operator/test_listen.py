@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from kai_sched.operator.listen import AddressError, Listener, listen, parse_address
+from kai_sched.operator.http.listener import AddressError, Listener, listen, parse_address
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed_and_one_that_asked_i
 
 
 async def test_connections_beyond_the_bound_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kai_sched.operator.listen.CONNECTIONS_MAX", 2)
+    monkeypatch.setattr("kai_sched.operator.http.listener.CONNECTIONS_MAX", 2)
     listener = await listen(web.Application(), "127.0.0.1:0")
     try:
         kept = [await connected(listener) for _ in range(2)]

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from kai_sched.cluster.backoff import Backoff
-from kai_sched.cluster.binding import NOT_LEADER, OBSOLETE, BindFailure
+from kai_sched.cluster.failure import NOT_LEADER
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.inflight import Turns
 from kai_sched.model.read import POD, POD_GROUP
-from kai_sched.operator import loop, troubles
-from kai_sched.operator.loop import BACKOFF_MAX_S, Setbacks
+from kai_sched.operator import cycle_health, cycle_loop, cycle_trigger
+from kai_sched.operator.delivery.group_retries import BACKOFF_MAX_S, GroupRetries
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult
 from kai_sched.snapshot.tables import Help
@@ -47,10 +48,10 @@ async def running(world: World) -> AsyncIterator[None]:
 async def next_cycle(world: World) -> None:
     """Let a cycle run that sees all that was put before."""
     before = len(world.decided)
-    world.loop.wake()
+    world.trigger.request()
     await until(lambda: len(world.decided) > before)
     before = len(world.decided)
-    world.loop.wake()
+    world.trigger.request()
     await until(lambda: len(world.decided) > before)
 
 
@@ -67,7 +68,7 @@ async def test_what_is_on_its_way_is_not_decided_again(world: World) -> None:
         await until(lambda: world.hands.pods == ["ml/a"])
         await next_cycle(world)
         assert world.hands.groups == [[Bind("ml/a", "a", "n1")]]
-        assert world.loop.check(world.hands.groups[0][0]) == ""
+        assert world.binds.check(world.hands.groups[0][0]) == ""
 
 
 async def test_a_gang_is_handed_over_together(world: World) -> None:
@@ -86,7 +87,7 @@ async def fail(world: World, failure: BindFailure = REFUSED) -> None:
     binds = [bind for group in world.hands.groups for bind in group]
     world.hands.groups.clear()
     for bind in binds:
-        world.loop.failed(bind, failure)
+        world.binds.failed(bind, failure)
 
 
 async def test_a_failed_bind_waits_longer_each_time_whatever_the_wall_clock_does(world: World) -> None:
@@ -101,7 +102,7 @@ async def test_a_failed_bind_waits_longer_each_time_whatever_the_wall_clock_does
             await next_cycle(world)
             assert world.hands.pods == []
             world.time += 0.002
-            world.loop.wake()
+            world.trigger.request()
         await until(lambda: world.hands.pods == ["ml/a"])
 
 
@@ -143,12 +144,12 @@ async def test_the_rest_of_a_torn_gang_goes_before_others(world: World) -> None:
         world.put(POD, *(raw_pod(name, **GANG) for name in "abc"))
         await until(lambda: len(world.hands.pods) == 3)
         taken, lost = world.hands.groups[0][0], world.hands.groups[0][1:]
-        world.loop.bound(taken)
+        world.binds.bound(taken, 0.1)
         world.put(POD, raw_pod(taken.uid, version=2, node="n1", **GANG))
         world.put(POD, *(raw_pod(f"rival-{n}", creationTimestamp="2001-01-01T00:00:00Z") for n in range(3)))
         world.hands.groups.clear()
         for bind in lost:
-            world.loop.failed(bind, BindFailure(OBSOLETE, "by the test"))
+            world.binds.failed(bind, BindFailure(OBSOLETE, "by the test"))
         await until(lambda: len(world.hands.pods) == 2)
         assert sorted(world.hands.pods) == sorted(bind.pod for bind in lost)
 
@@ -169,14 +170,14 @@ async def test_a_standby_decides_and_does_nothing_until_it_leads(world: World, m
         cycles.append(1)
         return run_cycle(*arguments)
 
-    monkeypatch.setattr(loop, "run_cycle", counted)
+    monkeypatch.setattr(cycle_loop, "run_cycle", counted)
     world.put(POD, raw_pod("a"))
     async with running(world):
         await until(lambda: bool(cycles))
         world.put(POD, raw_pod("b"))
         assert (world.hands.groups, world.decided) == ([], [])
         world.leads = True
-        world.loop.lead()
+        world.trigger.lead()
         await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/b"])
 
 
@@ -191,7 +192,7 @@ def before_the_result(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Corouti
             asyncio.run_coroutine_threadsafe(act(), events).result(30)
         return result
 
-    monkeypatch.setattr(loop, "run_cycle", run)
+    monkeypatch.setattr(cycle_loop, "run_cycle", run)
 
 
 async def test_a_lease_lost_during_the_cycle_ends_it_without_effect(
@@ -208,7 +209,7 @@ async def test_a_lease_lost_during_the_cycle_ends_it_without_effect(
         world.put(POD, raw_pod("a"))
         await lost.wait()
         world.leads = True
-        world.loop.lead()
+        world.trigger.lead()
         await until(lambda: bool(world.decided))
         assert world.hands.groups == [[Bind("ml/a", "a", "n1")]]
 
@@ -230,7 +231,7 @@ async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(
 
 
 async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(troubles, "BACKOFF", Backoff(0.01, 30.0))
+    monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(0.01, 30.0))
     failures = iter([MemoryError(), MemoryError()])
 
     def run(*arguments: Any) -> Any:
@@ -238,7 +239,7 @@ async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest
             raise failure
         return run_cycle(*arguments)
 
-    monkeypatch.setattr(loop, "run_cycle", run)
+    monkeypatch.setattr(cycle_loop, "run_cycle", run)
     async with running(world):
         world.put(POD, raw_pod("a"))
         await until(lambda: world.hands.pods == ["ml/a"])
@@ -253,12 +254,12 @@ def not_ready(status: str, *pressures: str) -> bytes:
 
 CHECKS: dict[str, Callable[[World], None]] = {
     "pod ml/a is gone": lambda world: world.feed.deleted(POD, raw_pod("a", 2)),
-    "pod ml/a was deleted and created anew": lambda world: world.put(POD, raw_pod("a", 2, uid="other")),
+    "pod ml/a was deleted and created again": lambda world: world.put(POD, raw_pod("a", 2, uid="other")),
     "pod ml/a is being deleted": lambda world: world.put(
         POD, raw_pod("a", 2, deletionTimestamp="2026-01-01T00:00:00Z")
     ),
     "pod ml/a is on node n2 already": lambda world: world.put(POD, raw_pod("a", 2, node="n2")),
-    "pod ml/a is decided anew": lambda world: world.feed.overlay.forget("ml/a", "a"),
+    "pod ml/a is decided again": lambda world: world.intake.overlay.forget("ml/a", "a"),
     "node n1 is gone": lambda world: world.feed.deleted(NODE, raw_node("n1", 2)),
     "node n1 is NotReady": lambda world: world.put(NODE, not_ready("False")),
     "node n1 is NotReady, MemoryPressure": lambda world: world.put(NODE, not_ready("Unknown", "MemoryPressure")),
@@ -272,13 +273,13 @@ async def test_a_bind_makes_sense_until_its_pod_or_node_changes(world: World, wh
         world.put(POD, raw_pod("a"))
         await until(lambda: world.hands.pods == ["ml/a"])
     bind = world.hands.groups[0][0]
-    assert world.loop.check(bind) == ""
+    assert world.binds.check(bind) == ""
     CHECKS[why](world)
-    assert world.loop.check(bind) == why
+    assert world.binds.check(bind) == why
 
 
 def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
-    setbacks, now = Setbacks(), 0.0
+    setbacks, now = GroupRetries(), 0.0
     waits = []
     for _ in range(9):
         until_s = setbacks.add("g", now)
@@ -294,7 +295,7 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
 
 async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Consolidation gives ``b`` the room that ``a`` was to have, and ``a`` other room, in every cycle."""
-    monkeypatch.setattr(loop, "LAZY_S", 0.05)
+    monkeypatch.setattr(cycle_trigger, "LAZY_S", 0.05)
     world.put(NODE, raw_node("n2", gpus=1, taints=[{"key": "only", "value": "others", "effect": "NoSchedule"}]))
     world.put(NODE, raw_node("n1", version=2, gpus=1))
     async with running(world):
@@ -316,8 +317,8 @@ async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: p
 
     async with running(world):
         await next_cycle(world)
-        monkeypatch.setattr(loop, "run_cycle", cut)
-        world.loop.wake()
+        monkeypatch.setattr(cycle_loop, "run_cycle", cut)
+        world.trigger.request()
         await until(lambda: len(told) == 3)
         await asyncio.sleep(0.05)
     assert [sorted(turns.searched) for turns in told] == [[], ["ml/a"], ["ml/a", "ml/b"]]

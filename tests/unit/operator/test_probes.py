@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 from structlog.testing import capture_logs
 
-from kai_sched.operator.listen import listen
-from kai_sched.operator.probes import STEP_S, Pages, Readiness, application
+from kai_sched.operator.http.listener import listen
+from kai_sched.operator.http.pages import STEP_S, Pages, Readiness, application
 from kai_sched.telemetry.metrics import Metrics
 
 
@@ -157,7 +157,7 @@ def test_readiness_is_a_metric_and_what_is_checked_no_more_leaves_nothing() -> N
 
 
 async def test_what_changes_of_readiness_is_logged_once() -> None:
-    pages = Pages("kai")
+    pages = Pages(Metrics("kai"), lambda: (False, ""))
     with capture_logs() as lines:
         watch = asyncio.create_task(pages.watch(0.005))
         await asyncio.sleep(0.05)

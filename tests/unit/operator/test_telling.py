@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,17 +15,18 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, QUEUE
 from kai_sched.model.store import Store
-from kai_sched.operator import statuses, telling
-from kai_sched.operator.feed import Feed
-from kai_sched.operator.loop import Clock, Decided
-from kai_sched.operator.news import News, hand_on
-from kai_sched.operator.observing import Observing
-from kai_sched.operator.settings import Settings
-from kai_sched.operator.telling import Telling
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.status_observer import StatusObserver
+from kai_sched.operator.reporting import batch, status_reporter
+from kai_sched.operator.reporting.observations import Observations, observe_all
+from kai_sched.operator.reporting.status_reporter import StatusReporter
 from kai_sched.plan.effects import Bind, Effect, Emit, Evict, Pipeline, Plan, SetCondition, Write
 from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.reconcile.pod_conditions import PodCondition
 from kai_sched.telemetry.metrics import Metrics
+from tests.unit.operator.builders import Intake
 from tests.unit.operator.worlds import raw_group, raw_pod, raw_queue
 from tests.unit.reconcile.cases import NO_ROOM, decided, pod, pod_group, state
 
@@ -55,25 +55,22 @@ class Bench:
         self.time = 1000.0
         self.busy = False
         self.store = Store()
-        self.news = News()
+        self.news = Observations()
         config = Config()
-        observing = Observing(config, Settings(config, "default"), self.news)
-        self.feed = Feed(self.store, config, lambda _: None, observing)
+        observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
+        self.feed = Intake(self.store, config, observer=observing).sink
         clock = Clock(lambda: self.time, lambda: round(self.time * 1e9))
-        self.metrics = Metrics()
-        self.telling = Telling(
-            None,  # type: ignore[arg-type]
+        self.metrics, self.taken = Metrics(), Taken()
+        self.telling = StatusReporter(
             self.store,
-            self.feed,
             self.news,
             self.metrics,
             config,
             lambda: self.busy,
             lambda: True,
+            self.taken,  # type: ignore[arg-type]
             clock,
-            random.Random(1),
         )
-        self.taken = self.telling.writer = Taken()  # type: ignore[assignment]
 
     def add(self, item: Pod | PodGroup | Node) -> None:
         self.store.put(item)
@@ -82,8 +79,8 @@ class Bench:
         elif isinstance(item, PodGroup):
             self.news.observe_pod_group(item.key, item.uid, b"{}")
 
-    def decide(self, *effects: Effect, groups: Any = ()) -> Decided:
-        found = Decided(self.store.cluster(), decided(groups, effects=effects), 0.01)
+    def decide(self, *effects: Effect, groups: Any = ()) -> DecidedCycle:
+        found = DecidedCycle(self.store.cluster(), decided(groups, effects=effects), 0.01)
         self.telling.acted(found)
         return found
 
@@ -118,7 +115,7 @@ async def test_statuses_are_computed_in_a_thread_of_their_own(bench: Bench, monk
 
 
 async def test_many_writes_are_handed_over_in_slices(bench: Bench) -> None:
-    count = 3 * telling.WRITES_AT_A_TIME
+    count = 3 * status_reporter.WRITES_AT_A_TIME
     keys = [f"p{n}" for n in range(count // 2)]
     for key in keys:
         bench.add(pod(key))
@@ -130,12 +127,12 @@ async def test_many_writes_are_handed_over_in_slices(bench: Bench) -> None:
         bench.time += 1.0
         bench.telling._planned.set()
     assert len(bench.taken.writes) == count
-    assert max(bench.taken.slices) <= telling.SLICE
+    assert max(bench.taken.slices) <= status_reporter.SLICE
 
 
 async def test_statuses_wait_while_binds_do_but_not_for_ever(bench: Bench) -> None:
     bench.add(pod("a"))
-    bench.telling._written_at = bench.time
+    bench.telling._computed_at = bench.time
     bench.busy = True
     bench.decide(groups=[state("ml/a", {"Pending": 1}, NO_ROOM)])
     bench.time += 4.0
@@ -156,7 +153,7 @@ async def test_a_fault_in_one_computation_keeps_nothing_from_the_next(
     bench.add(pod("a"))
     groups = [state("ml/a", {"Pending": 1}, NO_ROOM)]
     with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
-        patched.setattr(statuses.StatusKeeper, "writes", fails)
+        patched.setattr(batch.StatusKeeper, "writes", fails)
         bench.decide(groups=groups)
         await bench.until(lambda: any(line["event"] == "fault.unexpected" for line in told))
     bench.time += 2.0
@@ -218,7 +215,7 @@ async def test_idle_cycles_are_debug_with_a_sign_of_life_now_and_then(bench: Ben
         bench.decide(promise)
         bench.decide(promise)
         bench.decide()
-        bench.time += telling.HEARTBEAT_S
+        bench.time += status_reporter.HEARTBEAT_S
         bench.decide()
     levels = [line["log_level"] for line in told if line["event"] == "cycle.done"]
     assert levels == ["info", "debug", "info", "info", "debug", "info", "info"]
@@ -229,8 +226,8 @@ async def test_who_has_a_place_is_told_once_who_leaves_it(bench: Bench) -> None:
     bench.add(pod("a"))
     first, second = Pipeline("ml/a", "uid-a", "node-1"), Pipeline("ml/a", "uid-a", "node-2")
     view, result = bench.store.cluster(), replace(decided((), effects=(first,)), leaving={"node-1": ("ml/x",)})
-    bench.telling.acted(Decided(view, result, 0.01))
-    bench.telling.acted(Decided(view, result, 0.01))
+    bench.telling.acted(DecidedCycle(view, result, 0.01))
+    bench.telling.acted(DecidedCycle(view, result, 0.01))
     bench.decide(second)
     await bench.until(lambda: len(bench.taken.events("Pipelined")) == 2)
     assert bench.taken.events("Pipelined") == [
@@ -244,9 +241,9 @@ async def test_the_end_tells_of_what_is_bound_and_no_statuses(bench: Bench) -> N
     bench.busy = True
     bench.decide(groups=[state("ml/a", {"Pending": 1}, NO_ROOM)])
     bench.telling.bound(Bind("ml/a", "uid-a", "node-1"), 0.01)
-    await bench.telling.stop()
+    await bench.telling.finish()
     assert [type(write) for write in bench.taken.writes] == [Emit]
-    await bench.telling.stop()
+    await bench.telling.finish()
     assert len(bench.taken.writes) == 1
 
 
@@ -276,9 +273,9 @@ def test_news_reach_the_keeper_whatever_a_status_holds() -> None:
             super().observe_queue(name, uid, raw_status, fault)
             heard.append((name, raw_status, fault))
 
-    news = News()
+    news = Observations()
     news.observe_queue("q", "u", b"[1]", "spec: no")
     news.observe_pod_group("ml/g", "u", b'"text"')
     news.observe_pod("ml/a", "u", PodCondition("False", "Unschedulable", "no room"))
-    hand_on(news.take(), Ear(Config()))
+    observe_all(news.take(), Ear(Config()))
     assert heard == [("q", b"", "spec: no"), ("ml/a", PodCondition("False", "Unschedulable", "no room"))]

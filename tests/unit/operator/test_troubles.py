@@ -13,8 +13,8 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD
 from kai_sched.model.store import Cluster
-from kai_sched.operator import loop, troubles
-from kai_sched.operator.troubles import Troubles
+from kai_sched.operator import cycle_health, cycle_loop
+from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.test_loop import next_cycle, running, until
@@ -34,7 +34,7 @@ class Ear:
         self.events: list[Emit] = []
         self.leads = True
         lease = (LEASE.namespace, LEASE.name)
-        self.troubles = Troubles(self.metrics, self.events.extend, lambda: self.leads, lease, time)
+        self.troubles = CycleHealth(self.metrics, self.events.extend, lambda: self.leads, lease, time)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def world() -> World:
 @pytest.fixture
 def ear(world: World) -> Ear:
     ear = Ear(lambda: world.time)
-    world.loop._troubles = ear.troubles
+    world.loop._health = ear.troubles
     return ear
 
 
@@ -67,7 +67,7 @@ def failing(name: str) -> ValueError:
 def test_failures_wait_longer_each_time_and_are_told_with_their_traceback_once(logs: list[Any]) -> None:
     ear = Ear(lambda: 0.0)
     waits = [ear.troubles.failed(failing(f"fault {n}")) for n in range(7)]
-    ear.troubles.well(5.0)
+    ear.troubles.succeeded(5.0)
     assert ear.troubles.failed(failing("again")) == 1.0
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     failures = [entry for entry in logs if entry["event"] == "cycle.failed"]
@@ -92,7 +92,7 @@ def test_a_process_whose_cycles_fail_counts_as_dead_in_the_end() -> None:
     assert ear.troubles.problem() == "", "a bad moment"
     time[0] = 61.0
     assert "12 cycles in a row have failed, for 61 s: ValueError: x" in ear.troubles.problem()
-    ear.troubles.well(0.0)
+    ear.troubles.succeeded(0.0)
     assert ear.troubles.problem() == ""
     for _ in range(9):
         ear.troubles.failed(failing("x"))
@@ -110,7 +110,7 @@ def break_with(monkeypatch: pytest.MonkeyPatch, breaks: Callable[[Cluster], bool
             raise ArithmeticError("by the test")
         return run_cycle(view, *arguments)
 
-    monkeypatch.setattr(loop, "run_cycle", run)
+    monkeypatch.setattr(cycle_loop, "run_cycle", run)
     return runs
 
 
@@ -149,7 +149,7 @@ async def test_what_is_left_out_is_tried_again_without_news(world: World, monkey
         await next_cycle(world)
         assert world.hands.pods == ["ml/good"]
         world.time += 301.0
-        world.loop.wake(matters=False)
+        world.trigger.request(matters=False)
         await until(lambda: sorted(world.hands.pods) == ["ml/bad", "ml/good"])
 
 
@@ -186,24 +186,21 @@ async def test_a_lease_lost_during_the_search_ends_it_without_effect(
         await until(lambda: world.loop.busy_since is None)
         assert world.hands.pods == []
         world.leads = True
-        world.loop.lead()
+        world.trigger.lead()
         await until(lambda: world.hands.pods == ["ml/good"])
 
 
 async def test_what_is_raised_while_acting_counts_as_failure(
     world: World, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(troubles, "BACKOFF", Backoff(0.001, 0.001))
+    monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(0.001, 0.001))
 
-    def break_down(*_: object) -> None:
-        raise ArithmeticError("by the test")
-
-    world.loop.send = break_down
+    world.hands.raises = ArithmeticError("by the test")
     async with running(world):
         world.put(POD, raw_pod("a"))
         await until(lambda: values(ear.metrics, "kai_cycle_failures_total")[()] >= 1.0)
-        world.loop.send = world.hands.take
-        world.feed.overlay.forget("ml/a", "a")
-        world.loop.wake()
+        world.hands.raises = None
+        world.intake.overlay.forget("ml/a", "a")
+        world.trigger.request()
         await until(lambda: world.hands.groups == [[Bind("ml/a", "a", "n1")]])
         await until(lambda: bool(values(ear.metrics, "kai_last_successful_cycle_timestamp_seconds")[()]))

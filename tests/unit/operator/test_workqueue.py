@@ -9,23 +9,29 @@ from typing import Any
 import pytest
 
 from kai_sched.cluster.backoff import Backoff
-from kai_sched.operator import workqueue
-from kai_sched.operator.workqueue import WorkQueue
+from kai_sched.cluster.work_queue import WorkQueue
 
 
-def make(patient: bool = False) -> WorkQueue[str]:
-    return WorkQueue(random.Random(1), patient=patient)
+def make(patient: bool = False, backoff: Backoff | None = None) -> WorkQueue[str]:
+    return WorkQueue(random.Random(1), backoff or Backoff(1.0, 60.0, low=0.8), patient=patient)
+
+
+async def take(queue: WorkQueue[str]) -> str:
+    await queue.wait()
+    key = queue.pop()
+    assert key is not None
+    return key
 
 
 async def next_of(queue: WorkQueue[str], timeout_s: float = 1.0) -> str:
     async with asyncio.timeout(timeout_s):
-        return await queue.take()
+        return await take(queue)
 
 
 async def nothing_in(queue: WorkQueue[str]) -> bool:
     try:
         async with asyncio.timeout(0.03):
-            await queue.take()
+            await take(queue)
     except TimeoutError:
         return True
     return False
@@ -62,9 +68,8 @@ async def test_the_earlier_time_holds() -> None:
     assert await nothing_in(queue)
 
 
-async def test_failures_wait_twice_as_long_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workqueue, "BACKOFF", Backoff(0.01, 0.04, low=0.8))
-    queue = make()
+async def test_failures_wait_twice_as_long_each_time() -> None:
+    queue = make(backoff=Backoff(0.01, 0.04, low=0.8))
     queue.add("a")
     waits = [queue.failed(await next_of(queue)) for _ in range(4)]
     queue.done(await next_of(queue))

@@ -7,7 +7,7 @@ import pytest
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Annotate, Bind, Emit, Evict, Pipeline, Plan, SetCondition, Side
 from kai_sched.plan.receipts import receipt
-from kai_sched.reconcile.evictions import plan_writes, plans_of, victim_writes
+from kai_sched.reconcile.eviction_notices import plan_writes, plans_of, victim_writes
 from tests.unit.reconcile.cases import NOW, NOW_NS, cluster, pod, pod_group
 
 SIDES = (

@@ -18,7 +18,7 @@ from kai_sched.model.objects import (
 )
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import ClaimVolume, Ref, SelectNode, VolumeWrite
-from kai_sched.reconcile.volumes import Refusal, VolumePlan, plan_volumes
+from kai_sched.reconcile.volume_plan import Refusal, VolumePlan, plan_volumes
 
 RWO = ("ReadWriteOnce",)
 NODES = (Node("a", labels={"zone": "x"}), Node("b", labels={"zone": "y"}))
