@@ -156,7 +156,6 @@ class Api:
         method: str,
         path: Path,
         *,
-        params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
@@ -175,8 +174,11 @@ class Api:
         writes = guarded and method != "GET"
         guarded_s = self._guard.guarded_s if self._guard is not None else math.inf
         timeout = _total(min(timeout_s, guarded_s) if writes else timeout_s)
-        call = _Call(method, path, params, body, headers, timeout, writes, needs_right)
-        lane = lane_of(method, path)
+        return await self._perform(_Call(method, path, None, body, headers, timeout, writes, needs_right))
+
+    async def _perform(self, call: _Call) -> bytes:
+        """The body of the answer; the call waits for a slot of its lane first. Raises ApiFailure."""
+        lane = lane_of(call.verb, call.path)
         own = await self._lanes.acquire(lane)
         try:
             response = await self._respond(call)
@@ -203,9 +205,8 @@ class Api:
         """
         query = {"limit": str(limit), **params}
         while True:
-            body = await self.request(
-                "GET", path, params=query, accept=accept, timeout_s=timeout_s, needs_right=needs_right
-            )
+            call = _Call("GET", path, query, None, {"Accept": accept}, _total(timeout_s), False, needs_right)
+            body = await self._perform(call)
             page = read(_decode_page, body, path, "the list")
             yield page.items or [], page.metadata.resource_version
             if not page.metadata.more:

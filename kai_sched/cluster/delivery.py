@@ -63,7 +63,7 @@ async def deliver(write: Delivery[Outcome], policy: RetryPolicy, rng: random.Ran
         await asyncio.sleep(policy.backoff.wait_s(attempt, rng, failure.retry_after_s))
 
 
-class Queue(Protocol[Item]):
+class ItemQueue(Protocol[Item]):
     """What workers take items from. A queue belongs to one event loop and is built before its workers."""
 
     async def wait(self) -> None:
@@ -101,7 +101,7 @@ class Workers(Generic[Item]):
     def __init__(
         self,
         name: str,
-        queue: Queue[Item],
+        queue: ItemQueue[Item],
         work: Callable[[Item], Awaitable[None]],
         count: int,
         is_busy: Callable[[], bool] | None = None,

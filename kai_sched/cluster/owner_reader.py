@@ -14,7 +14,7 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import GROUPS, object_path, objects_path, version_path
 from kai_sched.cluster.reflector import JSON, METADATA
 from kai_sched.reconcile.grouping.faults import GroupingError
-from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 
 METADATA_ONLY = METADATA.format("PartialObjectMetadata")
 METADATA_LIST = METADATA.format("PartialObjectMetadataList")
@@ -33,12 +33,12 @@ class _Resources(msgspec.Struct):
     resources: list[_Resource] | None = None
 
 
-class _Version(msgspec.Struct):
+class _GroupVersion(msgspec.Struct):
     group_version: str = msgspec.field(name="groupVersion")
 
 
 class _Group(msgspec.Struct):
-    versions: list[_Version] | None = None
+    versions: list[_GroupVersion] | None = None
 
 
 class _Groups(msgspec.Struct):
@@ -68,7 +68,7 @@ class OwnerReader:
         self._listing = asyncio.Lock()
         self._kinds: dict[str, tuple[float, Kinds | ApiFailure]] = {}  # of groups that there are
 
-    async def fetch(self, reference: Reference) -> Owner | None:
+    async def fetch(self, reference: ObjectReference) -> Owner | None:
         """The object; None where there is none of that name.
 
         Raises PermissionError where it may not be read, GroupingError where it is malformed, ApiFailure.
@@ -98,7 +98,7 @@ class OwnerReader:
         if resource is None or not resource.namespaced:
             return
         path = objects_path(api_version, resource.name, namespace)
-        like = Reference(api_version, kind, namespace, "")
+        like = ObjectReference(api_version, kind, namespace, "")
         async with aclosing(self._api.list_pages(path, {}, accept=METADATA_LIST, needs_right=False)) as pages:
             async for items, _ in pages:
                 yield [owner for raw in items if (owner := _read(raw, like))]
@@ -150,7 +150,7 @@ class OwnerReader:
         return {each.kind: each for each in found.resources or () if legal.is_subdomain(each.name)}
 
 
-def _read(raw: bytes, like: Reference) -> Owner | None:
+def _read(raw: bytes, like: ObjectReference) -> Owner | None:
     try:
         return read_owner(raw, like)
     except GroupingError:

@@ -16,12 +16,12 @@ from kai_sched.cluster.paths import Path, object_path, objects_path, pod_path
 RESOURCE = "podgroups"
 
 
-class _Version(core.Wire):
+class _WrittenMeta(core.Wire):
     resource_version: str | None = None
 
 
 class _Written(core.Wire):
-    metadata: _Version
+    metadata: _WrittenMeta
 
 
 _decode_written = msgspec.json.Decoder(_Written).decode

@@ -41,22 +41,22 @@ class FifoQueue(Generic[Item]):
             self._ready.release()
 
     async def wait(self) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         await self._ready.acquire()
 
     def pass_on(self) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         self._ready.release()
 
     def pop(self) -> Item | None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         if not self._waiting:
             return None
         self._under_way += 1
         return self._waiting.popleft()
 
     def finish(self, _item: Item) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         self._under_way -= 1
         if not self.pending:
             self._idle.set()
@@ -112,15 +112,15 @@ class WorkQueue(Generic[Key]):
             self._put(key)
 
     async def wait(self) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         await self._permits.acquire()
 
     def pass_on(self) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         self._permits.release()
 
     def pop(self) -> Key | None:
-        """See ``delivery.Queue``. The key is under way until ``done``, ``failed`` or ``finish``."""
+        """See ``delivery.ItemQueue``. The key is under way until ``done``, ``failed`` or ``finish``."""
         if not self._ready:
             return None
         key = self._ready.popitem(last=False)[0]
@@ -143,7 +143,7 @@ class WorkQueue(Generic[Key]):
         return wait_s
 
     def finish(self, key: Key) -> None:
-        """See ``delivery.Queue``. A key that is neither done nor failed by now has failed, by an exception."""
+        """See ``delivery.ItemQueue``. A key that is neither done nor failed by now has failed, by an exception."""
         if key in self._under_way:
             self.failed(key)
 

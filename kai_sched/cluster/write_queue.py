@@ -25,7 +25,7 @@ Key = tuple[str, str, str, str]
 
 
 class WriteQueue:
-    """Implements ``delivery.Queue``.
+    """Implements ``delivery.ItemQueue``.
 
     If more than QUEUE_MAX writes or EVENTS_MAX events of a queue wait, the oldest is dropped. Events have a budget.
     Those about pods have a queue of their own that comes last, since there are many of them and those about their pod
@@ -78,7 +78,7 @@ class WriteQueue:
         self._news.set()
 
     async def wait(self) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         wait_s = self.budget.wait_s() if self.events else None
         if not self._waiting and wait_s != 0.0:
             self._news.clear()
@@ -87,10 +87,10 @@ class WriteQueue:
                     await self._news.wait()
 
     def pass_on(self) -> None:
-        """See ``delivery.Queue``. All workers are woken, so there is nobody to pass it on to."""
+        """See ``delivery.ItemQueue``. All workers are woken, so there is nobody to pass it on to."""
 
     def pop(self) -> Write | None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         queue = self._next()
         if not queue:
             return None
@@ -104,7 +104,7 @@ class WriteQueue:
         return write if later is None else _merged(write, later)
 
     def finish(self, write: Write) -> None:
-        """See ``delivery.Queue``."""
+        """See ``delivery.ItemQueue``."""
         key = _key(write)
         self._under_way.discard(key)
         if key in self._later:

@@ -40,10 +40,10 @@ from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.groups import Groups
 from kai_sched.operator.grouping.owner_cache import OwnerCache
-from kai_sched.operator.grouping.pod_grouper import PodGrouper
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
+from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.http.certificate import remedied
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
@@ -108,15 +108,15 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouping:
+class GroupingParts:
     """Who groups pods."""
 
-    grouper: PodGrouper
+    grouper: WorkloadGrouper
     writer: GroupWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryParts:
     """Who sends what cycles decide."""
 
     executor: CycleExecutor
@@ -126,7 +126,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Reporting:
+class ReportingParts:
     """Who reports what happened."""
 
     reporter: StatusReporter
@@ -217,18 +217,18 @@ def build_intake(base: Base) -> Intake:
     )
 
 
-def _build_grouping(base: Base, intake: Intake) -> Grouping:
+def _build_grouping(base: Base, intake: Intake) -> GroupingParts:
     monotonic, groups, requests = base.clock.monotonic, intake.groups, intake.requests
     owners, emit = intake.observations.owners, intake.writes.submit
     reporter = GroupingReporter(groups, requests, owners, emit, monotonic)
     cache = OwnerCache(OwnerReader(base.api, monotonic), monotonic)
     rules = RuleSettings(base.api, intake.store, intake.sink, base.settings.current)
-    grouper = PodGrouper(intake.store, groups, requests, cache, rules, reporter, base.clock, base.rng)
+    grouper = WorkloadGrouper(intake.store, groups, requests, cache, rules, reporter, base.clock, base.rng)
     writer = GroupWriter(base.api, groups, intake.sink, requests, reporter, intake.binds_wait)
-    return Grouping(grouper, writer)
+    return GroupingParts(grouper, writer)
 
 
-def _build_reporting(base: Base, intake: Intake) -> Reporting:
+def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
     config, metrics, held = base.settings.config, base.pages.metrics, base.lease.held
     writer = StatusWriter(
         base.api,
@@ -251,10 +251,10 @@ def _build_reporting(base: Base, intake: Intake) -> Reporting:
     )
     lease = (base.options.namespace, base.options.lease_name(config))
     health = CycleHealth(metrics, intake.writes.submit, held, lease, base.clock.monotonic)
-    return Reporting(reporter, writer, health)
+    return ReportingParts(reporter, writer, health)
 
 
-def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Delivery:
+def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> DeliveryParts:
     store, overlay, trigger, clock = intake.store, intake.overlay, intake.trigger, base.clock
     binds = BindTracker(store, overlay, trigger, reporter, clock)
     evictions = EvictionTracker(store, overlay, intake.evictions, reporter, trigger, clock)
@@ -266,7 +266,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
         return str(intake.sink.known(VOLUME).get(name, ""))
 
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, binder.submit, binds.failed, volume_version)
-    return Delivery(CycleExecutor(evictions, binds, volumes.submit, reporter.acted), binder, deleter, volumes)
+    return DeliveryParts(CycleExecutor(evictions, binds, volumes.submit, reporter.acted), binder, deleter, volumes)
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:
@@ -275,7 +275,7 @@ def _show_numbers(metrics: Metrics, intake: Intake) -> None:
     metrics.watch("evictions", lambda: intake.evictions.pending)
     metrics.watch("writes", lambda: intake.writes.pending)
     metrics.watch("events", lambda: intake.writes.events)
-    metrics.watch("looks and writes of pod groups", lambda: intake.requests.pending)
+    metrics.watch("reconcile requests and writes of pod groups", lambda: intake.requests.pending)
     loop = asyncio.get_running_loop()
     if isinstance(loop, MeasuredLoop):
         metrics.add(LoopTimes(loop, metrics.prefix))

@@ -1,4 +1,7 @@
-"""What goes wrong with cycles: told in the log, to Prometheus, to people by Events, and to the kubelet."""
+"""Cycles that fail, and objects that cycles leave out: logged, counted, emitted as Events, and shown by /healthz.
+
+The cycle loop calls it after each cycle.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,30 @@ from kai_sched.telemetry.metrics import Metrics
 log = structlog.get_logger("cycle")
 
 BACKOFF = Backoff(1.0, 30.0)  # between cycles that fail
-# From so many failures in a row on, over at least so many seconds, the process does not count as alive.
+# After this many failures in a row, over at least this many seconds, /healthz fails.
 FAILURES_MAX = 10
 FAILING_MAX_S = 60.0
-TOLD_MAX = 1000  # distinct faults that are remembered as told with their tracebacks
+LOGGED_MAX = 1000  # distinct faults whose traceback is logged once
 _KINDS = {found: kind for kind, found in CLASSES.items()}
 
 Fault = tuple[type[BaseException], str, int | None]
 
 
 class CycleHealth:
-    """For one thread. ``submit`` takes Events while ``may_report`` holds; those about cycles are of the Lease of that
-    namespace and name.
+    """For one event loop.
+
+    Parameters
+    ----------
+    metrics
+        Counts failures.
+    submit
+        Takes Events.
+    may_report
+        Whether this replica may write Events.
+    lease
+        Namespace and name of the Lease, which Events about cycles are attached to.
+    monotonic
+        Seconds that never go back.
     """
 
     def __init__(
@@ -47,13 +62,13 @@ class CycleHealth:
         self._may_report = may_report
         self._lease = Ref("coordination.k8s.io/v1", "Lease", *lease)
         self._monotonic = monotonic
-        self._told: set[Fault] = set()
+        self._logged: set[Fault] = set()
         self._in_a_row = 0
         self._since = 0.0
         self._problem = ""
 
     def failed(self, error: Exception) -> float:
-        """A cycle failed; returns in how many seconds the next one may run."""
+        """A cycle failed; return after how many seconds the next one may run."""
         if self._in_a_row == 0:
             self._since = self._monotonic()
         self._in_a_row += 1
@@ -67,7 +82,7 @@ class CycleHealth:
         return delay_s
 
     def decided(self, decision: Decision) -> None:
-        """A cycle was decided, maybe without some objects."""
+        """A cycle was decided, perhaps without some objects."""
         self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in decision.result.left_out))
         if decision.flaw is not None:
             new = self._is_new(decision.flaw)
@@ -79,14 +94,14 @@ class CycleHealth:
             log.info("object.back", kind=kind_of(kind)[1], object=key)
 
     def succeeded(self, now_s: float) -> None:
-        """A cycle went well, carrying it out included, at that time (seconds since the epoch)."""
+        """A cycle was decided and carried out at that time (seconds since the epoch)."""
         if self._in_a_row:
             log.info("cycle.recovered", failures=self._in_a_row)
         self._in_a_row = 0
         self._metrics.observe_success(now_s)
 
     def problem(self) -> str:
-        """Why the process is as good as dead; "" where it is not."""
+        """Return why /healthz has to fail, or an empty string."""
         lasted_s = self._monotonic() - self._since
         if self._in_a_row < FAILURES_MAX or lasted_s < FAILING_MAX_S:
             return ""
@@ -107,27 +122,27 @@ class CycleHealth:
         self._emit(emit(ref_of(culprit.item, version, name), names.WARNING, names.LEFT_OUT, text))
 
     def _emit(self, event: Emit) -> None:
-        """Tell people, unless that is up to another replica."""
+        """Emit the Event, unless another replica leads."""
         if self._may_report():
             self._submit([event])
 
     def _is_new(self, error: Exception) -> bool:
-        """Whether this fault was not told yet: raised as this type in this line."""
+        """Whether an exception of this type from this line was not logged yet."""
         frames = extract_tb(error.__traceback__)
         fault = (type(error), frames[-1].filename, frames[-1].lineno) if frames else (type(error), "", 0)
-        if fault in self._told:
+        if fault in self._logged:
             return False
-        if len(self._told) >= TOLD_MAX:
-            self._told.clear()
-        self._told.add(fault)
+        if len(self._logged) >= LOGGED_MAX:
+            self._logged.clear()
+        self._logged.add(fault)
         return True
 
 
 def kind_of(kind: type[Object]) -> tuple[str, str]:
-    """apiVersion and kind of what is kept as such objects."""
+    """Return apiVersion and kind of the objects of this class."""
     return _KINDS[kind]
 
 
 def ref_of(item: Object, version: str, kind: str) -> Ref:
-    """The object in the API."""
+    """Return the reference of the object."""
     return Ref(version, kind, getattr(item, "namespace", ""), item.name, getattr(item, "uid", ""))

@@ -1,4 +1,4 @@
-"""The queues that a cluster gets at the first start, so that the first pod runs. Nobody restores them later."""
+"""Creates the default queues at the first start in a cluster, so that the first pod runs; later starts restore none."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ BACKOFF = Backoff(1.0, 30.0)
 
 
 async def create_default_queues(api: Api) -> None:
-    """Create them, parents first. Until it works: right after the start our own webhook may not be reached yet."""
+    """Create the queues, parents first. Retry without an end: after the start our webhook may not answer yet."""
     text = (files("kai_sched.operator") / "default_queues.yaml").read_text()
     for queue in yaml.safe_load_all(text):
         await _create(api, queue)
 
 
 async def _create(api: Api, queue: dict[str, Any]) -> None:
-    failures, told = 0, ""
+    failures, logged = 0, ""
     while True:
         try:
             await api.request("POST", PATH, body=msgspec.json.encode(queue))
         except ApiFailure as failure:
             if failure.reason == "AlreadyExists":
                 return
-            if str(failure) != told:
-                told = str(failure)
-                log.warning("queue.not_created", queue=queue["metadata"]["name"], problem=told)
+            if str(failure) != logged:
+                logged = str(failure)
+                log.warning("queue.not_created", queue=queue["metadata"]["name"], problem=logged)
             failures += 1
             await asyncio.sleep(BACKOFF.wait_s(failures))
         else:

@@ -1,7 +1,7 @@
-"""When Python looks for garbage, so that it never stops everything for long.
+"""When Python collects garbage, so that a collection never stops all threads for long.
 
-The operator's objects are millions and live long. A look at all of them takes a good part of a second, in which no
-thread goes on; and nearly all that comes and goes is freed without it.
+The objects of the operator are millions and live long. A full collection takes a good part of a second, in which no
+thread runs, and nearly all short-lived objects are freed by reference counting without it.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ from __future__ import annotations
 import gc
 import time
 
-# New objects until the youngest are looked at; how often those before the middle-aged, and these before all. Each
-# look also goes through the views of the cluster that are young: with few of them between two looks each one is short.
+# The thresholds of gc.set_threshold. A collection of the young objects also goes through young views of the cluster:
+# with few views between two collections, each one is short.
 THRESHOLDS = (5_000, 1, 10_000)
 LONG_S = 0.02
 
 
 class GarbagePolicy:
-    """What a look at everything found alive is left out from then on, where the look took long."""
+    """Freezes the objects that survived a full collection that took long: later collections skip them."""
 
     def __init__(self) -> None:
         self._began = 0.0
 
     def start(self) -> None:
-        """From now on."""
+        """Set the thresholds and watch collections from now on."""
         gc.set_threshold(*THRESHOLDS)
-        gc.callbacks.append(self._told)
+        gc.callbacks.append(self._collected)
 
     def stop(self) -> None:
-        """No longer; what is left out stays so."""
-        gc.callbacks.remove(self._told)
+        """Watch no longer; frozen objects stay frozen."""
+        gc.callbacks.remove(self._collected)
 
     def settle(self) -> None:
-        """Leave out all that is there: the cluster has just been read, and stays."""
+        """Freeze all objects: the cluster has just been read, and stays."""
         gc.freeze()
 
-    def _told(self, phase: str, info: dict[str, int]) -> None:
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] < 2:
             return
         if phase == "start":

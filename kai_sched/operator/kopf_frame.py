@@ -1,4 +1,7 @@
-"""Kopf's handlers. Each only hands on what the API server says; nothing is decided here."""
+"""Kopf, the frame of the process: it starts and stops the rest, renews the login, and watches our own kinds.
+
+Its handlers only hand events on to the event sink; nothing is decided here. See docs/adr/0004.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from kai_sched.operator.intake.event_sink import EventSink
 LOGIN_PAUSE_S = 1.0
 BACKOFF = Backoff(0.5, 10.0)
 
-# What kopf watches. Reflectors watch these kinds too (sources.py), and all others, as kopf cannot tell what was
-# deleted while it was not looking.
+# What kopf watches. The reflectors watch these kinds too (intake/sources.py): kopf does not report what was deleted
+# during a gap in its watch. Kopf lists a kind only when a watch begins, not periodically.
 KINDS: tuple[tuple[Kind, str], ...] = ((QUEUE, "queues"), (POD_GROUP, "podgroups"))
 
 
@@ -75,7 +78,7 @@ def make_registry(sink: EventSink, api: Api, start: Run, stop: Run) -> kopf.Oper
 
     async def on_login(**_: Any) -> kopf.ConnectionInfo:
         number = next(logins)
-        if number:  # the last one was refused, and there may not be another yet
+        if number:  # the last login was refused, and there may be no other yet
             await asyncio.sleep(LOGIN_PAUSE_S)
         try:
             await api.renew()
@@ -91,7 +94,7 @@ def make_registry(sink: EventSink, api: Api, start: Run, stop: Run) -> kopf.Oper
             scheme=found.scheme,
             token=found.token,
             proxy_url=found.proxy_url,
-            priority=number,  # kopf ends where it is given a login that was refused before; so no two are the same
+            priority=number,  # kopf ends if it gets a login that was refused before, so no two are equal
         )
 
     kopf.on.startup(registry=registry)(on_startup)
@@ -115,7 +118,7 @@ def _handler(sink: EventSink, kind: Kind) -> Callable[..., Awaitable[None]]:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """Kopf only watches for us: no events, no finalizers, no annotations; it never gives up."""
+    """Return settings with which kopf only watches: no events, no finalizers, no annotations, and it never gives up."""
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("kopf")]:
         logging.getLogger(name).addFilter(_RETRIES)
     settings = kopf.OperatorSettings()
@@ -128,7 +131,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 class _Retries(logging.Filter):
-    """Kopf logs an error for each request that it is going to send again, as while an API server starts."""
+    """Makes warnings of the errors that kopf logs about requests that it will retry."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno == logging.ERROR and "will retry" in record.getMessage():

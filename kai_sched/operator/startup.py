@@ -21,7 +21,7 @@ from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.default_queues import create_default_queues
 from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
-from kai_sched.operator.grouping.pod_grouper import PodGrouper
+from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.solver.warmup import compile_all
 
@@ -71,7 +71,7 @@ class Startup:
         self._trigger.request()
         await loop.run()
 
-    async def run_grouping(self, grouper: PodGrouper, writer: GroupWriter) -> None:
+    async def run_grouping(self, grouper: WorkloadGrouper, writer: GroupWriter) -> None:
         """Group pods once everything is known and the lease is held; afterwards cycles act."""
         await self.wait_synced()
         await self._lease.wait_held()

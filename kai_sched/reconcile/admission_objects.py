@@ -18,14 +18,22 @@ from kai_sched.model.read_custom import read_pod_group, read_queue, too_deep
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import is_too_long
 from kai_sched.plan.reasons import some_of
-from kai_sched.reconcile.admission_types import TOLD_MAX, AdmissionSettings, Answer, Request, reserved, together, word
+from kai_sched.reconcile.admission_types import (
+    TOLD_MAX,
+    AdmissionRequest,
+    AdmissionSettings,
+    Answer,
+    reserved,
+    together,
+    word,
+)
 
 _wire = msgspec.json.Decoder(core.CustomObject)
 RESOURCES = ("cpu", "memory", "gpu")
 BOTH = "minMember and minSubGroup exclude each other: leave one of them out"
 
 
-def validate_queue(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_queue(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """What the scheduler cannot use is refused with the field named; a parent that is not there yet is none of it."""
     spec = request.object.get("spec") or {}
     if request.keeps_spec:
@@ -63,7 +71,7 @@ def _long_durations(spec: Mapping[str, Any], fields: tuple[str, ...]) -> Iterato
                 yield f"spec.{field}: {shown(text)} is longer than ten years: give at most {DURATION_MAX_H}h"
 
 
-def _unreadable(request: Request) -> str:
+def _unreadable(request: AdmissionRequest) -> str:
     """Why the readers of the scheduler would refuse the object; empty where they would not."""
     read = read_queue if request.object.get("kind") == "Queue" else read_pod_group
     try:
@@ -73,7 +81,7 @@ def _unreadable(request: Request) -> str:
     return ""
 
 
-def validate_pod_group(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_pod_group(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """Minima and sub-groups must make sense together; what is wrong is told together, up to a number."""
     spec = request.object.get("spec") or {}
     entries = spec.get("subGroups") or ()
@@ -98,7 +106,7 @@ def validate_pod_group(request: Request, _settings: AdmissionSettings, _suffix: 
     return Answer(_unreadable(request), tuple(warnings))
 
 
-def _spec_faults(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
+def _spec_faults(request: AdmissionRequest, spec: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("minMember") is not None and spec.get("minSubGroup") is not None:
         yield f"spec.minMember: {BOTH}"
     yield from _long_durations(spec, ("preemptionDelay", "stalenessGracePeriod"))
@@ -168,7 +176,7 @@ def _minimum_faults(i: int, entry: Mapping[str, Any], children: Counter[str]) ->
         yield f"{field}.minMember: missing in sub-group {shown(name)}: give the pods needed at the least, or 0", False
 
 
-def validate_topology(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_topology(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """Another name of a level must name nothing else."""
     if request.keeps_spec:
         return Answer()

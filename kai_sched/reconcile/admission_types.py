@@ -58,7 +58,7 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AdmissionRequest:
     """CREATE or UPDATE of ``object``, which is only looked at, never changed. ``old`` is what an update replaces."""
 
     operation: str
@@ -110,4 +110,4 @@ def reserved(name: str) -> str:
 
 
 # The last argument is a random suffix for new names.
-Review = Callable[[Request, AdmissionSettings, str], Answer]
+Review = Callable[[AdmissionRequest, AdmissionSettings, str], Answer]

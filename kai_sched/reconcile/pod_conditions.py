@@ -31,7 +31,7 @@ class PodCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodVerdict:
     """What is told of a pending pod. ``event`` is the event's reason; empty where only the pod group has one.
 
     ``always``: whatever the group's markUnschedulable says.
@@ -43,12 +43,12 @@ class Verdict:
     always: bool = False
 
 
-def judge(reason: Reason) -> Verdict | None:
+def judge(reason: Reason) -> PodVerdict | None:
     """The verdict on the pending pods of a group; None where nothing is told of them."""
     if reason.code == reasons.NOT_TRIED:
         return None
     condition = names.DEPENDENCY_MISSING if reason.missing else _REASONS.get(reason.code, reason.code)
-    return Verdict(condition, reason.message, event_reason(reason))
+    return PodVerdict(condition, reason.message, event_reason(reason))
 
 
 def event_reason(reason: Reason) -> str:
@@ -58,19 +58,19 @@ def event_reason(reason: Reason) -> str:
     return reason.code if reason.code in _OWN_EVENTS else names.UNSCHEDULABLE
 
 
-def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> Verdict:
+def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> PodVerdict:
     """The pod names a sub-group that its pod group ("namespace/name") does not have."""
     message = (
         f"there is no sub-group {sub_group!r} in PodGroup {group}, so the pod is never scheduled: set the label "
         f"{names.SUB_GROUP_LABEL} to one of {some_of(sorted(there))}"
     )
-    return Verdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
+    return PodVerdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
 
 
-def unknown_group(group: str) -> Verdict:
+def unknown_group(group: str) -> PodVerdict:
     """The pod names a pod group ("namespace/name") that is not there."""
     message = (
         f"there is no PodGroup {group}, so the pod waits for it: create it, or correct the annotation "
         f"{names.POD_GROUP_ANNOTATION}"
     )
-    return Verdict(names.POD_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
+    return PodVerdict(names.POD_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)

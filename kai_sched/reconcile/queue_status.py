@@ -10,12 +10,12 @@ from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
-from kai_sched.reconcile.subjects import Finding
-from kai_sched.reconcile.tally import Amounts, Tally, add_amounts, resource_list
+from kai_sched.reconcile.queue_usage import Amounts, QueueUsage, add_amounts, resource_list
+from kai_sched.reconcile.shown_objects import Finding
 
 
 def queue_statuses(
-    cluster: Cluster, states: Iterable[QueueState], config: Config, tally: Tally
+    cluster: Cluster, states: Iterable[QueueState], config: Config, usage: QueueUsage
 ) -> dict[str, dict[str, Any]]:
     """The status of each queue of the node pool but its conditions, as JSON values.
 
@@ -25,7 +25,7 @@ def queue_statuses(
     children: dict[str, list[str]] = {}
     for name in sorted(queues):
         children.setdefault(queues[name].parent, []).append(name)
-    sums = {name: tally.queue_amounts(name) for name in queues}
+    sums = {name: usage.queue_amounts(name) for name in queues}
     for name in reversed(_parents_first(queues, children)):
         above = sums.get(queues[name].parent)
         if above is not None:

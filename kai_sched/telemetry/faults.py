@@ -15,7 +15,7 @@ DISTINCT_MAX = 1000
 log = structlog.get_logger("fault")
 
 
-class Faults:
+class FaultLog:
     """For all threads of a process: ``counts`` by part, such as "feed", for those who watch it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,4 +44,4 @@ def _place(trace: TracebackType | None) -> tuple[str, int]:
     return ("", 0) if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
-FAULTS = Faults()
+FAULTS = FaultLog()

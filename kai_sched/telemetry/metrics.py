@@ -28,7 +28,7 @@ from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
-from kai_sched.telemetry.faults import FAULTS, Faults
+from kai_sched.telemetry.faults import FAULTS, FaultLog
 from kai_sched.telemetry.series import EvictedPods, Series
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
@@ -57,7 +57,7 @@ class Metrics:
     """
 
     def __init__(
-        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: Faults = FAULTS
+        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: FaultLog = FAULTS
     ) -> None:
         # The client's own time series of when a metric began are not in the contract.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -218,7 +218,7 @@ class Depths(Collector):
 class _Faults(Collector):
     """How often each part met an exception that nobody expected."""
 
-    def __init__(self, prefix: str, faults: Faults) -> None:
+    def __init__(self, prefix: str, faults: FaultLog) -> None:
         self._name = f"{prefix}faults"
         self._faults = faults
 

@@ -26,8 +26,8 @@ from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.plan.effects import Write
-from kai_sched.reconcile.keeper import StatusKeeper
-from kai_sched.telemetry.faults import Faults
+from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.telemetry.faults import FaultLog
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
 from tests.unit.operator.builders import Intake
@@ -223,7 +223,7 @@ class World:
         self.settings.fixed = True
         self.store = Store()
         self.cache = Cache()
-        self.keeper, self.news = StatusKeeper(Config()), Observations()
+        self.keeper, self.news = StatusReconciler(Config()), Observations()
         observer = StatusObserver(Config(), self.settings, self.news)
         self.intake = Intake(self.store, observer=observer, owners=self.news.owners)
         self.feed = self.intake.sink
@@ -295,14 +295,14 @@ def world_of(objects: Iterable[Object]) -> World:
 def strict() -> Iterator[None]:
     """An exception that the operator did not expect, and lives on after, is raised; and nothing is logged."""
 
-    def raised(_self: Faults, _part: str, _item: str, error: Exception) -> str:
+    def raised(_self: FaultLog, _part: str, _item: str, error: Exception) -> str:
         raise error
 
     def drop(*_: object) -> str:
         raise structlog.DropEvent
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Faults, "note", raised)
+        patch.setattr(FaultLog, "note", raised)
         structlog.configure(processors=[drop])
         yield
         structlog.reset_defaults()

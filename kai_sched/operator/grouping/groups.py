@@ -1,8 +1,8 @@
-"""The PodGroups of workloads in memory: what the API server shows, and what the rules want, which holds at once.
+"""The PodGroups of workloads in memory: what the API server shows, and what the rules want. The latter holds at once.
 
-Pods of workloads come in from the feed. One that has no group yet is held back until its place is decided; then the
-store shows it there, with a PodGroup as it is going to be. What the API server does not show so far is to be written.
-No input or output: ``operator.grouper`` looks at the owners, and writes.
+The event sink hands over the pods of workloads. A pod without a group is held back until its place is decided; then the
+store shows it there, in the PodGroup as it will be. What the API server does not show yet becomes a write request.
+Nothing here does I/O: the grouper reads the owners and decides, the group writer writes.
 """
 
 from __future__ import annotations
@@ -34,18 +34,28 @@ from kai_sched.operator.grouping.members import (
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.shown_groups import ShownGroups
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest
-from kai_sched.reconcile.grouping.owners import Reference, owner_of_pod
+from kai_sched.reconcile.grouping.owners import ObjectReference, owner_of_pod
 
-# Pods go one by one when a workload shrinks: it is looked at once they are gone.
+# Pods go one by one when a workload shrinks: it is reconciled once they are gone.
 SHRUNK_S = 1.0
 
 
 @dataclass(slots=True)
 class Group:
-    """A PodGroup as the rules want it. ``like`` is the pod that it was made after.
+    """A PodGroup as the rules want it.
 
-    ``is_sure``: it has been decided since it was last seen to go. ``unwritten`` are the members that do not name it in
-    the API server yet.
+    Attributes
+    ----------
+    wanted
+        The manifest as JSON.
+    like
+        The pod whose decision made the manifest.
+    members
+        The pods of the group, by key.
+    unwritten
+        Members that do not name the group in the API server yet.
+    is_sure
+        Whether the group has been decided again since the API server lost it.
     """
 
     wanted: bytes
@@ -110,7 +120,7 @@ class Groups:
     # What the API server shows
 
     def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
-        """The pod as the store is to show it; None for one that is held back."""
+        """See ``intake.event_sink.PodGate``."""
         key = pod.key
         self.labelled.put(pod)
         meta = wire.metadata or core.Meta()
@@ -141,7 +151,7 @@ class Groups:
             return placed(pod, member.place)
         if pod.group or pod.node:
             self.held.pop(key, None)
-            return pod  # its own word holds until it is decided
+            return pod  # what the pod says holds until its place is decided
         self.held[key] = pod
         return None
 
@@ -151,7 +161,7 @@ class Groups:
         self.drop(key)
 
     def drop(self, key: str) -> None:
-        """The pod concerns us no more."""
+        """The pod is gone, or does not belong to a workload of ours any more."""
         member = self._members.pop(key, None)
         if member is None:
             return
@@ -164,7 +174,7 @@ class Groups:
                 self._requests.reconcile(member.source, SHRUNK_S)
 
     def show(self, key: str, raw: bytes | None, found: PodGroup | None) -> None:
-        """The API server has the PodGroup so; ``found`` is None for one that cannot be used. No ``raw``: it is gone."""
+        """See ``intake.event_sink.PodGate``."""
         self._shown.show(key, raw)
         group = self._groups.get(key)
         if group is None:
@@ -178,17 +188,17 @@ class Groups:
     # What is decided
 
     def sources(self) -> set[str]:
-        """Those that have something to look at."""
+        """Return the sources that have something to reconcile."""
         return set(self._pending) | set(self._of_source)
 
-    def owners(self) -> Iterator[Reference]:
-        """What directly owns the pods that wait for a decision."""
+    def owners(self) -> Iterator[ObjectReference]:
+        """Yield what directly owns the pods that wait for a decision."""
         for source in self._pending:
             for pod in list(self._decidable(source).values())[:1]:
                 yield from owner_of_pod(pod).references[:1]
 
     def waiting(self) -> list[str]:
-        """Sources of pods that have no node."""
+        """Return the sources of pods without a node."""
         found: dict[str, None] = {}
         for key, member in self._members.items():
             pod = self._store.get(Pod, key)
@@ -197,10 +207,10 @@ class Groups:
         return list(found)
 
     def pods_of(self, source: str) -> dict[str, core.Pod]:
-        """The pods to look at: those that wait for a decision; where there are none, one for each group.
+        """Return the pods to decide: those that wait for a decision; without any, one pod for each group.
 
-        None that is leaving, and for no group all of whose pods are: where they belong matters no more, and what owns
-        them may be gone already.
+        Pods that are being deleted are left out, and so are groups that have no others: their place does not matter
+        any more, and their owner may be gone.
         """
         pending = self._decidable(source)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
@@ -216,7 +226,7 @@ class Groups:
         return member is not None and not member.leaves
 
     def staying(self, source: str, pod: core.Pod) -> tuple[str, str] | None:
-        """Key and uid of the pod, or of another of its group where it is gone or leaving; None where none stays."""
+        """Return key and uid of the pod, or of another pod of its group if it is leaving; None if none stays."""
         itself = key_of(pod)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
         others = (key for group in groups if group.like is pod for key in sorted(group.members))
@@ -224,16 +234,16 @@ class Groups:
         return None if key is None else (key, self._members[key].uid)
 
     def uid_of(self, key: str) -> str:
-        """The uid of a pod of a workload; empty for one that is gone."""
+        """Return the uid of a pod of a workload, empty for one that is gone."""
         member = self._members.get(key)
         return "" if member is None else member.uid
 
     def has(self, group: str) -> bool:
-        """Whether the group "namespace/name" is one that the rules want, with pods in it."""
+        """Return whether the rules want the group "namespace/name", and it has pods."""
         return group in self._groups
 
     def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
-        """The pod belongs there; None: to no group of ours."""
+        """The pod belongs to this group; None: to no group of ours."""
         serial = self._store.serial
         self._decide(source, pod, grouping)
         if self._store.serial != serial:
@@ -243,7 +253,7 @@ class Groups:
         key = key_of(pod)
         member = self._members.get(key)
         if member is not None and (pod.metadata is None or member.uid != pod.metadata.uid):
-            member = None  # gone, but its group may have others
+            member = None  # the pod is gone, but its group may have others
         if grouping is not None:
             self._keep(source, pod, grouping, None if member is None else key)
         if member is None:
@@ -255,7 +265,7 @@ class Groups:
         self._move(key, member)
 
     def _keep(self, source: str, pod: core.Pod, grouping: Grouping, member: str | None) -> None:
-        """Keep the group as it is wanted now; where ``member`` joins it, it may be a new one."""
+        """Keep the group as it is wanted now. It may be a new one only if ``member`` joins it."""
         key = key_of_group(key_of(pod), (grouping.name, ""))
         group = self._groups.get(key)
         if group is None:
@@ -273,7 +283,7 @@ class Groups:
             self._refresh(key, group)
 
     def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
-        """These need no other look."""
+        """These pods need no other decision."""
         pending = self._pending.get(source, {})
         for key, pod in pods.items():
             if pending.get(key) is pod:
@@ -319,12 +329,12 @@ class Groups:
     # What is to be written
 
     def _compare(self, key: str, member: Member) -> None:
-        """See whether the API server has to be told the pod's place."""
+        """Request a write if the API server does not show the pod in its place."""
         name = "" if member.place is None else key_of_group(key, member.place)
         group = self._groups.get(name)
         if group is None:
             return
-        if member.is_told:
+        if member.is_written:
             group.unwritten.discard(key)
         elif self._shown.is_ours(name):
             group.unwritten.add(key)
@@ -349,9 +359,9 @@ class Groups:
         return None if group is None or not group.is_sure else self._shown.write(key, group.wanted)
 
     def pod_write(self, key: str) -> Manifest | None:
-        """What the pod's metadata has to say; None where nothing is to be written."""
+        """Return the metadata that the pod has to get; None if nothing is to be written."""
         member = self._members.get(key)
-        if member is None or member.place is None or member.is_told:
+        if member is None or member.place is None or member.is_written:
             return None
         name, sub_group = member.place
         metadata: Manifest = {"uid": member.uid, "annotations": {names.POD_GROUP_ANNOTATION: name}}
@@ -360,7 +370,7 @@ class Groups:
         return metadata
 
     def pod_written(self, key: str, metadata: Manifest, version: int) -> None:
-        """The API server has been told that, and has the pod in this version now."""
+        """The API server has taken this metadata, and has the pod in this version now."""
         member = self._members.get(key)
         if member is None or member.uid != metadata["uid"]:
             return

@@ -1,4 +1,4 @@
-"""The pods of workloads: what they belong to, as far as that is decided, and as the API server shows it."""
+"""The pods of workloads: where each belongs, as far as that is decided, and as the API server shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import is_spark, wants_group
 
-# A pod's group and sub-group, by name. Both are empty where it is to have none of ours.
+# The group and sub-group of a pod, by name. Both are empty for a pod that belongs to no group of ours.
 Place = tuple[str, str]
 ALONE: Place = ("", "")
 
@@ -19,9 +19,18 @@ ALONE: Place = ("", "")
 class Member:
     """A pod that belongs to a workload.
 
-    ``source`` is the uid of what owns it directly, ``mark`` sums up what its place depends on. ``shown`` is its place
-    in the API server, as of ``version``; ``place`` the one that it is to have, None until that is decided.
-    ``leaves``: it is being deleted, so nobody needs to know where it belongs.
+    Attributes
+    ----------
+    source
+        The uid of what owns the pod directly.
+    mark
+        A hash of everything that the place depends on.
+    place
+        Where the pod belongs; None until that is decided.
+    shown
+        The place in the API server, as of ``version``.
+    leaves
+        Whether the pod is being deleted: its place does not matter any more.
     """
 
     uid: str
@@ -33,20 +42,20 @@ class Member:
     leaves: bool = False
 
     @property
-    def is_told(self) -> bool:
-        """Whether the API server shows it in its place."""
+    def is_written(self) -> bool:
+        """Whether the API server shows the pod in its place."""
         return self.place is None or not self.place[0] or is_in(self.shown, self.place)
 
 
 class Labelled:
-    """Pods by the labels that rules ask for: keys by namespace, label and value."""
+    """Keys of pods by namespace, label and value, for the labels that rules ask for."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[str, str, str], set[str]] = {}
         self._entries: dict[str, list[tuple[str, str, str]]] = {}
 
     def put(self, pod: Pod) -> None:
-        """The pod is there, with the labels that it has now."""
+        """The pod exists, with these labels."""
         entries = [(pod.namespace, label, pod.labels[label]) for label in SELECTED_LABELS if label in pod.labels]
         if entries or self._entries:
             if self._entries.get(pod.key, []) == entries:
@@ -66,18 +75,18 @@ class Labelled:
                 del self._keys[entry]
 
     def keys(self, namespace: str, label: str, value: str) -> list[str]:
-        """The pods of the namespace with that label, which is one of SELECTED_LABELS, in order."""
+        """Return the sorted keys of the pods of the namespace with that label, one of SELECTED_LABELS."""
         return sorted(self._keys.get((namespace, label, value), ()))
 
 
 def concerns(wire: core.Pod, scheduler_name: str) -> bool:
-    """Whether the pod belongs to a workload that is ours to group."""
+    """Whether the pod belongs to a workload that we group."""
     owners = wire.metadata is not None and bool(wire.metadata.owner_references)
     return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
 
 
 def mark_of(meta: core.Meta) -> int:
-    """Sums up what the place of a pod depends on."""
+    """Return a hash of what the place of a pod depends on."""
     owners = tuple((each.kind, each.uid) for each in meta.owner_references or ())
     return hash((owners, _but(meta.labels, names.SUB_GROUP_LABEL), _but(meta.annotations, names.POD_GROUP_ANNOTATION)))
 
@@ -87,7 +96,7 @@ def _but(texts: core.Labels, key: str) -> frozenset[tuple[str, str]]:
 
 
 def trimmed(wire: core.Pod) -> core.Pod:
-    """What rules read of the pod."""
+    """Return the pod with only the fields that rules read."""
     spec = wire.spec or core.PodSpec()
     kept = core.PodSpec(
         node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
@@ -96,7 +105,7 @@ def trimmed(wire: core.Pod) -> core.Pod:
 
 
 def placed(pod: Pod, place: Place) -> Pod:
-    """The pod in its place; itself where it is there."""
+    """Return the pod in its place."""
     group, sub_group = place
     if not group or is_in((pod.group, pod.sub_group), place):
         return pod
@@ -106,16 +115,16 @@ def placed(pod: Pod, place: Place) -> Pod:
 
 
 def is_in(shown: Place, place: Place) -> bool:
-    """Whether what is shown is that place. Where rules name no sub-group, the pod's own label stands."""
+    """Whether ``shown`` is that place. If the rules name no sub-group, the label of the pod itself holds."""
     return shown[0] == place[0] and place[1] in ("", shown[1])
 
 
 def key_of(pod: core.Pod) -> str:
-    """ "namespace/name"."""
+    """Return "namespace/name"."""
     meta = pod.metadata or core.Meta()
     return f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
 
 
 def key_of_group(pod: str, place: Place) -> str:
-    """The key of the PodGroup of a pod, which is given by its key."""
+    """Return the key of the PodGroup of a pod, which is given by its key."""
     return f"{pod.partition('/')[0]}/{place[0]}"

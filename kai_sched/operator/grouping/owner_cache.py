@@ -1,6 +1,6 @@
 """The owners of pods as they were last read, and the view of them that the rules of grouping get.
 
-The PodGrouper uses it while it reconciles a source. Owners are read when a rule needs them: their metadata, or the
+The WorkloadGrouper uses it while it reconciles a source. Owners are read when a rule needs them: their metadata, or the
 whole object if the rule of their kind has asked for more. An answer counts for FRESH_S.
 """
 
@@ -14,7 +14,7 @@ from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
 from kai_sched.operator.grouping.groups import Groups
-from kai_sched.reconcile.grouping.owners import Owner, Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 
 FRESH_S = 1.0
 
@@ -22,7 +22,7 @@ FRESH_S = 1.0
 class MissingOwner(Exception):
     """A rule needs an object that is not cached: read it, then call the rule again."""
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: ObjectReference) -> None:
         super().__init__(reference.subject)
         self.reference = reference
 
@@ -52,7 +52,7 @@ class OwnerCache:
     def __init__(self, reader: OwnerReader, monotonic: Callable[[], float]) -> None:
         self.reader = reader
         self.monotonic = monotonic
-        self.entries: dict[Reference, CachedOwner] = {}
+        self.entries: dict[ObjectReference, CachedOwner] = {}
         self._whole: set[tuple[str, str]] = set()  # kinds whose objects were needed whole
 
     def expire(self) -> None:
@@ -63,7 +63,7 @@ class OwnerCache:
                 break
             del self.entries[reference]
 
-    async def read_into(self, view: OwnerView, reference: Reference) -> None:
+    async def read_into(self, view: OwnerView, reference: ObjectReference) -> None:
         """Read the object for the view. Raises ApiFailure, and the same one again if the view asks for it again."""
         kind = reference.api_version, reference.kind
         if reference.whole:
@@ -96,16 +96,18 @@ class OwnerView:
         Whether one of them was read before the reconciliation was asked for.
     """
 
-    def __init__(self, store: Store, groups: Groups, entries: dict[Reference, CachedOwner], requested_s: float) -> None:
+    def __init__(
+        self, store: Store, groups: Groups, entries: dict[ObjectReference, CachedOwner], requested_s: float
+    ) -> None:
         self._store = store
         self._groups = groups
         self._entries = entries
         self._requested_s = requested_s
-        self.found: dict[Reference, CachedOwner] = {}
-        self.failures: dict[Reference, ApiFailure] = {}
+        self.found: dict[ObjectReference, CachedOwner] = {}
+        self.failures: dict[ObjectReference, ApiFailure] = {}
         self.is_outdated = False
 
-    def fetch(self, reference: Reference) -> Owner | None:
+    def fetch(self, reference: ObjectReference) -> Owner | None:
         """See ``reconcile.grouping.owners``. Raises MissingOwner for an object that is not cached."""
         name = replace(reference, uid="")
         whole = replace(name, whole=True)

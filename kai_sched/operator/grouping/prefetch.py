@@ -10,7 +10,7 @@ import structlog
 
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.operator.grouping.owner_cache import CachedOwner, OwnerCache
-from kai_sched.reconcile.grouping.owners import Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference
 
 log = structlog.get_logger("grouping")
 
@@ -20,7 +20,7 @@ OTHERS = 20  # how many objects are read for each wanted one at most; beyond tha
 KindInNamespace = tuple[str, str, str]  # apiVersion, kind, namespace
 
 
-async def prefetch(cache: OwnerCache, wanted: Iterable[Reference]) -> None:
+async def prefetch(cache: OwnerCache, wanted: Iterable[ObjectReference]) -> None:
     """Add the metadata of the wanted objects to the cache, and of those above them, where a list is worth it.
 
     What cannot be listed is left out: it is read alone later, and its problem is reported then. When cancelled, what
@@ -33,20 +33,20 @@ async def prefetch(cache: OwnerCache, wanted: Iterable[Reference]) -> None:
         places = _worth_listing((above for task in tasks for above in task.result()), cache)
 
 
-def _worth_listing(wanted: Iterable[Reference], cache: OwnerCache) -> dict[KindInNamespace, set[str]]:
+def _worth_listing(wanted: Iterable[ObjectReference], cache: OwnerCache) -> dict[KindInNamespace, set[str]]:
     """The names to list for."""
     places: dict[KindInNamespace, set[str]] = {}
     for each in wanted:
         place = each.api_version, each.kind, each.namespace
-        if Reference(*place, each.name) not in cache.entries:
+        if ObjectReference(*place, each.name) not in cache.entries:
             places.setdefault(place, set()).add(each.name)
     return {place: names for place, names in places.items() if len(names) >= WORTH}
 
 
-async def _list(cache: OwnerCache, place: KindInNamespace, names: set[str]) -> list[Reference]:
+async def _list(cache: OwnerCache, place: KindInNamespace, names: set[str]) -> list[ObjectReference]:
     """Add what is found of these names, which are used up, and return the owners of what was found."""
     asked_s = cache.monotonic()  # everything that is listed is at least as new
-    above: list[Reference] = []
+    above: list[ObjectReference] = []
     read, most = 0, OTHERS * len(names)
     try:
         async with aclosing(cache.reader.pages(*place)) as pages:
@@ -54,7 +54,7 @@ async def _list(cache: OwnerCache, place: KindInNamespace, names: set[str]) -> l
                 for owner in page:
                     if owner.name in names:
                         names.remove(owner.name)
-                        cache.entries[Reference(*place, owner.name)] = CachedOwner(owner, True, asked_s)
+                        cache.entries[ObjectReference(*place, owner.name)] = CachedOwner(owner, True, asked_s)
                         above += owner.references
                 read += len(page)
                 if not names or read >= most:

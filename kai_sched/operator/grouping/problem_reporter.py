@@ -1,6 +1,6 @@
-"""Reports what the PodGrouper finds out about workloads: their owners, and what is wrong with them.
+"""Reports what the WorkloadGrouper finds out about workloads: their owners, and what is wrong with them.
 
-The PodGrouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes.
+The grouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kai_sched.reconcile import events
 from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, Owner
-from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
 
 PROBLEMS_MAX = 10_000  # that are remembered, so that each is reported once
 GONE_S = 10.0  # pods whose owner was deleted get this long to go, too, before a problem is reported
@@ -47,7 +47,7 @@ class GroupingReporter:
         self,
         groups: Groups,
         requests: GroupingRequests,
-        owners: Owners,
+        owners: OwnerIndex,
         emit: Callable[[Iterable[Emit]], None],
         monotonic: Callable[[], float],
     ) -> None:

@@ -1,7 +1,7 @@
-"""What the PodGrouper has to do: owners to reconcile, and PodGroups and pods to write.
+"""What the WorkloadGrouper has to do: owners to reconcile, and PodGroups and pods to write.
 
-``Groups`` adds requests, the PodGrouper and the PodGroup writer empty the queues. Nothing is queued before this replica
-leads: then the PodGrouper opens the queues and reconciles everything.
+``Groups`` adds requests, the grouper and the PodGroup writer empty the queues. Nothing is queued before this replica
+leads: then the WorkloadGrouper opens the queues and reconciles everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the API server tells becomes the store. Level-triggered: what is put here is a state, never an order.
+"""The sink of the reflectors: what the API server shows becomes the store. Level-triggered, each event is a state.
 
-Objects come by lists and by watches of the reflectors, in any order between kinds. Of one kind, what is older than what
-is known is passed over. Kopf's handlers tell of some kinds a second time, earlier or later. Nothing that an object says
-ends more than its own turn: what cannot be used is left out and told, and all others go on.
+Objects come from lists and watches, in any order between kinds. Of one object, a version older than the known one is
+ignored. Kopf hands events of queues and pod groups on a second time, earlier or later. Invariant: an object that cannot
+be used, or that makes something raise, is left out and logged; all other objects are handled.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from kai_sched.telemetry.faults import FAULTS
 
 log = structlog.get_logger("feed")
 
-# What else wants to see the objects as they come: (kind, "namespace/name", raw JSON, what makes it unusable). The JSON
-# is None for one that is gone, and for a pod that has its node; the text is empty for one that can be used.
+# Called with each object: kind, key, raw JSON, and what makes the object unusable. The JSON is None for an object that
+# is gone, and for a pod with a node; the text is empty for an object that can be used.
 Observer = Callable[[Kind, str, bytes | None, str], None]
 
 
 OTHER_SCHEDULER = "spec.schedulerName"
 
 
-# A condition of a node with a pod that cannot be read: as nobody knows how much room it takes, no other is put there.
+# The condition of a node with a pod that cannot be read: how much room that pod takes is unknown, so the node is full.
 UNREADABLE_POD = "UnreadablePod"
 
 
@@ -106,7 +106,7 @@ class EventSink:
         self.broken: dict[tuple[Kind, str], str] = {}
 
     def known(self, kind: Kind) -> Mapping[str, int]:
-        """Keys of the objects of the kind, and the versions in which they are known."""
+        """Return the versions in which the objects of the kind are known, by key."""
         return self._versions.get(kind, {})
 
     def pending_version(self, ref: Ref) -> str:
@@ -133,7 +133,7 @@ class EventSink:
             self._put(kind, raw, seen)
 
     def finish(self, kind: Kind) -> None:
-        """The list is complete: what it did not name is gone."""
+        """The list is complete: objects that were not in it are gone."""
         listed = self._listing.pop(kind, set())
         self._gone.pop(kind, None)
         for key in [key for key in self.known(kind) if key not in listed]:
@@ -142,7 +142,7 @@ class EventSink:
         self._changed(True)
 
     def changed(self, kind: Kind, raw: bytes) -> None:
-        """The object is there, in this version."""
+        """The object exists, in this version."""
         seen = read_head(kind, raw)
         if seen is None:
             return
@@ -151,17 +151,17 @@ class EventSink:
         self._put(kind, raw, seen)
 
     def heard(self, kind: Kind, raw: bytes) -> None:
-        """As ``changed``, from one who may tell late, and need not tell that the object has been deleted meanwhile.
+        """As ``changed``, for events of kopf, which may come late and without the deletion that followed.
 
-        The reflector tells in order. So an object that is not known, in a version that is not new, is one that was
-        deleted, or one that the reflector is about to tell of.
+        The reflector reports events in order. So an unknown object in an old version was deleted, or the reflector is
+        about to report it.
         """
         seen = read_head(kind, raw)
         if seen is not None and seen.version > self.known(kind).get(seen.key, self._newest.get(kind, -1)):
             self.changed(kind, raw)
 
     def deleted(self, kind: Kind, raw: bytes) -> None:
-        """The object is gone; ``raw`` is its last version."""
+        """The object was deleted; ``raw`` is its last version."""
         seen = read_head(kind, raw)
         if seen is None:
             return
@@ -185,16 +185,16 @@ class EventSink:
             fault = self._take(kind, raw, seen)
         except Exception as error:
             fault = FAULTS.note("feed", f"{kind[1]} {key}", error)
-            self._tell(kind, key, fault, "object.unusable")
-            versions[key] = seen.version - 1  # when it is listed again, it is tried again
-            if kind != POD_GROUP:  # which stays as it was: it is there, so it must not be made anew
+            self._report(kind, key, fault, "object.unusable")
+            versions[key] = seen.version - 1  # the next list tries it again
+            if kind != POD_GROUP:  # a PodGroup stays as it was: it exists, so it must not be created again
                 self._forget(kind, key)
             self._changed(True)
         if kind == POD and (fault or key in self._unreadable):
             self._hold(key, self._node_of(seen, before) if fault else "")
 
     def _take(self, kind: Kind, raw: bytes, seen: ObjectHead) -> str:
-        """Show the object in the store; returns what makes it unusable."""
+        """Show the object in the store; return what makes it unusable."""
         key = seen.key
         if kind not in CLASSES:
             self._have_observed(kind, key, raw, "")
@@ -205,7 +205,7 @@ class EventSink:
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
         if isinstance(found, Pod) and seen.pod is not None:
             if found.scheduler != self._scheduler and not found.node:
-                # Another's pod in one of our groups counts as a member, but it is not ours to place.
+                # A pod of another scheduler in one of our groups counts as a member, but is not placed.
                 found = replace(found, gates=(*found.gates, OTHER_SCHEDULER))
             found = self._gate.take(seen.pod, found)
             if found is None:
@@ -224,13 +224,13 @@ class EventSink:
         return fault
 
     def _node_of(self, seen: ObjectHead, before: Object | None) -> str:
-        """Where the pod takes room, as far as anything says: itself, what was known of it, or a bind under way."""
+        """The node where the pod takes room: by itself, by what was known of it, or by a bind under way."""
         if seen.node or seen.has_ended:
             return "" if seen.has_ended else seen.node
         return before.node if isinstance(before, Pod) else self._unreadable.get(seen.key, "")
 
     def _hold(self, key: str, node: str) -> None:
-        """Have the node of a pod that cannot be read take no other; without ``node`` the pod holds none."""
+        """Mark the node of a pod that cannot be read as full; without ``node`` the pod holds none."""
         before = self._unreadable.pop(key, "")
         if node:
             self._unreadable[key] = node
@@ -245,7 +245,7 @@ class EventSink:
         self._changed(True)
 
     def _marked(self, node: Node) -> Node:
-        """The node as it is to be shown, with whether it holds a pod that cannot be read."""
+        """The node as the store shows it: with UNREADABLE_POD if it holds a pod that cannot be read."""
         holds = bool(self._unreadable) and node.name in self._unreadable.values()
         if holds == (UNREADABLE_POD in node.bad_conditions):
             return node
@@ -253,7 +253,7 @@ class EventSink:
         return replace(node, bad_conditions=(*others, UNREADABLE_POD) if holds else others)
 
     def _read(self, kind: Kind, raw: bytes, seen: ObjectHead) -> tuple[Object | None, str]:
-        """The object, or what makes it unusable."""
+        """Return the object, or what makes it unusable."""
         key = seen.key
         problems: list[str] = []
 
@@ -263,15 +263,15 @@ class EventSink:
         try:
             found = self._reader.read(kind, raw, warn) if seen.pod is None else self._reader.read_pod(seen.pod, warn)
         except FieldError as error:
-            self._tell(kind, key, str(error), "object.unusable")
+            self._report(kind, key, str(error), "object.unusable")
             return None, str(error)
         if problems:
-            self._tell(kind, key, "; ".join(problems), "object.doubtful")
+            self._report(kind, key, "; ".join(problems), "object.doubtful")
         else:
             self.broken.pop((kind, key), None)
         return found, ""
 
-    def _tell(self, kind: Kind, key: str, text: str, event: str) -> None:
+    def _report(self, kind: Kind, key: str, text: str, event: str) -> None:
         if self.broken.get((kind, key)) != text:
             self.broken[kind, key] = text
             log.warning(event, kind=kind[1], object=key, problem=text)
@@ -293,7 +293,7 @@ class EventSink:
         self._changed(True)
 
     def _forget(self, kind: Kind, key: str) -> None:
-        """Have the store show it no more, whatever else comes of it."""
+        """Remove the object from the store, whatever raises."""
         try:
             if kind == POD:
                 self._gate.gone(key)
@@ -308,7 +308,7 @@ class EventSink:
 
 
 def _only_runs(before: Object | None, after: Object | None) -> bool:
-    """Whether all that happened is that a pod that has its node has begun to run: nobody gets a place by that."""
+    """Whether the only change is that a pod with a node has begun to run: that helps no pending pod."""
     return (
         isinstance(before, Pod)
         and isinstance(after, Pod)
@@ -319,7 +319,7 @@ def _only_runs(before: Object | None, after: Object | None) -> bool:
 
 
 def _only_shown(before: Object | None, after: Object | None) -> bool:
-    """Whether all that happened is that a group that held already is in the API server now, or was told its start."""
+    """Whether the only change is that the API server has the group now, or its start time."""
     return (
         isinstance(before, PodGroup)
         and isinstance(after, PodGroup)

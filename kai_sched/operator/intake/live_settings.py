@@ -1,4 +1,7 @@
-"""The settings in force: the flags, changed by the object kai-config and by the shard that this process serves."""
+"""The settings in force: the flags, changed by the Config object kai-config and by the SchedulingShard of this process.
+
+The status observer hands both objects over. Invariant: ``config`` is always usable.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,24 @@ log = structlog.get_logger("settings")
 BACKOFF = Backoff(0.2, 10.0)
 ReadConfig = Callable[[bytes, Config, Warn], Config]
 
-# What objects are read with: a change takes effect when the process starts anew.
+# Objects are read with these fields: a change takes effect when the process is started again.
 FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool")
 
 
 class LiveSettings:
-    """``config`` is always usable: an object with a mistake is passed over, and ``problems`` tells the mistake."""
+    """For one event loop.
+
+    Attributes
+    ----------
+    config
+        The settings of scheduling. An object with a mistake is ignored.
+    admission
+        The settings of the webhooks.
+    problems
+        The mistakes in each object.
+    fixed
+        Set once objects have been read with these settings: from then on the fields in FIXED do not change.
+    """
 
     def __init__(self, base: Config, shard: str) -> None:
         self._base = base
@@ -40,14 +55,14 @@ class LiveSettings:
         self.problems: dict[str, str] = {}
         self.config = base
         self.admission = AdmissionSettings(scheduler_name=base.scheduler_name)
-        self.fixed = False  # set once objects are read by these settings
+        self.fixed = False
 
     def current(self) -> Config:
         """Return the settings in force."""
         return self.config
 
     def observe(self, kind: Kind, name: str, raw: bytes | None) -> None:
-        """An object of kind Config or SchedulingShard as it is now; None where it is gone."""
+        """The Config or SchedulingShard of this name is so now; None: it is gone."""
         if kind == OPERATOR_CONFIG and name == names.CONFIG_NAME:
             self._operator = raw
         elif kind == SHARD and name == self._shard:
@@ -66,7 +81,7 @@ class LiveSettings:
         if self.fixed:
             moved = [field for field in FIXED if getattr(config, field) != getattr(self.config, field)]
             if moved:
-                log.warning("settings.later", fields=moved, remedy="start the scheduler anew for them to take effect")
+                log.warning("settings.later", fields=moved, remedy="restart the scheduler for them to take effect")
             config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
         self.admission = self.admission.with_names(config)
         if config != self.config:
@@ -98,9 +113,9 @@ class LiveSettings:
 async def read_settings(
     api: Api, settings: LiveSettings, shard: str, waits: dict[str, Callable[[], str]], rng: random.Random
 ) -> None:
-    """What the cluster says of the settings: all else is read by them. Waits until the API server answers.
+    """Read the settings from the cluster, before any other object is read. Return once the API server has answered.
 
-    ``waits``, by "settings", says what it waits for.
+    ``waits["settings"]`` is set to a function that says what it waits for.
     """
     wanted = ((OPERATOR_CONFIG, "configs", names.CONFIG_NAME), (SHARD, "schedulingshards", shard))
     for kind, plural, name in wanted:

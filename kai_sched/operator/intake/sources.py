@@ -1,4 +1,4 @@
-"""What the reflectors list and watch."""
+"""What the reflectors list and watch: every kind of object that a cycle, a rule of grouping or the settings need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hands on what the feed sees and the store does not keep: statuses, conditions, settings."""
+"""Hands on what the event sink sees and the store does not keep: statuses, conditions, settings.
+
+It is the observer of the event sink. Statuses go to ``reporting.observations``, settings to ``live_settings``.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
 class StatusSink(Protocol):
-    """What is told of statuses, as StatusKeeper describes it."""
+    """Takes observations; the methods are those of ``StatusReconciler``."""
 
     def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
     def observe_pod_group(self, key: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
@@ -62,8 +65,10 @@ class StatusSink(Protocol):
 
 
 class StatusObserver:
-    """An observer of the feed. Pods of other schedulers, and pods that have a node, need no keeping; of what cannot be
-    read so far, nobody could tell to whom it is said."""
+    """An observer of the event sink. Pods of other schedulers and pods with a node need no status, and are forgotten.
+
+    So are objects whose identity or status cannot be decoded.
+    """
 
     def __init__(self, config: Config, settings: LiveSettings, sink: StatusSink) -> None:
         self._scheduler = config.scheduler_name
@@ -102,7 +107,7 @@ class StatusObserver:
 
 
 def _status(raw: bytes | None) -> tuple[str, bytes] | None:
-    """Its uid and its status; None for what is gone, and for what has neither in a form that can be read."""
+    """Return the uid and the status; None for an object that is gone or cannot be decoded."""
     found = _read(_decode_object, raw)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""What the thread "status" computes: from what the event loop hands over, what is to be written, counted and logged.
+"""What the status thread computes from a batch of events: what is to be written, counted and logged.
 
-All of it belongs to that thread. However long it takes, the event loop goes on with requests meanwhile.
+Everything here belongs to that thread; however long it takes, the event loop goes on with requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kai_sched.plan.receipts import rule
 from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile import events
 from kai_sched.reconcile.eviction_notices import plan_writes, victim_writes
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 from kai_sched.telemetry.faults import FAULTS
 from kai_sched.telemetry.metrics import Metrics
 
@@ -33,9 +33,18 @@ log = structlog.get_logger("cycle")
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bind that the API server has taken: how long it took, when it was done, and when the pod was created.
+    """A bind that the API server has accepted.
 
-    That and what follows is not known of a pod that is gone already.
+    Attributes
+    ----------
+    seconds
+        How long the request took.
+    done_ns, created_ns
+        When it was done, and when the pod was created (None for a pod that is gone already).
+    group, queue
+        The group of the pod and its queue.
+    unlabelled
+        Whether the pod is in the default queue because no queue is named.
     """
 
     bind: Bind
@@ -44,12 +53,15 @@ class Bound:
     created_ns: int | None
     group: str
     queue: str
-    unlabelled: bool  # it is in the default queue, as nobody named one
+    unlabelled: bool
 
 
 @dataclass(slots=True)
 class Batch:
-    """What has happened since the last one. ``statuses``: they are due, as of the last cycle, ``most`` writes of it."""
+    """What has happened since the last batch.
+
+    ``statuses`` is the last cycle if statuses are due, of which ``most`` writes are computed at most.
+    """
 
     found: Found = field(default_factory=dict)
     cycles: list[DecidedCycle] = field(default_factory=list)
@@ -67,12 +79,12 @@ class StatusComputer:
 
     def __init__(self, config: Config, metrics: Metrics) -> None:
         self._config = config
-        self._keeper = StatusKeeper(config)
+        self._reconciler = StatusReconciler(config)
         self._metrics = metrics
-        self._pipelined: dict[str, str] = {}  # pods that wait for room, by uid, and the node that they wait for
+        self._pipelined: dict[str, str] = {}  # the nodes that pods wait for, by uid of the pod
 
     def compute(self, batch: Batch) -> tuple[list[Write], float | None]:
-        """What is to be written, and in how many seconds statuses are due again at the latest (None: not by time)."""
+        """Return what is to be written, and after how many seconds statuses are due again (None: not by time)."""
         writes: list[Write] = []
         steps: list[tuple[str, Callable[[], Iterable[Write]]]] = [
             ("cycles", lambda: self._cycles(batch.cycles)),
@@ -85,13 +97,13 @@ class StatusComputer:
                 writes += step()
             except Exception as error:
                 FAULTS.note(PART, what, error)
-        observe_all(batch.found, self._keeper)
+        observe_all(batch.found, self._reconciler)
         if batch.statuses is None:
             return writes, None
         try:
             found, again_s = self._statuses(batch, batch.statuses)
         except Exception as error:
-            self._keeper.look_at_all()
+            self._reconciler.mark_all()
             FAULTS.note(PART, "all of them", error)
             return writes, None
         return writes + found, again_s
@@ -99,8 +111,8 @@ class StatusComputer:
     def _statuses(self, batch: Batch, decided: DecidedCycle) -> tuple[list[Write], float | None]:
         self._metrics.show_pending(decided.result)
         self._metrics.forget_groups(decided.cluster)
-        found = self._keeper.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
-        faults, self._keeper.faults = self._keeper.faults, []
+        found = self._reconciler.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
+        faults, self._reconciler.faults = self._reconciler.faults, []
         for fault in faults:
             FAULTS.note(PART, f"{fault.kind} {fault.key}", fault.error)
         return found
@@ -151,7 +163,7 @@ class StatusComputer:
 
 
 def _pipelined(news: Sequence[Pipeline], decided: DecidedCycle) -> Iterator[Write]:
-    """What is told to pods that wait for another node than before."""
+    """The events of pods that wait for another node than before."""
     result, pods = decided.result, decided.cluster.pods
     effects = result.effects if news else ()
     groups, moved = waits.by_group(effects, pods), waits.moves(effects)
@@ -162,12 +174,12 @@ def _pipelined(news: Sequence[Pipeline], decided: DecidedCycle) -> Iterator[Writ
 
 
 def kinds_of(result: CycleResult) -> tuple[int, int, int]:
-    """How many binds, promises and evictions the cycle decided."""
+    """Return how many binds, pipelined pods and evictions the cycle decided."""
     kinds = Counter(map(type, result.effects))
     return kinds[Bind], kinds[Pipeline], kinds[Evict]
 
 
 def pod_ref(effect: Bind | Pipeline) -> Ref:
-    """The pod that gets a place."""
+    """Return the reference of the pod of the effect."""
     namespace, name = effect.pod.split("/", 1)
     return Ref("v1", "Pod", namespace, name, effect.uid)

@@ -1,7 +1,7 @@
-"""What is told of a cycle: statuses, conditions and events to the cluster, numbers to Prometheus, lines to the log.
+"""Reports cycles, binds and evictions: statuses, conditions and events to the cluster, metrics, and lines in the log.
 
-Nothing here decides anything, and all of it can be late. The event loop only collects; a thread computes, see
-``statuses``, and what is to be written comes back in slices.
+Nothing here decides anything, and all of it may be late. The event loop only collects what happened; a thread computes
+what is to be written (``batch.py``), and the event loop submits it in slices, behind the binds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ log = structlog.get_logger("cycle")
 
 STATUS_PERIOD_S = 1.0
 BUSY_LOOK_S = 0.2
-BUSY_PERIOD_S = 5.0  # while binds wait: they come first
-MANY_CYCLES = 8  # that decided something: each holds a view of the cluster, so no more of them are kept for long
-HEARTBEAT_S = 600.0  # so often an idle cycle is logged all the same
-WRITES_AT_A_TIME = 10_000  # of statuses; the rest is computed when these are on their way
+BUSY_PERIOD_S = 5.0  # between two computations while binds wait
+MANY_CYCLES = 8  # each holds a view of the cluster, so no more of them are kept
+HEARTBEAT_S = 600.0  # an idle cycle is logged this often all the same
+WRITES_AT_A_TIME = 10_000  # of one computation; the rest is computed when these are under way
 SLICE = 50
 
 
@@ -98,7 +98,7 @@ class StatusReporter:
         """Until cancelled."""
         while True:
             await self._wait()
-            if self._comes_first(self._clock.monotonic()) and len(self._batch.cycles) < MANY_CYCLES:
+            if self._must_wait(self._clock.monotonic()) and len(self._batch.cycles) < MANY_CYCLES:
                 self._plan(BUSY_LOOK_S)
             else:
                 await self._round()
@@ -109,7 +109,7 @@ class StatusReporter:
         await self._round()
 
     def acted(self, decided: DecidedCycle) -> None:
-        """A cycle was carried out: its statuses are written soon, once a second at the most."""
+        """A cycle was carried out: its statuses are computed soon, once a second at most."""
         self._decided = decided
         result = decided.result
         close_s = decided.seconds - result.open_s - sum(result.actions_s.values())
@@ -144,12 +144,12 @@ class StatusReporter:
         self._plan(0.0)
 
     def evicted(self, eviction: Evict, plan: Plan, cluster: Cluster) -> None:
-        """The pod is on its way out."""
+        """The pod is being deleted."""
         self._batch.evicted.append((eviction, plan, cluster))
         self._plan(0.0)
 
     def bound(self, bind: Bind, seconds: float) -> None:
-        """The API server has taken the bind, which took so long."""
+        """The API server has accepted the bind, which took ``seconds``."""
         now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
         created_ns, key, queue, unlabelled = None, bind.pod, "", False
         if isinstance(pod, Pod):
@@ -163,7 +163,7 @@ class StatusReporter:
         self._plan(STATUS_PERIOD_S if self._is_busy() else 0.0)
 
     def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
-        """The bind was given up; ``again`` is when its group is tried again, None for as soon as there is news."""
+        """The bind was given up. ``again`` is when its group is tried again; None: when something changes."""
         log.warning("bind.failed", pod=bind.pod, node=bind.node, reason=failure.reason, message=failure.message)
         if again is not None and failure.status != 404:
             wait_s = max(0.0, again - self._clock.monotonic())
@@ -171,19 +171,19 @@ class StatusReporter:
             self._writes.submit(events.failed_binding(pod_ref(bind), bind.node, text))
 
     def _want_statuses(self, at: float) -> None:
-        """Compute statuses then, or when it was planned already if that is earlier."""
+        """Compute statuses at that time, or when it is planned already if that is earlier."""
         self._statuses_at = at if self._statuses_at is None else min(at, self._statuses_at)
         self._plan(self._statuses_at - self._clock.monotonic())
 
     def _plan(self, delay_s: float) -> None:
-        """Compute in so many seconds, or when it was planned already if that is earlier."""
+        """Compute after ``delay_s`` seconds, or when it is planned already if that is earlier."""
         due = self._clock.monotonic() + max(0.0, delay_s)
         if self._due is None or due < self._due:
             self._due = due
             self._planned.set()
 
     async def _wait(self) -> None:
-        """Until something is due."""
+        """Return once something is due."""
         while True:
             self._planned.clear()
             left_s = None if self._due is None else self._due - self._clock.monotonic()
@@ -194,13 +194,13 @@ class StatusReporter:
                 async with asyncio.timeout(left_s):
                     await self._planned.wait()
 
-    def _comes_first(self, now: float) -> bool:
-        """Whether others do: binds wait, and statuses are not too old for that yet."""
+    def _must_wait(self, now: float) -> bool:
+        """Whether statuses wait: binds are under way, and the last statuses are not too old yet."""
         return self._is_busy() and now - self._computed_at < BUSY_PERIOD_S
 
     def _asked(self, batch: Batch, now: float) -> None:
-        """Ask for statuses where they are due."""
-        due = self._statuses_at is not None and self._statuses_at <= now and not self._comes_first(now)
+        """Add the last cycle to the batch if statuses are due."""
+        due = self._statuses_at is not None and self._statuses_at <= now and not self._must_wait(now)
         if self._decided is None or not self._may_write():
             self._statuses_at = None
         elif due:
@@ -209,7 +209,7 @@ class StatusReporter:
             batch.most = max(1, WRITES_AT_A_TIME - self._writes.pending)
 
     async def _round(self) -> None:
-        """Have computed what is due, and hand on what is to be written."""
+        """Have the thread compute the batch, and submit what is to be written."""
         async with self._lock:
             batch, self._batch = self._batch, Batch()
             batch.now_ns, now = self._clock.wall_ns(), self._clock.monotonic()
@@ -225,7 +225,7 @@ class StatusReporter:
             self._plan(max(wait_s, BUSY_LOOK_S) if self._is_busy() else wait_s)
 
     async def _hand_over(self, writes: list[Write]) -> None:
-        """In slices: there may be tens of thousands, and others want the event loop."""
+        """Submit in slices: there may be tens of thousands of writes, and others need the event loop."""
         time_slice = TimeSlice()
         for start in range(0, len(writes), SLICE):
             self._writes.submit(writes[start : start + SLICE])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kai_sched.reconcile.grouping.draft import Case, Draft, Rule
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.settings import KindRule
 
@@ -12,7 +12,7 @@ _ALL = "[*]"
 def declared(rule: KindRule) -> Rule:
     """A gang of the size that stands where ``rule`` says."""
 
-    def group(case: Case) -> Draft:
+    def group(case: GroupingCase) -> Draft:
         fields = case.whole(case.owner).fields
         minimum = _sum(fields, rule.minimum) if rule.minimum else None
         if minimum is None and rule.replicas:

@@ -13,7 +13,7 @@ from kai_sched.model.faults import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
-from kai_sched.reconcile.grouping.owners import Owner, Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
@@ -29,7 +29,7 @@ INFERENCE = "inference"
 class View(Protocol):
     """What else there is. Exceptions of its own pass through, as those of ``owners.Fetch`` do."""
 
-    def fetch(self, reference: Reference) -> Owner | None:
+    def fetch(self, reference: ObjectReference) -> Owner | None:
         """As ``owners.Fetch``."""
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
@@ -40,7 +40,7 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class GroupingCase:
     """A pod to group. ``owners``: nearest first, without those at the top that are skipped; ``owner`` is the last.
 
     Where there is no owner left, ``owner`` is the pod.
@@ -77,7 +77,7 @@ class Case:
         if legal.name_fault(api_version, name):
             return None
         try:
-            return self.view.fetch(Reference(api_version, kind, self.pod.namespace, name, whole=whole))
+            return self.view.fetch(ObjectReference(api_version, kind, self.pod.namespace, name, whole=whole))
         except PermissionError:
             return None
 
@@ -110,7 +110,7 @@ class Draft:
     topology: TopologyConstraint | None = None  # in place of what the annotations say
 
 
-Rule = Callable[[Case], Draft]
+Rule = Callable[[GroupingCase], Draft]
 
 
 def group_name(owner: Owner) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kai_sched.api import names
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.draft import Case, Draft, usable_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import PREEMPTIBILITIES
 from kai_sched.reconcile.grouping.owners import Owner
@@ -14,7 +14,7 @@ from kai_sched.reconcile.grouping.owners import Owner
 GANG_VERSION = "scheduler.grove.io/v1alpha1"
 
 
-def pod_gang(case: Case) -> Draft:
+def pod_gang(case: GroupingCase) -> Draft:
     """The group of the PodGang that the pod names."""
     label = names.POD_GANG_LABEL
     name = case.pod.labels.get(label, "")

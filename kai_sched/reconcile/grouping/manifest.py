@@ -15,7 +15,7 @@ from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import is_too_long, parse_duration
 from kai_sched.reconcile.grouping.bounds import check
 from kai_sched.reconcile.grouping.classes import priority_class
-from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name
 from kai_sched.reconcile.grouping.faults import GroupingError, Note
 from kai_sched.reconcile.grouping.owners import Owner
 
@@ -62,7 +62,7 @@ class Grouping(NamedTuple):
         return str(self.manifest["metadata"]["name"])
 
 
-def finish(case: Case, draft: Draft) -> Grouping:
+def finish(case: GroupingCase, draft: Draft) -> Grouping:
     """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
     owner, source = draft.owner, draft.source or draft.owner
     name = draft.name or group_name(owner)
@@ -103,7 +103,7 @@ def finish(case: Case, draft: Draft) -> Grouping:
     return Grouping(manifest, draft.sub_group, queue, tuple(case.notes))
 
 
-def _labels(case: Case, source: Owner) -> dict[str, str]:
+def _labels(case: GroupingCase, source: Owner) -> dict[str, str]:
     found = dict(source.labels)
     for key in (names.USER_LABEL, case.settings.config.node_pool_label):
         value = case.pod.labels.get(key)
@@ -112,7 +112,7 @@ def _labels(case: Case, source: Owner) -> dict[str, str]:
     return found
 
 
-def _annotations(case: Case, source: Owner) -> dict[str, str]:
+def _annotations(case: GroupingCase, source: Owner) -> dict[str, str]:
     user = case.pod.annotations.get(names.USER_LABEL)
     own = {} if user is None else {names.USER_LABEL: user}
     parts = (
@@ -131,7 +131,7 @@ def _yaml(text: str) -> str:
     return text if plain else msgspec.json.encode(text).decode()
 
 
-def choose_queue(case: Case, source: Owner) -> QueueChoice:
+def choose_queue(case: GroupingCase, source: Owner) -> QueueChoice:
     """The queue by label, of the owner first; then that of older set-ups; then the default one (4.3)."""
     config = case.settings.config
     for item in (source, case.pod):
@@ -145,7 +145,7 @@ def choose_queue(case: Case, source: Owner) -> QueueChoice:
     return QueueChoice(names.DEFAULT_QUEUE, source.subject, "")
 
 
-def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
+def _policy(case: GroupingCase, listed: tuple[Owner, ...]) -> Manifest:
     found: Manifest = {}
     preemptibility = _preemptibility(case, listed)
     if preemptibility:
@@ -170,7 +170,7 @@ def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
     return found
 
 
-def _preemptibility(case: Case, listed: tuple[Owner, ...]) -> str:
+def _preemptibility(case: GroupingCase, listed: tuple[Owner, ...]) -> str:
     for item in (*listed, case.pod):
         value = item.labels.get(names.PREEMPTIBILITY_LABEL)
         if value == "" or value in PREEMPTIBILITIES:

@@ -27,7 +27,7 @@ _workload = msgspec.json.Decoder(core.Workload)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectReference:
     """An object to look up. ``whole``: its spec and status are needed too; else its metadata will do."""
 
     api_version: str
@@ -46,7 +46,7 @@ class Reference:
 # Gives the object; None where there is none of that name. Raises PermissionError where it may not be read. An
 # exception of the caller's own passes through everything here, so that one who has to wait for an answer can get it
 # and ask again.
-Fetch = Callable[[Reference], "Owner | None"]
+Fetch = Callable[[ObjectReference], "Owner | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Owner:
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    references: tuple[Reference, ...] = ()
+    references: tuple[ObjectReference, ...] = ()
     body: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -83,16 +83,16 @@ class Owner:
         """What it says beside its metadata."""
         return Fields(self.subject, "", self.body)
 
-    def reference(self, whole: bool = False) -> Reference:
+    def reference(self, whole: bool = False) -> ObjectReference:
         """Itself, to be looked up again."""
-        return Reference(self.api_version, self.kind, self.namespace, self.name, self.uid, whole)
+        return ObjectReference(self.api_version, self.kind, self.namespace, self.name, self.uid, whole)
 
     def error(self, field: str, message: str) -> GroupingError:
         """What is wrong with a field of it."""
         return GroupingError(self.subject, field, message)
 
 
-def read_owner(raw: bytes, reference: Reference) -> Owner:
+def read_owner(raw: bytes, reference: ObjectReference) -> Owner:
     """The object that was fetched for ``reference``, whole or its metadata alone. Raises GroupingError."""
     try:
         wire = decode_part(_workload, raw, "")
@@ -114,7 +114,7 @@ def owner_of_pod(pod: core.Pod) -> Owner:
 
 def _owner(meta: core.Meta, api_version: str, kind: str, namespace: str) -> Owner:
     references = tuple(
-        Reference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
+        ObjectReference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
         for each in meta.owner_references or ()
     )
     labels, annotations = meta.labels or NO_LABELS, meta.annotations or NO_LABELS
@@ -144,7 +144,7 @@ def is_spark(pod: core.Pod) -> bool:
     return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
 
 
-def check_reference(owned: Owner, reference: Reference) -> None:
+def check_reference(owned: Owner, reference: ObjectReference) -> None:
     """Raises GroupingError where nothing can be called as the reference of ``owned`` says: it is never looked for."""
     field = "metadata.ownerReferences[0]"
     if fault := legal.version_fault(reference.api_version):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kai_sched.api import core, names
 from kai_sched.reconcile.grouping import grove, jobset, knative, kubeflow, leader_worker_set, plain, ray
 from kai_sched.reconcile.grouping.declared import declared
-from kai_sched.reconcile.grouping.draft import Case, Rule, View
+from kai_sched.reconcile.grouping.draft import GroupingCase, Rule, View
 from kai_sched.reconcile.grouping.manifest import Grouping, finish
 from kai_sched.reconcile.grouping.owners import POD_VERSION, Chain, Owner, owner_of_pod
 from kai_sched.reconcile.grouping.settings import GroupingSettings
@@ -72,7 +72,7 @@ def group_of(pod: core.Pod, chain: Chain, view: View, settings: GroupingSettings
     """
     itself = owner_of_pod(pod)
     owner = chain.owners[-1] if chain.owners else itself
-    case = _below_skipped(Case(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
+    case = _below_skipped(GroupingCase(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
     return finish(case, _rule(case.owner, settings)(case))
 
 
@@ -84,7 +84,7 @@ def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
     return plain.base if told is None else declared(told)
 
 
-def _below_skipped(case: Case) -> Case:
+def _below_skipped(case: GroupingCase) -> GroupingCase:
     """The case without the owners at the top that are passed over; the next one inherits what it lacks."""
     while case.owners and _is_skipped(case.owner):
         top, owners = case.owner, case.owners[:-1]

@@ -27,17 +27,29 @@ async def test_request_sends_who_and_what(server: ApiServer, api: Api) -> None:
     body = await api.request(
         "PATCH",
         "/api/v1/x",
-        params={"fieldSelector": "a=b,c!=d"},
         body=b"{}",
         content_type="application/merge-patch+json",
     )
     assert json.loads(body) == {
-        "line": "PATCH /api/v1/x?fieldSelector=a%3Db,c!%3Dd",
+        "line": "PATCH /api/v1/x",
         "who": "Bearer first",
         "type": "application/merge-patch+json",
         "accept": "application/json",
         "body": "{}",
     }
+
+
+async def test_parameters_are_encoded(server: ApiServer, api: Api) -> None:
+    seen = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        seen.append(request.path_qs)
+        return web.json_response({"metadata": {}})
+
+    server.answer = answer
+    async for _ in api.list_pages("/api/v1/x", {"fieldSelector": "a=b,c!=d"}):
+        pass
+    assert seen == ["/api/v1/x?limit=500&fieldSelector=a%3Db,c!%3Dd"]
 
 
 async def test_failure_tells_what_the_status_says(server: ApiServer, api: Api) -> None:

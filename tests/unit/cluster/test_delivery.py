@@ -23,7 +23,7 @@ from kai_sched.cluster.retry import (
     RetryPolicy,
 )
 from kai_sched.cluster.work_queue import FifoQueue
-from kai_sched.telemetry.faults import AGAIN_S, Faults
+from kai_sched.telemetry.faults import AGAIN_S, FaultLog
 
 
 async def test_workers_do_all_items_whatever_one_raises() -> None:
@@ -115,7 +115,7 @@ def test_waits_double_up_to_the_longest_however_many_failures() -> None:
 
 def test_a_fault_is_told_once_in_a_while_and_counted() -> None:
     now = 0.0
-    faults = Faults(lambda: now)
+    faults = FaultLog(lambda: now)
 
     def fail(what: str) -> str:
         try:

@@ -16,13 +16,13 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.groups import Groups
 from kai_sched.operator.grouping.owner_cache import OwnerCache
-from kai_sched.operator.grouping.pod_grouper import PodGrouper
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
+from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink, Observer
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
 
 
 class Intake:
@@ -34,12 +34,12 @@ class Intake:
         config: Config | None = None,
         changed: Callable[[bool], None] = lambda _: None,
         observer: Observer = lambda *_: None,
-        owners: Owners | None = None,
+        owners: OwnerIndex | None = None,
     ) -> None:
         config = config or Config()
         self.store = Store() if store is None else store
         self.overlay = Overlay(self.store)
-        self.owners = owners or Owners(lambda *_: None)
+        self.owners = owners or OwnerIndex(lambda *_: None)
         self.requests = GroupingRequests(Clock().monotonic, random.Random(1))
         reader = Reader(config)
         self.groups = Groups(self.store, self.overlay, reader, config, changed, self.requests, self.owners.forget)
@@ -47,7 +47,7 @@ class Intake:
 
 
 class Grouping:
-    """A PodGrouper and its writer over an intake."""
+    """A WorkloadGrouper and its writer over an intake."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Grouping:
         self.cache = OwnerCache(OwnerReader(api, clock.monotonic), clock.monotonic)
         rules = RuleSettings(api, intake.store, intake.sink, config)
         rng = random.Random(1)
-        self.grouper = PodGrouper(intake.store, groups, requests, self.cache, rules, reporter, clock, rng)
+        self.grouper = WorkloadGrouper(intake.store, groups, requests, self.cache, rules, reporter, clock, rng)
         self.writer = GroupWriter(api, groups, intake.sink, requests, reporter, is_busy)
 
     @property

@@ -13,7 +13,7 @@ from kai_sched.model.objects import Pod, PodGroup, PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
 from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
@@ -134,7 +134,7 @@ class Played:
         self.store = Store()
         self.store.put(PriorityClass("train", 50))
         self.changes = 0
-        self.owners = Owners(lambda *_: None)
+        self.owners = OwnerIndex(lambda *_: None)
         self.intake = Intake(self.store, self.config, self._changed, owners=self.owners)
         self.feed = self.intake.sink
         self.api = MemoryApi(self._seen)

@@ -1,4 +1,4 @@
-"""The PodGrouper before an API server in memory."""
+"""The WorkloadGrouper before an API server in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kai_sched.api import names
 from kai_sched.cluster.client import NOT_LEADER, ApiFailure
 from kai_sched.model.config import Config
-from kai_sched.operator.grouping import pod_grouper
+from kai_sched.operator.grouping import workload_grouper
 from kai_sched.operator.grouping.owner_cache import OwnerView
 from tests.unit.operator.grouped import GROUPS, Played, job, ray_cluster, settle, until
 
@@ -64,7 +64,7 @@ async def test_cycles_act_once_the_first_looks_are_over(played: Played) -> None:
 
 
 async def test_cycles_do_not_wait_long_for_an_owner(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_grouper, "CATCH_UP_S", 0.05)
+    monkeypatch.setattr(workload_grouper, "CATCH_UP_S", 0.05)
 
     async def hold(method: str, _: str) -> None:
         if method == "GET":
@@ -150,7 +150,7 @@ async def test_a_size_that_changes_as_pods_go_is_followed(played: Played) -> Non
 async def test_owners_of_waiting_pods_are_looked_at_from_time_to_time(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_grouper, "RESYNC_S", 0.02)
+    monkeypatch.setattr(workload_grouper, "RESYNC_S", 0.02)
     waiting, running = played.api.put(job("waiting")), played.api.put(job("running"))
     played.owned(waiting, "a")
     played.owned(running, "b", node="n1")

@@ -1,4 +1,4 @@
-"""Owners of pods: what their people are told of the queue that they name or do not name, and of what is in the way."""
+"""The events of what owns pods: which queue its pods are in and why, and what keeps them from running."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kai_sched.plan import reasons
 from kai_sched.plan.effects import Ref, Write
 from kai_sched.reconcile import events
 from kai_sched.reconcile.grouping.manifest import QueueChoice
-from kai_sched.reconcile.kept import Kept, Moment
-from kai_sched.reconcile.ledger import Subject
+from kai_sched.reconcile.object_reconciler import ObjectReconciler, StatusInput
+from kai_sched.reconcile.write_throttle import TrackedObject
 
-# Why something waits for longer than until its other pods are there.
+# Reasons that last longer than until the other pods of the group have been created.
 LASTING = frozenset((reasons.NO_FIT, reasons.OVER_LIMIT, reasons.OVER_QUOTA, reasons.NOT_SUPPORTED))
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """A pod group of an owner, and what names its queue."""
+class GroupOwner:
+    """The owner of a pod group, and what names the queue of the group."""
 
     owner: Ref
     choice: QueueChoice
 
 
-def is_unlabelled(pod: Pod, group: PodGroup | None, owned: Owned | None) -> bool:
-    """Whether the pod is in the default queue because nobody named one. ``owned``: what is known of its group."""
+def is_unlabelled(pod: Pod, group: PodGroup | None, owned: GroupOwner | None) -> bool:
+    """Return whether the pod is in the default queue because no queue is named. ``owned``: the owner of its group."""
     if not pod.group:
         return not pod.queue
     if group is None or group.queue != names.DEFAULT_QUEUE:
@@ -36,19 +36,19 @@ def is_unlabelled(pod: Pod, group: PodGroup | None, owned: Owned | None) -> bool
     return owned is not None and not owned.choice.field
 
 
-class Owners:
-    """The owners of pod groups by the groups' keys, as those know them who decide the groups.
+class OwnerIndex:
+    """The owners of pod groups, by the keys of the groups. The grouper fills it.
 
     ``told`` hears of each change: the group, and None where it has no pods any more.
     """
 
-    def __init__(self, told: Callable[[str, Owned | None], None]) -> None:
+    def __init__(self, told: Callable[[str, GroupOwner | None], None]) -> None:
         self._told = told
-        self._owned: dict[str, Owned] = {}
+        self._owned: dict[str, GroupOwner] = {}
 
     def observe(self, group: str, owner: Ref, choice: QueueChoice) -> None:
         """The group "namespace/name" belongs to the owner."""
-        owned = Owned(owner, choice)
+        owned = GroupOwner(owner, choice)
         if self._owned.get(group) != owned:
             self._owned[group] = owned
             self._told(group, owned)
@@ -59,29 +59,29 @@ class Owners:
             self._told(group, None)
 
     def owner_of(self, group: str) -> Ref | None:
-        """Whose the group is."""
+        """Return the owner of the group."""
         owned = self._owned.get(group)
         return None if owned is None else owned.owner
 
     def is_unlabelled(self, pod: Pod, group: PodGroup | None) -> bool:
-        """Whether the pod is in the default queue because nobody named one."""
+        """Return whether the pod is in the default queue because no queue is named."""
         return is_unlabelled(pod, group, self._owned.get(f"{pod.namespace}/{pod.group}"))
 
 
-class OwnerKeeper(Kept):
-    """By the uid of the owner, whatever number of groups it has."""
+class OwnerReconciler(ObjectReconciler):
+    """Owners by uid; an owner may have any number of groups."""
 
     kind = "owner"
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._config = config
-        self._owned: dict[str, Owned] = {}
-        self._groups: dict[str, dict[str, None]] = {}  # of each owner
-        self._subjects: dict[str, Subject] = {}
+        self._owned: dict[str, GroupOwner] = {}
+        self._groups: dict[str, dict[str, None]] = {}  # the groups of each owner
+        self._tracked: dict[str, TrackedObject] = {}
 
-    def observe(self, group: str, owned: Owned | None) -> None:
-        """See ``Owners``."""
+    def observe(self, group: str, owned: GroupOwner | None) -> None:
+        """See ``OwnerIndex``."""
         before = self._owned.pop(group, None)
         if before is not None:
             self._groups.get(before.owner.uid, {}).pop(group, None)
@@ -91,54 +91,54 @@ class OwnerKeeper(Kept):
             self._groups.setdefault(owned.owner.uid, {})[group] = None
             self.mark((owned.owner.uid,))
 
-    def get(self, group: str) -> Owned | None:
-        """What is known of the group."""
+    def get(self, group: str) -> GroupOwner | None:
+        """Return the owner of the group."""
         return self._owned.get(group)
 
     def mark_groups(self, groups: Iterable[str]) -> None:
-        """Look at the owners of these groups."""
+        """Reconcile the owners of these groups."""
         self.mark(owned.owner.uid for group in groups if (owned := self._owned.get(group)) is not None)
 
     def mark_all(self) -> None:
-        """Look at all of them."""
+        """Reconcile all owners."""
         self.mark(self._groups.keys())
 
-    def _keys(self, subject: Subject) -> Iterable[str]:
-        return (subject.uid,)
+    def _keys(self, tracked: TrackedObject) -> Iterable[str]:
+        return (tracked.uid,)
 
-    def _look(self, key: str, moment: Moment) -> list[Write]:
+    def _reconcile(self, key: str, inputs: StatusInput) -> list[Write]:
         groups = self._groups.get(key)
         if not groups:
             self._groups.pop(key, None)
-            gone = self._subjects.pop(key, None)
+            gone = self._tracked.pop(key, None)
             if gone is not None:
-                self._ledger.forget(gone)
+                self._throttle.forget(gone)
             return []
-        subject = self._subjects.get(key)
-        if subject is None:
-            subject = self._subjects[key] = Subject(next(iter(groups)), key)
-        self._ledger.open(subject)
+        tracked = self._tracked.get(key)
+        if tracked is None:
+            tracked = self._tracked[key] = TrackedObject(next(iter(groups)), key)
+        self._throttle.open(tracked)
         found: list[Write] = []
         for group in groups:
-            found += self._due(group, self._owned[group], subject, moment)
-        self._ledger.close(subject)
+            found += self._due(group, self._owned[group], tracked, inputs)
+        self._throttle.close(tracked)
         return found
 
-    def _due(self, key: str, owned: Owned, subject: Subject, moment: Moment) -> list[Write]:
+    def _due(self, key: str, owned: GroupOwner, tracked: TrackedObject, inputs: StatusInput) -> list[Write]:
         found: list[Write] = []
-        state, group = moment.result.groups.get(key), moment.cluster.pod_groups.get(key)
+        state, group = inputs.result.groups.get(key), inputs.cluster.pod_groups.get(key)
         if state is None or group is None:
             return found
-        if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._ledger.tell(subject, "queue/"):
+        if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._throttle.tell(tracked, "queue/"):
             found.append(events.queue_label_missing(owned.owner, self._config.queue_label))
         reason = state.reason
         if reason is not None and reason.code in (reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF):
             is_label = owned.choice.name == group.queue
             place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
-            if self._ledger.tell(subject, f"queue/{group.queue}"):
+            if self._throttle.tell(tracked, f"queue/{group.queue}"):
                 found.append(events.queue_unusable(owned.owner, *place, group.queue, reason, key))
             return found
         lasts = reason is not None and reason.code in LASTING and owned.owner.kind != "Pod"
-        if lasts and reason and self._ledger.tell(subject, f"reason/{reason.code}"):
+        if lasts and reason and self._throttle.tell(tracked, f"reason/{reason.code}"):
             found.append(events.waits(owned.owner, key, reason))
         return found

@@ -15,9 +15,9 @@ from kai_sched.plan import reasons
 from kai_sched.plan.effects import Bind, Emit, Evict, Pipeline, Ref
 from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile.grouping.manifest import QueueChoice
-from kai_sched.reconcile.keeper import StatusKeeper
-from kai_sched.reconcile.owner_keeper import Owners
-from kai_sched.reconcile.tally import Tally
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.queue_usage import QueueUsage
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 from tests.unit.reconcile.cases import CONFIG, NO_ROOM, SECOND_NS, SHAPE, World, decided, pod, pod_group, queue, state
 
 NAMES = [f"n{n}" for n in range(6)]
@@ -45,9 +45,9 @@ class Twice:
         self.rng = rng
         self.world = World()  # what the API server shows
         self.store = Store()
-        self.keepers = (StatusKeeper(CONFIG), StatusKeeper(CONFIG))
-        self.owners = [Owners(keeper.observe_owner) for keeper in self.keepers]
-        self.tally: Tally | None = None
+        self.keepers = (StatusReconciler(CONFIG), StatusReconciler(CONFIG))
+        self.owners = [OwnerIndex(keeper.observe_owner) for keeper in self.keepers]
+        self.tally: QueueUsage | None = None
         self.result = decided()
         self.seconds = 0.0
 
@@ -128,7 +128,7 @@ class Twice:
         view = self.store.cluster()
         now_ns = round(self.seconds * SECOND_NS) + SECOND_NS
         lazy, eager = self.keepers
-        eager.look_at_all()
+        eager.mark_all()
         found, again = lazy.writes(view, self.result, now_ns, now_ns)
         wanted, again_at_latest = eager.writes(view, self.result, now_ns, now_ns)
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
@@ -144,11 +144,11 @@ class Twice:
         """What pods add up to, step by step and at once."""
         view = self.store.cluster()
         if self.tally is None:
-            self.tally = Tally(view, CONFIG)
+            self.tally = QueueUsage(view, CONFIG)
         else:
             self.tally.update(view, view.changes_since(self.view.store_id, self.view.serial) or ())
         self.view = view
-        fresh = Tally(view, CONFIG)
+        fresh = QueueUsage(view, CONFIG)
         assert self.tally.binding == fresh.binding
         assert self.tally.members == fresh.members
         assert self.tally.groups == fresh.groups
@@ -174,7 +174,7 @@ def test_looking_at_changes_says_what_looking_at_everything_says(seed: int, step
 
 def test_an_eviction_is_no_place() -> None:
     """Its pod is not among those that get a node."""
-    keeper, store = StatusKeeper(CONFIG), Store()
+    keeper, store = StatusReconciler(CONFIG), Store()
     store.put(pod("a"))
     keeper.observe_pod("ml/a", "uid-a", None)
     victim = Evict("ml/a", "uid-a", "node-1", "reclaim", "ml/b", "ml/a", (), "", False, ())

@@ -10,7 +10,7 @@ from kai_sched.cluster.pod_deleter import EvictionEnd
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD, POD_GROUP, QUEUE
 from kai_sched.plan.effects import Bind
-from tests.unit.operator.test_loop import next_cycle, running, until
+from tests.unit.operator.test_cycle_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw, raw_group, raw_node, raw_pod
 
 LEAVING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}

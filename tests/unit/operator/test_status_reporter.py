@@ -23,8 +23,8 @@ from kai_sched.operator.reporting import batch, status_reporter
 from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.operator.reporting.status_reporter import StatusReporter
 from kai_sched.plan.effects import Bind, Effect, Emit, Evict, Pipeline, Plan, SetCondition, Write
-from kai_sched.reconcile.keeper import StatusKeeper
 from kai_sched.reconcile.pod_conditions import PodCondition
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.builders import Intake
 from tests.unit.operator.worlds import raw_group, raw_pod, raw_queue
@@ -100,13 +100,13 @@ async def bench() -> Any:
 
 async def test_statuses_are_computed_in_a_thread_of_their_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[str] = set()
-    compute = StatusKeeper.writes
+    compute = StatusReconciler.writes
 
-    def seen(self: StatusKeeper, *args: Any) -> Any:
+    def seen(self: StatusReconciler, *args: Any) -> Any:
         threads.add(threading.current_thread().name)
         return compute(self, *args)
 
-    monkeypatch.setattr(StatusKeeper, "writes", seen)
+    monkeypatch.setattr(StatusReconciler, "writes", seen)
     bench.add(pod("a"))
     bench.decide(groups=[state("ml/a", {"Pending": 1}, NO_ROOM)])
     await bench.until(lambda: len(bench.taken.writes) == 2)
@@ -264,7 +264,7 @@ def test_news_are_the_latest_of_each_object_and_no_more() -> None:
 def test_news_reach_the_keeper_whatever_a_status_holds() -> None:
     heard: list[Any] = []
 
-    class Ear(StatusKeeper):
+    class Ear(StatusReconciler):
         def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
             super().observe_pod(key, uid, condition)
             heard.append((key, condition))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.operator.grouping import owner_cache, pod_grouper, prefetch
+from kai_sched.operator.grouping import owner_cache, prefetch, workload_grouper
 from tests.unit.operator.grouped import Played, job, ray_cluster, settle, until
 
 pytestmark = pytest.mark.usefixtures("hundredths")
@@ -56,7 +56,7 @@ async def test_owners_that_may_not_be_listed_are_looked_up_alone(played: Played)
 
 
 async def test_a_list_that_takes_long_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_grouper, "PREFETCH_S", 0.05)
+    monkeypatch.setattr(workload_grouper, "PREFETCH_S", 0.05)
 
     async def hold(method: str, _: str) -> None:
         if method == "LIST":

@@ -17,7 +17,7 @@ from kai_sched.operator import cycle_health, cycle_loop
 from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.plan.effects import Bind, Emit, Ref
 from kai_sched.telemetry.metrics import Metrics
-from tests.unit.operator.test_loop import next_cycle, running, until
+from tests.unit.operator.test_cycle_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw_node, raw_pod
 from tests.unit.telemetry.test_metrics import values
 

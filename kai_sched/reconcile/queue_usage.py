@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class GroupTally:
+class GroupUsage:
     """The pods of one pod group. ``used`` counts those on nodes, leaving ones included, by sub-group."""
 
     queue: str
@@ -48,7 +48,7 @@ class GroupTally:
     finished: bool = False
 
 
-class Tally:
+class QueueUsage:
     """``groups`` has every pod group of the node pool by "namespace/name", ``binding`` the node of each pod that a bind
     request of the original's is about to give one. ``members`` are the pods of each group, known or not.
     """
@@ -60,7 +60,7 @@ class Tally:
     def _begin(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._default = default_priority(cluster.priority_classes)
-        self.groups: dict[str, GroupTally] = {}
+        self.groups: dict[str, GroupUsage] = {}
         self.members: dict[str, dict[str, None]] = {}
         self.binding = {
             request.pod_key: request.node
@@ -126,11 +126,11 @@ class Tally:
         if group is None or not in_pool(group.labels, self._config):
             return
         preemptible = is_preemptible(group, self._cluster.priority_classes, self._default)
-        tally = self.groups[key] = GroupTally(group.queue, preemptible, pod_sets(group))
+        usage = self.groups[key] = GroupUsage(group.queue, preemptible, pod_sets(group))
         pods = self._cluster.pods
         for member in self.members.get(key, ()):
-            self._add(pods[member], tally, tally.counts, 1)
-        _join(self._counts(tally.queue, tally.preemptible), tally.counts, 1)
+            self._add(pods[member], usage, usage.counts, 1)
+        _join(self._counts(usage.queue, usage.preemptible), usage.counts, 1)
 
     def _count_bare(self, pod: Pod, count: int) -> None:
         """A pod without a group comes, or goes."""
@@ -142,7 +142,7 @@ class Tally:
             self._bare_classes[name] = is_preemptible(alone, self._cluster.priority_classes, self._default)
         self._add(pod, None, self._counts(pod.queue or names.DEFAULT_QUEUE, self._bare_classes[name]), count)
 
-    def _add(self, pod: Pod, group: GroupTally | None, counts: Counts, count: int) -> None:
+    def _add(self, pod: Pod, group: GroupUsage | None, counts: Counts, count: int) -> None:
         if group is not None and (pod.sub_group or DEFAULT_SET) not in group.sets:
             return
         if pod.phase not in _LIVE:

@@ -1,4 +1,4 @@
-"""The PodGrouper: reads the owners of pods and decides their PodGroups by the rules in ``reconcile.grouping``.
+"""The WorkloadGrouper: reads the owners of pods and decides their PodGroups by the rules in ``reconcile.grouping``.
 
 ``Groups`` says which sources to reconcile. A source that fails is reconciled again, 1 s later, doubling to 60 s. Only
 the leader reconciles. Decisions count at once, and are written behind the binds. Cycles begin to act once all workloads
@@ -43,7 +43,7 @@ BATCH = 20  # pods that are decided before others get the event loop
 log = structlog.get_logger("grouping")
 
 
-class PodGrouper:
+class WorkloadGrouper:
     """For one event loop.
 
     Parameters

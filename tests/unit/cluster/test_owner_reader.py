@@ -9,10 +9,10 @@ from aiohttp import web
 
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.owner_reader import DISCOVER_AGAIN_S, FAILED_AGAIN_S, OwnerReader
-from kai_sched.reconcile.grouping.owners import Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference
 from tests.unit.cluster.conftest import ApiServer, status
 
-JOB = Reference("batch/v1", "Job", "ml", "train", "u1")
+JOB = ObjectReference("batch/v1", "Job", "ml", "train", "u1")
 RESOURCES = [
     {"name": "jobs", "kind": "Job", "namespaced": True},
     {"name": "jobs/status", "kind": "Job", "namespaced": True},
@@ -56,7 +56,7 @@ async def test_metadata_alone_or_all_of_it(api: Api, asked: list[tuple[str, str]
     found = await owners.fetch(JOB)
     assert found is not None
     assert (found.name, found.uid, found.labels, found.body) == ("train", "u1", {"a": "b"}, {})
-    whole = await owners.fetch(Reference("batch/v1", "Job", "ml", "train", whole=True))
+    whole = await owners.fetch(ObjectReference("batch/v1", "Job", "ml", "train", whole=True))
     assert whole is not None
     assert whole.body == {"spec": {"parallelism": 2}}
     partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -66,7 +66,7 @@ async def test_metadata_alone_or_all_of_it(api: Api, asked: list[tuple[str, str]
 
 
 async def test_kinds_outside_of_namespaces(api: Api, asked: list[tuple[str, str]]) -> None:
-    assert await OwnerReader(api, Clock()).fetch(Reference("batch/v1", "Rack", "ml", "r1")) is not None
+    assert await OwnerReader(api, Clock()).fetch(ObjectReference("batch/v1", "Rack", "ml", "r1")) is not None
     assert asked[-1][0] == "/apis/batch/v1/racks/r1"
 
 
@@ -74,20 +74,20 @@ async def test_what_is_not_there(api: Api, asked: list[tuple[str, str]]) -> None
     """An object, a kind, a group of kinds: a kind that is unknown is looked for again after a while."""
     clock = Clock()
     owners = OwnerReader(api, clock)
-    assert await owners.fetch(Reference("batch/v1", "Job", "ml", "other")) is None
+    assert await owners.fetch(ObjectReference("batch/v1", "Job", "ml", "other")) is None
     for _ in range(2):
-        assert await owners.fetch(Reference("batch/v1", "Solver", "ml", "s")) is None
-        assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
+        assert await owners.fetch(ObjectReference("batch/v1", "Solver", "ml", "s")) is None
+        assert await owners.fetch(ObjectReference("example.com/v1", "Solver", "ml", "s")) is None
     expected = ["/apis", "/apis/batch/v1", "/apis/batch/v1/namespaces/ml/jobs/other"]
     assert [path for path, _ in asked] == expected, "a group that is not there is not asked for"
     clock.time += DISCOVER_AGAIN_S
-    assert await owners.fetch(Reference("example.com/v1", "Solver", "ml", "s")) is None
-    assert await owners.fetch(Reference("batch/v1", "Solver", "ml", "s")) is None
+    assert await owners.fetch(ObjectReference("example.com/v1", "Solver", "ml", "s")) is None
+    assert await owners.fetch(ObjectReference("batch/v1", "Solver", "ml", "s")) is None
     assert [path for path, _ in asked] == [*expected, "/apis", "/apis/batch/v1"]
 
 
 async def test_core_kinds_have_paths_of_their_own(api: Api, asked: list[tuple[str, str]]) -> None:
-    assert await OwnerReader(api, Clock()).fetch(Reference("v1", "Pod", "ml", "driver")) is None
+    assert await OwnerReader(api, Clock()).fetch(ObjectReference("v1", "Pod", "ml", "driver")) is None
     assert asked[0][0] == "/api/v1"
 
 
@@ -96,7 +96,7 @@ async def test_made_up_groups_cost_one_request_in_a_while(api: Api, asked: list[
     owners = OwnerReader(api, clock)
     await owners.fetch(JOB)
     for n in range(60):
-        assert await owners.fetch(Reference(f"g{n}.example.com/v1", "Solver", "ml", "s")) is None
+        assert await owners.fetch(ObjectReference(f"g{n}.example.com/v1", "Solver", "ml", "s")) is None
         clock.time += 0.1
     assert [path for path, _ in asked].count("/apis") == 2
     assert len(asked) == 4

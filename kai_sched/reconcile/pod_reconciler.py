@@ -1,4 +1,4 @@
-"""Pending pods: their condition PodScheduled and their events."""
+"""The condition PodScheduled and the events of pending pods."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Ref, SetCondition, Write
 from kai_sched.plan.result import CycleResult, GroupState
 from kai_sched.reconcile import events
-from kai_sched.reconcile.kept import Kept, Moment
-from kai_sched.reconcile.ledger import Subject
-from kai_sched.reconcile.owner_keeper import OwnerKeeper, is_unlabelled
+from kai_sched.reconcile.object_reconciler import ObjectReconciler, StatusInput
+from kai_sched.reconcile.owner_reconciler import OwnerReconciler, is_unlabelled
 from kai_sched.reconcile.pod_conditions import (
     PodCondition,
-    Verdict,
+    PodVerdict,
     judge,
     unknown_group,
     unknown_sub_group,
 )
-from kai_sched.reconcile.tally import Tally
+from kai_sched.reconcile.queue_usage import QueueUsage
+from kai_sched.reconcile.write_throttle import TrackedObject
 
 _FALSE = "False"
 
 
 @dataclass(slots=True, eq=False)
-class PodSubject(Subject):
+class TrackedPod(TrackedObject):
     """One pod, and its condition PodScheduled in the API server."""
 
     condition: PodCondition | None = None
 
 
-class PodKeeper(Kept):
-    """Only pods that name our scheduler are told anything, while they wait for a node."""
+class PodReconciler(ObjectReconciler):
+    """Only pods that name our scheduler get conditions and events, while they wait for a node."""
 
     kind = "Pod"
 
-    def __init__(self, config: Config, owners: OwnerKeeper) -> None:
+    def __init__(self, config: Config, owners: OwnerReconciler) -> None:
         super().__init__()
         self._config = config
         self._owners = owners
-        self._subjects: dict[str, PodSubject] = {}
+        self._tracked: dict[str, TrackedPod] = {}
         self.waiting: dict[str, Pod] = {}  # our pods without a node
 
     def observe(self, key: str, uid: str, condition: PodCondition | None) -> None:
-        """The pod is there, with this condition."""
-        found = self._subjects.get(key)
+        """The API server shows the pod with this condition."""
+        found = self._tracked.get(key)
         if found is None or found.uid != uid:
             if found is not None:
-                self._ledger.forget(found)
-            found = self._subjects[key] = PodSubject(key, uid)
+                self._throttle.forget(found)
+            found = self._tracked[key] = TrackedPod(key, uid)
         found.condition = condition
         self.mark((key,))
 
     def forget(self, key: str) -> None:
         """The pod is gone."""
-        gone = self._subjects.pop(key, None)
+        gone = self._tracked.pop(key, None)
         if gone is not None:
-            self._ledger.forget(gone)
+            self._throttle.forget(gone)
 
     def renew(self, cluster: Cluster) -> None:
-        """Begin anew with all pods of this view."""
+        """Start again with all pods of this view."""
         self.waiting.clear()
         self.update(cluster.pods, cluster)
 
@@ -82,53 +82,53 @@ class PodKeeper(Kept):
                 and not pod.deleted_ns
             ):
                 self.waiting[key] = pod
-            if key in self._subjects:
+            if key in self._tracked:
                 self.mark((key,))
 
     def reword(self, keys: Iterable[str]) -> None:
-        """Only the wording of what is told of these has changed: that can wait where it waits already."""
-        waiting = self._subjects.get
+        """Only messages about these have changed: reconcile those for which no new wording waits yet."""
+        waiting = self._tracked.get
         self.mark(
-            key for key in keys if (subject := waiting(key)) is not None and not subject.rewords(names.POD_SCHEDULED)
+            key for key in keys if (tracked := waiting(key)) is not None and not tracked.rewords(names.POD_SCHEDULED)
         )
 
-    def _look(self, key: str, moment: Moment) -> list[Write]:
-        subject, pod = self._subjects.get(key), self.waiting.get(key)
-        if subject is None:
+    def _reconcile(self, key: str, inputs: StatusInput) -> list[Write]:
+        tracked, pod = self._tracked.get(key), self.waiting.get(key)
+        if tracked is None:
             return []
-        self._ledger.open(subject)
+        self._throttle.open(tracked)
         found: list[Write] = []
-        if pod is not None and pod.uid == subject.uid:
-            self._due(key, pod, subject, moment, found)
-        self._ledger.close(subject)
+        if pod is not None and pod.uid == tracked.uid:
+            self._due(key, pod, tracked, inputs, found)
+        self._throttle.close(tracked)
         return found
 
-    def _due(self, key: str, pod: Pod, subject: PodSubject, moment: Moment, found: list[Write]) -> None:
-        cluster, tally = moment.cluster, moment.tally
+    def _due(self, key: str, pod: Pod, tracked: TrackedPod, inputs: StatusInput, found: list[Write]) -> None:
+        cluster, usage = inputs.cluster, inputs.usage
         group_key = f"{pod.namespace}/{pod.group}"
         group = cluster.pod_groups.get(group_key)
         unlabelled = is_unlabelled(pod, group, self._owners.get(group_key)) and in_pool(pod.labels, self._config)
-        if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
+        if unlabelled and self._throttle.tell(tracked, names.QUEUE_LABEL_MISSING):
             found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
-        if key in moment.placed or key in tally.binding or pod.gates:
+        if key in inputs.placed or key in usage.binding or pod.gates:
             return
-        verdict, marks = self._verdict(pod, key, cluster, moment.result, tally)
+        verdict, marks = self._verdict(pod, key, cluster, inputs.result, usage)
         if verdict is not None:
-            self._tell(pod, subject, verdict, marks or verdict.always, found)
+            self._tell(pod, tracked, verdict, marks or verdict.always, found)
 
     def _verdict(
-        self, pod: Pod, key: str, cluster: Cluster, result: CycleResult, tally: Tally
-    ) -> tuple[Verdict | None, bool]:
-        """What the pod is told, and whether its group wants the condition."""
+        self, pod: Pod, key: str, cluster: Cluster, result: CycleResult, usage: QueueUsage
+    ) -> tuple[PodVerdict | None, bool]:
+        """Return what the condition says, and whether the group of the pod wants the condition."""
         if not pod.group:
-            # A pod without a group is a group of its own name, marked where a real one has that name.
+            # A pod without a group is a group of its own name, with a mark if a real group has that name.
             own = result.groups.get(f"pod:{key}") or result.groups.get(key)
             return _of_group(own), True
         group_key = f"{pod.namespace}/{pod.group}"
         group = cluster.pod_groups.get(group_key)
         if group is None:
             return (unknown_group(group_key) if in_pool(pod.labels, self._config) else None), True
-        members = tally.groups.get(group_key)
+        members = usage.groups.get(group_key)
         if members is None:
             return None, True
         sub_group = pod.sub_group or DEFAULT_SET
@@ -136,18 +136,18 @@ class PodKeeper(Kept):
             return unknown_sub_group(sub_group, group_key, members.sets), True
         return _of_group(result.groups.get(group_key)), group.mark_unschedulable
 
-    def _tell(self, pod: Pod, subject: PodSubject, verdict: Verdict, marks: bool, found: list[Write]) -> None:
-        shown = subject.condition
+    def _tell(self, pod: Pod, tracked: TrackedPod, verdict: PodVerdict, marks: bool, found: list[Write]) -> None:
+        shown = tracked.condition
         before = None if shown is None else ((shown.status, shown.reason), shown.message)
         decisive = (_FALSE, verdict.reason)
         known = before is not None and before[0] == decisive
-        if verdict.event and self._ledger.tell(subject, f"{verdict.event}/{verdict.reason}", known):
+        if verdict.event and self._throttle.tell(tracked, f"{verdict.event}/{verdict.reason}", known):
             found.append(events.emit(_ref(pod), names.WARNING, verdict.event, verdict.message))
-        if marks and self._ledger.due(subject, names.POD_SCHEDULED, (decisive, verdict.message), before):
+        if marks and self._throttle.due(tracked, names.POD_SCHEDULED, (decisive, verdict.message), before):
             found.append(SetCondition(_ref(pod), names.POD_SCHEDULED, _FALSE, verdict.reason, verdict.message))
 
 
-def _of_group(state: GroupState | None) -> Verdict | None:
+def _of_group(state: GroupState | None) -> PodVerdict | None:
     return None if state is None or state.reason is None else judge(state.reason)
 
 
