@@ -13,9 +13,9 @@ from kai_sched.files.settings import read_overlay
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
-from kai_sched.operator.app import run as run_operator
 from kai_sched.operator.http.listener import AddressError, parse_address
 from kai_sched.operator.options import RunOptions
+from kai_sched.operator.process import run as run_operator
 from kai_sched.telemetry import logs
 from kai_sched.telemetry.loop_time import MeasuredLoop
 

@@ -1,4 +1,7 @@
-"""Looks up the objects that own pods, of whatever kind: their metadata, or the whole object where that is asked for."""
+"""Reads the objects that own pods, of any kind: their metadata, or the whole object if a rule of grouping asks for it.
+
+The owner cache of the operator uses it. Only the names of kinds in paths are cached here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_own
 
 METADATA_ONLY = METADATA.format("PartialObjectMetadata")
 METADATA_LIST = METADATA.format("PartialObjectMetadataList")
-# What is not known may have been installed just now.
+# An unknown kind may have been installed just now.
 DISCOVER_AGAIN_S = 5.0
 FAILED_AGAIN_S = 1.0
 
@@ -52,11 +55,10 @@ Kinds = dict[str, _Resource]
 
 
 class OwnerReader:
-    """Nothing is kept but how kinds are called in paths. ``clock`` gives seconds that never go back.
+    """For one event loop. ``clock`` gives seconds that never go back.
 
-    Whatever tenants call the owners of their pods, each group that there is, and the list of groups, is asked for no
-    more than each DISCOVER_AGAIN_S (FAILED_AGAIN_S after a failure): one that is made up costs no request of its own
-    and no memory.
+    Whatever kinds tenants name, the list of API groups and each existing group are requested at most once in
+    DISCOVER_AGAIN_S (FAILED_AGAIN_S after a failure). A kind that does not exist costs no request and no memory.
     """
 
     def __init__(self, api: Api, clock: Callable[[], float]) -> None:
@@ -66,12 +68,18 @@ class OwnerReader:
         self._groups_failure: ApiFailure | None = None
         self._groups_at = -DISCOVER_AGAIN_S
         self._listing = asyncio.Lock()
-        self._kinds: dict[str, tuple[float, Kinds | ApiFailure]] = {}  # of groups that there are
+        self._kinds: dict[str, tuple[float, Kinds | ApiFailure]] = {}  # of groups that exist
 
     async def fetch(self, reference: ObjectReference) -> Owner | None:
-        """The object; None where there is none of that name.
+        """Return the object, or None if there is none of that name.
 
-        Raises PermissionError where it may not be read, GroupingError where it is malformed, ApiFailure.
+        Raises
+        ------
+        PermissionError
+            If it may not be read.
+        GroupingError
+            If it is malformed.
+        ApiFailure
         """
         resource = await self._resource(reference.api_version, reference.kind)
         if resource is None:
@@ -90,9 +98,9 @@ class OwnerReader:
         return read_owner(raw, reference)
 
     async def pages(self, api_version: str, kind: str, namespace: str) -> AsyncGenerator[list[Owner], None]:
-        """The metadata of all such objects, in pages. Raises ApiFailure. Close it when leaving early.
+        """Yield the metadata of all such objects in pages. Raises ApiFailure. Close it when leaving early.
 
-        Malformed ones are left out, and where the kind is unknown or knows no namespaces there are none.
+        Malformed objects are left out. If the kind is unknown or not namespaced, there are none.
         """
         resource = await self._resource(api_version, kind)
         if resource is None or not resource.namespaced:
@@ -119,7 +127,7 @@ class OwnerReader:
         return self._clock() - asked_at >= (DISCOVER_AGAIN_S if failure is None else FAILED_AGAIN_S)
 
     async def _is_there(self, api_version: str) -> bool:
-        """Whether the API server has that group and version."""
+        """Return whether the API server has that group and version."""
         if api_version in self._groups:
             return True
         async with self._listing:
@@ -140,13 +148,13 @@ class OwnerReader:
         self._groups_failure = None
 
     async def _discover(self, api_version: str) -> Kinds | ApiFailure:
-        """The kinds of the group and version, or why they are not known."""
+        """Return the kinds of the group and version, or why they are not known."""
         try:
             path = version_path(api_version)
             found = read(_decode_resources, await self._api.request("GET", path), path, "the list of kinds")
         except ApiFailure as failure:
             return {} if failure.status == 404 else failure
-        # Parts of objects, as "pods/binding", have kinds, too. Servers of others may answer what is no name at all.
+        # Subresources such as "pods/binding" have kinds, too. Aggregated servers may answer what is no name at all.
         return {each.kind: each for each in found.resources or () if legal.is_subdomain(each.name)}
 
 

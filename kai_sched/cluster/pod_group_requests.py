@@ -1,4 +1,7 @@
-"""Writes PodGroups, and into pods to which one they belong."""
+"""The requests about PodGroups, and the one that names the PodGroup of a pod.
+
+The group writer of the operator sends them.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +31,23 @@ _decode_written = msgspec.json.Decoder(_Written).decode
 
 
 async def create_group(api: Api, key: str, body: bytes) -> bytes:
-    """The PodGroup "namespace/name" as it is then. Raises ApiFailure."""
+    """Create the PodGroup "namespace/name", and return it as JSON. Raises ApiFailure."""
     return await api.request("POST", objects_path(names.POD_GROUP_VERSION, RESOURCE, key.partition("/")[0]), body=body)
 
 
 async def replace_group(api: Api, key: str, body: bytes) -> bytes:
-    """As ``create_group``, for one that is there in the version that ``body`` names."""
+    """Replace the PodGroup that exists in the version that ``body`` names. See ``create_group``."""
     return await api.request("PUT", _path(key), body=body)
 
 
 async def get_group(api: Api, key: str) -> bytes:
-    """The PodGroup. Raises ApiFailure."""
+    """Return the PodGroup as JSON. Raises ApiFailure."""
     return await api.request("GET", _path(key))
 
 
 async def mark_pod(api: Api, key: str, metadata: Mapping[str, Any]) -> int:
-    """Change the pod's metadata, its uid being the one given; the version that it has then. Raises ApiFailure."""
-    # The answer is the pod: its metadata is enough, and spares both sides most of it.
+    """Patch the metadata of the pod with the given uid; return its new version as a number. Raises ApiFailure."""
+    # The answer is the pod, of which the metadata is enough.
     path = pod_path(key)
     raw = await api.request(
         "PATCH",

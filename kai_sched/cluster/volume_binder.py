@@ -1,7 +1,7 @@
-"""Binds the volumes of pods that are about to be bound: writes what was planned, then waits until every claim has one.
+"""Binds the volumes of pods that are about to be bound: writes what was planned, then waits until every claim is bound.
 
-The volumes themselves are bound by Kubernetes' own controller. While a group waits, its pods stay assumed, so nobody
-else gets their room; no worker waits with it.
+The cycle executor submits groups; groups whose claims are bound go on to the pod binder. Kubernetes itself binds the
+volumes. While a group waits, its pods stay assumed, so nobody else gets their room, and no worker waits with it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class VolumeBinder:
         self._waiting: set[asyncio.Task[None]] = set()
 
     def submit(self, group: Sequence[Bind], cluster: Cluster) -> None:
-        """Have the group bound, after its volumes. ``cluster`` is the view that it was decided on."""
+        """Bind the volumes of the group, then the group. ``cluster`` is the view that it was decided on."""
         try:
             writes, awaits, refusal = self._plan(group, cluster)
         except Exception as error:
@@ -86,13 +86,13 @@ class VolumeBinder:
         if not awaits and not refusal:
             self._submit(group)
             return
-        # Where one pod is refused, what the others need is written all the same: the next cycle decides on it.
+        # If one pod is refused, what the others need is written all the same: the next cycle uses it.
         task = asyncio.create_task(self._carry_out(group, writes, awaits, refusal), name="volumes")
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
     def _plan(self, group: Sequence[Bind], cluster: Cluster) -> tuple[list[VolumeWrite], list[str], str]:
-        """What has to be written, the claims to wait for, and why the group cannot be bound, if that is so."""
+        """Return what has to be written, the claims to wait for, and why the group cannot be bound (empty: it can)."""
         book = VolumeBook(cluster)
         writes: list[VolumeWrite] = []
         awaits: list[str] = []
@@ -121,7 +121,7 @@ class VolumeBinder:
     async def _carry_out(
         self, group: Sequence[Bind], writes: Sequence[VolumeWrite], awaits: Sequence[str], why: str
     ) -> None:
-        """Write, wait, and hand the group on; ``why`` says that it cannot be bound whatever is written."""
+        """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written."""
         selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
         try:
             await asyncio.gather(*(self._deliver(write) for write in writes))
@@ -142,7 +142,7 @@ class VolumeBinder:
             self._submit(group)
 
     async def _until_bound(self, group: Sequence[Bind], awaits: Sequence[str], selected: set[str]) -> str:
-        """Why it makes no sense to wait on; empty once every claim is bound."""
+        """Return why waiting is pointless, or an empty string once every claim is bound."""
         seen: set[str] = set()
         while True:
             self._news.clear()
@@ -164,7 +164,7 @@ class VolumeBinder:
             await self._news.wait()
 
     def _reachable(self, group: Sequence[Bind]) -> str:
-        """Why a volume that was made cannot be used where its pod is to be; empty where all can."""
+        """Return why a new volume cannot be used on the node of its pod, or an empty string."""
         book = VolumeBook(self._store.cluster())
         for bind in group:
             plan = plan_volumes(book, book.cluster.pods[bind.pod], bind.node)

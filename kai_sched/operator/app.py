@@ -7,13 +7,8 @@ event or a trigger is built before both.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import socket
-import sys
-import time
-import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,11 +43,11 @@ from kai_sched.operator.http.certificate import remedied
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.event_sink import EventSink
-from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
+from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.kopf_frame import KopfFrame
-from kai_sched.operator.lifecycle import Operator, ProcessIdentity, on_signals
+from kai_sched.operator.lifecycle import Operator, ProcessIdentity
 from kai_sched.operator.options import RunOptions
 from kai_sched.operator.parts import Part
 from kai_sched.operator.reporting.observations import Observations
@@ -68,7 +63,27 @@ STUCK_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What exists before the settings have been read."""
+    """What exists before the settings have been read.
+
+    Attributes
+    ----------
+    options
+        How the process was started.
+    settings
+        The settings in force.
+    api
+        The client of the API server, whose writes the lease guards.
+    lease
+        Who leads; not started yet.
+    pages
+        The pages, which answer already.
+    webhooks
+        The webhooks, which are served already.
+    clock, rng
+        The time, and the source of jitter.
+    ending
+        Set when the process has to end.
+    """
 
     options: RunOptions
     settings: LiveSettings
@@ -83,7 +98,25 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What comes in, and the queues in which work waits. Both exist before those who do the work."""
+    """What comes in, and the queues in which work waits. Both exist before the parts that do the work.
+
+    Attributes
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    trigger
+        Requests for a cycle.
+    store_changed
+        Set after each change of the store.
+    observations
+        What the informers saw of statuses.
+    requests, groups
+        What the grouper has to do, and the groups of pods.
+    sink, reflectors
+        The informers.
+    binds, evictions, writes
+        What waits to be sent.
+    """
 
     store: Store
     overlay: Overlay
@@ -303,77 +336,3 @@ def _stuck(loop: CycleLoop, clock: Clock) -> str:
     since = loop.busy_since
     lasted_s = 0.0 if since is None else clock.monotonic() - since
     return f"a cycle has been running for {lasted_s:.0f} s" if lasted_s > STUCK_S else ""
-
-
-async def run(options: RunOptions) -> int:
-    """Run the operator; return the exit status.
-
-    Raises
-    ------
-    LoginFailure
-        If there is no way to the API server.
-    OSError
-        If an address cannot be had.
-    """
-    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
-    rng = random.Random()
-
-    def connect_lease() -> Awaitable[Api]:
-        return Api.connect(options.kubeconfig, options.context, 2, options.server)
-
-    lease = LeaderLease(connect_lease, options.namespace, identity, rng=rng)
-    pages = Pages(Metrics(options.metrics_namespace), lambda: (lease.held(), lease.holder))
-    await pages.listen(options.listen_address)
-    api = await Api.connect(
-        options.kubeconfig,
-        options.context,
-        options.connections,
-        options.server,
-        guard=lease,
-        on_failure=pages.metrics.count_failure,
-    )
-    watch = asyncio.create_task(pages.watch(), name="readiness")
-    try:
-        # The threads share an interpreter: a request must not wait long for the thread that decides.
-        sys.setswitchinterval(0.002)
-        settings = LiveSettings(options.config, options.shard)
-        webhooks = WebhookService(options, api, settings)
-        if options.webhook_address:
-            pages.readiness.webhooks["webhooks"] = webhooks.problem
-        await webhooks.start()
-        ending = asyncio.Event()
-        on_signals(ending)
-        if not await _read_settings(options, api, settings, pages, ending):
-            await _leave(webhooks, pages)
-            return 0
-        base = Base(options, settings, api, lease, pages, webhooks, Clock(), rng, ending)
-        return await connect(base, build_intake(base)).run()
-    finally:
-        watch.cancel()
-        await pages.stop()
-        await api.close()
-
-
-async def _read_settings(
-    options: RunOptions, api: Api, settings: LiveSettings, pages: Pages, ending: asyncio.Event
-) -> bool:
-    """Read the settings. Return False if ``ending`` was set before that was done."""
-    reading = asyncio.create_task(
-        read_settings(api, settings, options.shard, pages.readiness.scheduling, random.Random())
-    )
-    signalled = asyncio.create_task(ending.wait())
-    await asyncio.wait((reading, signalled), return_when=asyncio.FIRST_COMPLETED)
-    signalled.cancel()
-    if reading.done():
-        reading.result()
-        return True
-    reading.cancel()
-    return False
-
-
-async def _leave(webhooks: WebhookService, pages: Pages) -> None:
-    """End a process that has not started to schedule."""
-    pages.readiness.stopping = True
-    began, hurry = time.monotonic(), asyncio.Event()
-    on_signals(hurry)
-    await webhooks.stop(began, hurry)

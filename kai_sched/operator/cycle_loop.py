@@ -97,7 +97,7 @@ class CycleLoop:
         """Run until cancelled."""
         try:
             while True:
-                await self._wait()
+                await self._trigger.wait(self._wait_s())
                 self._trigger.clear()
                 try:
                     rest_s = await self._turn()
@@ -118,12 +118,12 @@ class CycleLoop:
         else:
             await self._trigger.wait_led(seconds)
 
-    async def _wait(self) -> None:
-        """Return once a cycle is requested or a deadline has passed."""
+    def _wait_s(self) -> float | None:
+        """Return the seconds until the next deadline; None: there is none."""
         retry_end = self._executor.retries.next_end(self._turned_at)
         ends = [end for end in (retry_end, self._due, self._retry_at) if end is not None]
         end = min(ends, default=None)
-        await self._trigger.wait(None if end is None else max(0.0, end - self._clock.monotonic()))
+        return None if end is None else max(0.0, end - self._clock.monotonic())
 
     async def _turn(self) -> float:
         """Run one cycle; return how many seconds to rest after it."""

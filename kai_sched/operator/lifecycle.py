@@ -28,7 +28,7 @@ STANDBY_S = 3.0  # a replica that has not got the lease by then logs who has it
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """What the log says about the process when it starts."""
+    """What the log says about the process when it starts: the scheduler, the lease and the API server by name."""
 
     scheduler: str
     lease: str

@@ -1,7 +1,7 @@
-"""Logs of a process that runs for months: structlog, one line an event, and what the libraries say among it.
+"""The logs of the process: structlog, one line for each event, and the lines of libraries among them.
 
-An event is a stable dotted name, as "cycle.done"; facts are keys. Libraries log by logging, where only warnings and
-worse pass: their event is the name of the logger, and their text the key "message".
+An event is a stable dotted name, such as "cycle.done"; facts are keys. Libraries log by logging, where only warnings
+and errors pass: their event is the name of the logger, their text is the key "message".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Prometheus reads, under the names of the original (API contract 9.1 and 9.2), and how the process does.
+"""The metrics of the process for Prometheus, under the names of the original (API contract 9.1 and 9.2), and our own.
 
-A metric is here once something sets it. Queues are numbers of the last cycle: they are written down when somebody
-asks, so a queue that is gone leaves no series behind.
+A metric appears once something sets it. The values of queues are those of the last cycle, computed when somebody reads
+them, so a queue that is gone leaves no series behind. docs/metrics.md lists all metrics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counters that the Prometheus client cannot keep: under their bare name, or with series that come and go."""
+"""Counters that the Prometheus client cannot keep: without the suffix "_total", or with series that come and go."""
 
 from __future__ import annotations
 

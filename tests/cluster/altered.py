@@ -18,7 +18,7 @@ from kai_sched.cli.main import main
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Reflector, ReflectorTimings
 from kai_sched.cycle.run import run_cycle
-from kai_sched.operator import app, cycle_loop, kopf_frame
+from kai_sched.operator import app, cycle_loop, kopf_frame, process
 from kai_sched.operator.clock import Clock, SteadyWall
 from kai_sched.operator.http import pages
 from kai_sched.operator.kopf_frame import kopf_settings
@@ -48,7 +48,7 @@ def busy(seconds: float) -> None:
 
 
 def hasty(seconds: float) -> None:
-    pages.STEP_S = seconds
+    pages.START_S = seconds
 
 
 def jumping(seconds: float) -> None:
@@ -60,7 +60,7 @@ def jumping(seconds: float) -> None:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, jump)
     wall = SteadyWall(wall_ns=lambda: time.time_ns() + ahead_ns[0])
-    app.Clock = lambda: Clock(wall_ns=wall)  # type: ignore[assignment, misc]
+    process.Clock = lambda: Clock(wall_ns=wall)  # type: ignore[assignment, misc]
 
 
 def paged(objects: float) -> None:

@@ -33,7 +33,24 @@ class BindReporter(Protocol):
 
 
 class BindTracker:
-    """For one event loop. It implements ``pod_binder.BindObserver``."""
+    """For one event loop. It implements ``pod_binder.BindObserver``.
+
+    Parameters
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    trigger
+        Asks for a cycle when a bind has failed.
+    reporter
+        Hears of outcomes.
+    clock
+        The time.
+
+    Attributes
+    ----------
+    retries
+        Groups whose binds failed.
+    """
 
     def __init__(
         self, store: Store, overlay: Overlay, trigger: CycleTrigger, reporter: BindReporter, clock: Clock

@@ -45,7 +45,20 @@ class EvictionReporter(Protocol):
 class EvictionTracker:
     """For one event loop. It implements ``pod_deleter.EvictionObserver``.
 
-    A plan that contains a pod that could not be evicted waits, whoever it is for: 1 s, doubling to 60 s.
+    A plan with a pod that could not be evicted waits, whoever it is for: 1 s, doubling to 60 s.
+
+    Parameters
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    queue
+        Gets the evictions that are to be sent.
+    reporter
+        Hears of plans and outcomes.
+    trigger
+        Asks for a cycle when an eviction has failed.
+    clock
+        The time.
     """
 
     def __init__(

@@ -47,7 +47,20 @@ class CachedOwner:
 
 
 class OwnerCache:
-    """For one event loop. ``entries`` are in the order in which they were read."""
+    """For one event loop.
+
+    Parameters
+    ----------
+    reader
+        Reads owners.
+    monotonic
+        Seconds that never go back.
+
+    Attributes
+    ----------
+    entries
+        The answers, in the order in which they came.
+    """
 
     def __init__(self, reader: OwnerReader, monotonic: Callable[[], float]) -> None:
         self.reader = reader

@@ -30,7 +30,19 @@ _decode_config_map = msgspec.json.Decoder(_ConfigMapData).decode
 
 
 class RuleSettings:
-    """For one event loop. The ConfigMap is read again when its version has changed."""
+    """For one event loop. The ConfigMap is read again when its version has changed.
+
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    store
+        Has the priority classes.
+    sink
+        Knows the version of the ConfigMap.
+    config
+        Returns the settings in force.
+    """
 
     def __init__(self, api: Api, store: Store, sink: EventSink, config: Callable[[], Config]) -> None:
         self._api = api

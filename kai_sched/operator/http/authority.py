@@ -1,4 +1,7 @@
-"""Certificates for the webhooks: made, judged, renewed. No I/O, and the time is an argument."""
+"""Certificates for the webhooks: issued, judged, renewed. No I/O, and the time is an argument.
+
+``certificate.CertificateManager`` calls it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALIDITY = timedelta(days=365)
 RENEW_AFTER = VALIDITY * 2 / 3
-BACKDATED = timedelta(hours=1)  # for API servers whose clock is behind ours
+BACKDATED = timedelta(hours=1)  # for API servers whose clock is behind
 
 _NO_USE = dict.fromkeys(
     ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"),
@@ -24,7 +27,7 @@ _NO_USE = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate, its key and the authorities that clients are to trust, the newest first; all of them PEM."""
+    """A certificate, its key, and the authorities that clients have to trust, the newest first. All are PEM."""
 
     certificate: bytes
     key: bytes
@@ -32,18 +35,27 @@ class Pair:
 
 
 def service_name(service: str, namespace: str) -> str:
-    """The name by which the API server calls a service."""
+    """Return the host name by which the API server calls a service."""
     return f"{service}.{namespace}.svc"
 
 
 def issue(name: str, now: datetime, earlier: bytes = b"") -> Pair:
-    """A new certificate for that host, signed by a new authority.
+    """Return a new certificate for the host, signed by a new authority.
 
-    Of the ``earlier`` authorities the newest is trusted on, for those who still show what it signed. localhost is a
-    host of it too: where the scheduler runs outside of the cluster, webhooks are called by URL.
+    The newest of the ``earlier`` authorities stays trusted, for replicas that still serve what it signed. The
+    certificate is also valid for localhost: a scheduler outside of the cluster is called by URL.
+
+    Parameters
+    ----------
+    name
+        The host name.
+    now
+        The time of issue.
+    earlier
+        The authorities so far, the newest first, as PEM.
     """
     authority_key = ec.generate_private_key(ec.SECP256R1())
-    # Two authorities are trusted at a time, and clients find the right one quicker if their names differ.
+    # Two authorities are trusted at a time; clients find the right one faster if their names differ.
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"kai-sched authority {now:%Y-%m-%dT%H:%M:%SZ}")])
     authority = (
         _builder(subject, subject, authority_key.public_key(), now)
@@ -70,9 +82,10 @@ def issue(name: str, now: datetime, earlier: bytes = b"") -> Pair:
 
 
 def problem(pair: Pair, name: str, now: datetime) -> str:
-    """What makes the pair unusable for that host, in a sentence; empty where nothing does.
+    """Return what makes the pair unusable for the host, or an empty string.
 
-    A certificate that is not valid yet is no problem: the clocks of two replicas differ, and they would take turns.
+    A certificate that is not valid yet is no problem: the clocks of two replicas differ, and each would replace the
+    certificate of the other.
     """
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
@@ -93,7 +106,7 @@ def problem(pair: Pair, name: str, now: datetime) -> str:
 
 
 def age(pair: Pair, now: datetime) -> timedelta:
-    """How long ago the certificate was issued."""
+    """Return how long ago the certificate was issued."""
     return now - x509.load_pem_x509_certificate(pair.certificate).not_valid_before_utc - BACKDATED
 
 
@@ -128,7 +141,7 @@ def _newest_valid(authorities: bytes, now: datetime) -> bytes:
     try:
         newest = x509.load_pem_x509_certificates(authorities)[0]
     except ValueError:
-        return b""  # there was none, or what was there has never served anybody
+        return b""  # there is none, or it is unusable
     return _pem(newest) if now < newest.not_valid_after_utc else b""
 
 

@@ -1,9 +1,9 @@
-"""One certificate for the webhooks of all replicas. The Secret is the truth; whoever comes first writes it.
+"""One certificate for the webhooks of all replicas, kept in a Secret; the first replica that needs a new one writes it.
 
-Each certificate has an authority of its own, whose key is thrown away once it has signed. A renewed Secret keeps the
-authority before, and each replica sees to it that the webhook configurations trust all that the Secret lists before
-it shows a new certificate. So whichever replica is first, none shows what is not trusted yet. The configurations are
-watched: until one that is new trusts it, all that it is about is refused.
+Each certificate has an authority of its own, whose key is thrown away after signing. A renewed Secret keeps the
+previous authority, and a replica makes the webhook configurations trust all authorities of the Secret before it serves
+a new certificate. Invariant: no replica serves a certificate that the configurations do not trust yet. Configurations
+are watched, since the API server refuses all that a new configuration is about until it trusts the certificate.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ VALIDATING = ("validating-kai-admission", "kai-queue-validation-v2", "kai-podgro
 
 PERIOD_S = 60.0
 RETRY_S = 2.0
-SETTLED_S = 0.1  # configurations seldom come alone
-SETTLE = timedelta(seconds=30)  # in which each API server has heard of an authority and meets what it signed
+SETTLED_S = 0.1  # changes seldom come alone
+SETTLE = timedelta(seconds=30)  # until every API server trusts a new authority
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
 _RESOURCES = {
@@ -46,13 +46,13 @@ _log = structlog.get_logger("certificate")
 
 
 def remedied(problem: str, namespace: str) -> str:
-    """The problem, and what to do where it is that our own namespace is missing."""
+    """Return the problem, with the remedy if our own namespace is missing."""
     missing = f'namespaces "{namespace}" not found' in problem
     return f"{problem}: create it: kubectl create namespace {namespace}" if missing else problem
 
 
 class _Changes:
-    """The sink of the watches: that there was a change is all that counts."""
+    """The sink of the watches: only that there was a change counts."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -70,9 +70,20 @@ class _Changes:
 
 
 class CertificateManager:
-    """Keeps the Secret, the webhook configurations and what ``show`` was given in agreement; runs on every replica.
+    """Keeps the Secret, the webhook configurations and the served certificate in agreement; runs on every replica.
 
-    ``scheduler_name`` says whose pods the webhooks have to ask for; nothing while that is not known.
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    namespace
+        The namespace of the Secret and of the webhook service.
+    clock
+        The wall clock.
+    show
+        Called with each certificate that is to be served.
+    scheduler_name
+        Returns the scheduler whose pods the webhooks have to ask for, empty while that is not known.
     """
 
     def __init__(
@@ -85,7 +96,7 @@ class CertificateManager:
     ) -> None:
         self._api = api
         self._scheduler_name = scheduler_name
-        self._told: set[str] = set()  # configurations that ask for the pods of another scheduler
+        self._warned: set[str] = set()  # configurations that were logged: they ask for the pods of another scheduler
         self._changed = asyncio.Event()
         self._namespace = namespace
         self._name = service_name(SERVICE, namespace)
@@ -95,25 +106,25 @@ class CertificateManager:
         self._failure = ""
 
     def problem(self) -> str:
-        """What is wrong with the certificate, in a sentence; empty where nothing is."""
+        """Return what is wrong with the certificate, or an empty string."""
         return self._failure
 
     def watches(self, rng: Random) -> list[Reflector]:
-        """What has to run beside ``run``, for a configuration that is new to be trusted at once."""
+        """Return the watches that have to run beside ``run``, so that a new configuration is updated at once."""
         return [
             Reflector(self._api, _source(name, resource), _Changes(self._changed.set), rng)
             for name, resource in _RESOURCES.items()
         ]
 
     async def run(self, period_s: float = PERIOD_S, retry_s: float = RETRY_S) -> None:
-        """Look at each change, every ``period_s``, and after a failure every ``retry_s``, until it is cancelled."""
+        """Sync after each change, every ``period_s``, and after a failure every ``retry_s``, until cancelled."""
         while True:
             wait_s = period_s
             self._changed.clear()
             try:
                 await self.sync()
                 self._failure = ""
-            except Exception as failure:  # whatever an object of that name holds
+            except Exception as failure:  # whatever an object of that name contains
                 text = str(failure) if isinstance(failure, ApiFailure) else f"{type(failure).__name__}: {failure}"
                 text = remedied(text, self._namespace)
                 if self._failure != text:
@@ -125,11 +136,11 @@ class CertificateManager:
                 await asyncio.sleep(SETTLED_S)
 
     async def sync(self) -> None:
-        """Look once: make or renew the certificate where it is due, have it trusted, show it. Raises ApiFailure."""
+        """Create or renew the certificate if it is due, have it trusted, then serve it. Raises ApiFailure."""
         now = self._clock()
         pair = await self._current(now)
         if self._shown is None or problem(self._shown, self._name, now):
-            self._use(pair, now)  # nothing is worse than to have nothing to show
+            self._use(pair, now)  # an untrusted certificate is better than none
         await self._trust(pair.authorities)
         if age(pair, now) >= SETTLE:
             self._use(pair, now)
@@ -141,7 +152,7 @@ class CertificateManager:
             _log.info("certificate.shown", age_s=round(age(pair, now).total_seconds()))
 
     async def _current(self, now: datetime) -> Pair:
-        """What the Secret holds once it is good; another replica may have written it."""
+        """Return what the Secret holds once it is valid; another replica may have written it."""
         while True:
             secret = await self._read()
             if secret is None:
@@ -155,7 +166,7 @@ class CertificateManager:
             if not wrong and age(pair, now) < RENEW_AFTER:
                 return pair
             pair = issue(self._name, now, pair.authorities)
-            # All but the data stays: the type of a Secret, for one, cannot be changed.
+            # Only the data changes: the type of a Secret, for example, cannot be changed.
             if await self._write(
                 "PUT", object_path("v1", "secrets", self._namespace, SECRET), {**secret, "data": _data(pair)}
             ):
@@ -173,7 +184,7 @@ class CertificateManager:
             return None
 
     async def _write(self, method: str, path: Path, secret: dict[str, Any]) -> bool:
-        """Whether it was written: False where another replica was faster."""
+        """Return whether it was written: False if another replica was faster."""
         try:
             # Every replica serves the webhooks, so every replica may write this.
             await self._api.request(method, path, body=msgspec.json.encode(secret), guarded=False)
@@ -194,7 +205,7 @@ class CertificateManager:
         }
 
     async def _trust(self, authorities: bytes) -> None:
-        """Have the authorities in every webhook configuration that is there."""
+        """Write the authorities into every webhook configuration that exists."""
         bundle = base64.b64encode(authorities).decode()
         for name, resource in _RESOURCES.items():
             path = object_path(_ADMISSION, resource, "", name)
@@ -204,7 +215,7 @@ class CertificateManager:
                 if failure.status == 404:
                     continue
                 raise
-            self._look(name, configuration)
+            self._warn(name, configuration)
             stale = [hook["name"] for hook in configuration.get("webhooks") or [] if self._is_stale(hook, bundle)]
             if stale:
                 patch = {"webhooks": [{"name": name, "clientConfig": {"caBundle": bundle}} for name in stale]}
@@ -212,8 +223,8 @@ class CertificateManager:
                 await self._api.request("PATCH", path, body=body, content_type=STRATEGIC, guarded=False)
                 _log.info("certificate.trusted", configuration=name)
 
-    def _look(self, name: str, configuration: dict[str, Any]) -> None:
-        """Tell where pods of another scheduler are asked for than of ours: ours are not reviewed then."""
+    def _warn(self, name: str, configuration: dict[str, Any]) -> None:
+        """Warn if a configuration asks for the pods of another scheduler only: ours are not reviewed then."""
         conditions = [
             str(condition.get("expression"))
             for hook in configuration.get("webhooks") or []
@@ -221,8 +232,8 @@ class CertificateManager:
             if "spec.schedulerName ==" in str(condition.get("expression"))
         ]
         ours = self._scheduler_name()
-        if ours and name not in self._told and any(f"'{ours}'" not in text for text in conditions):
-            self._told.add(name)
+        if ours and name not in self._warned and any(f"'{ours}'" not in text for text in conditions):
+            self._warned.add(name)
             remedy = f"write {ours!r} into the matchConditions of manifests/webhooks.yaml and apply it"
             _log.warning("webhooks.other_scheduler", configuration=name, conditions=conditions, remedy=remedy)
 
@@ -234,7 +245,7 @@ class CertificateManager:
 
 
 def _source(name: str, resource: str) -> WatchSource:
-    """One configuration of all: there is no right to see the others."""
+    """The watch of one configuration: RBAC does not let us see others."""
     kind = "MutatingWebhookConfiguration" if name in MUTATING else "ValidatingWebhookConfiguration"
     return WatchSource((_ADMISSION, kind), objects_path(_ADMISSION, resource), tuple(only(name).items()), optional=True)
 

@@ -1,6 +1,7 @@
-"""Serving an aiohttp application on an address as people write it: ":8080", "127.0.0.1:8080", "[::1]:8080".
+"""Serves an aiohttp application on an address such as ":8080", "127.0.0.1:8080" or "[::1]:8080".
 
-Anybody in the cluster may connect, so what one connection costs is bounded: see the constants.
+The pages and the webhook server use it. Any pod in the cluster may connect, so the cost of one connection is bounded
+by the constants below.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ PORT_MAX = 65_535
 SHUTDOWN_S = 5.0
 CONNECTIONS_MAX = 2048
 HANDSHAKE_S = 10.0
-# A connection without a complete first request is closed after this long, one between requests after KEEP_S. The API
-# server drops its own after 90 s: who waits less cuts one now and then that it is about to use.
+# A connection without a complete first request is closed after this time, one between requests after KEEP_S. The API
+# server closes its own after 90 s: a shorter time here would cut connections that it is about to use.
 FIRST_REQUEST_S = 15.0
 KEEP_S = 120.0
 LINGER_S = 1.0  # for the rest of a body that was refused
@@ -23,11 +24,11 @@ BUFFER_BYTES = 2**16
 
 
 class AddressError(ValueError):
-    """A text that is no listen address; the message quotes it."""
+    """A text is no address to listen on; the message quotes it."""
 
 
 def parse_address(text: str) -> tuple[str | None, int]:
-    """The host, None for all of them, and the port, 0 for any that is free. Raises AddressError."""
+    """Return the host (None for all) and the port (0 for any free one). Raises AddressError."""
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX or (":" in bare and bare == host):
@@ -38,7 +39,7 @@ def parse_address(text: str) -> tuple[str | None, int]:
 
 
 class Listener:
-    """An application that is served until ``stop``. ``port`` is the one that is really used."""
+    """An application that is served until ``stop``. ``port`` is the port in use."""
 
     def __init__(self, runner: web.AppRunner, listening: asyncio.Server) -> None:
         self._runner = runner
@@ -46,25 +47,25 @@ class Listener:
         self.port: int = listening.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Answer what has come in, then close."""
+        """Answer the requests that have arrived, then close."""
         self._listening.close()
         await self._runner.cleanup()
 
 
 class _Refused(asyncio.Protocol):
-    """The end of a connection that is one too many."""
+    """Closes a connection beyond CONNECTIONS_MAX."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 class _Connections:
-    """Makes the handler of each new connection."""
+    """Creates the handler of each new connection, and closes connections that send nothing."""
 
     def __init__(self, runner: web.AppRunner, first_request_s: float) -> None:
         self._runner = runner
         self._first_request_s = first_request_s
-        self._silent: set[asyncio.Protocol] = set()  # those that have not asked for anything yet
+        self._silent: set[asyncio.Protocol] = set()  # handlers without a request so far
 
     def __call__(self) -> asyncio.Protocol:
         server = self._runner.server
@@ -81,7 +82,7 @@ class _Connections:
             handler.force_close()
 
     async def asked(self, request: web.Request, _response: web.StreamResponse) -> None:
-        """The connection of the request has asked for something."""
+        """The connection has sent a request."""
         self._silent.discard(request.protocol)
 
 
@@ -91,7 +92,26 @@ async def listen(
     tls: ssl.SSLContext | None = None,
     first_request_s: float = FIRST_REQUEST_S,
 ) -> Listener:
-    """Serve from now on. Raises AddressError, and OSError where the address is taken or not this machine's."""
+    """Serve from now on.
+
+    Parameters
+    ----------
+    application
+        What answers.
+    address
+        "host:port"; without a host, all addresses of the machine.
+    tls
+        The certificate, None for plain HTTP.
+    first_request_s
+        How long a connection may stay without a request.
+
+    Raises
+    ------
+    AddressError
+        If the text is no address.
+    OSError
+        If the address is taken, or is not one of this machine.
+    """
     host, port = parse_address(address)
     runner = web.AppRunner(
         application,

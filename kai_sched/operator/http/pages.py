@@ -1,4 +1,7 @@
-"""/healthz, /readyz and /metrics: what the kubelet and Prometheus ask, and what of it is logged."""
+"""The pages /healthz, /readyz, /readyz/scheduling and /metrics, for the kubelet and for Prometheus.
+
+``app.run`` builds them first, so that they answer from the first moment on; checks are added as the process gets on.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ from aiohttp import web
 from kai_sched.operator.http.listener import Listener, listen
 from kai_sched.telemetry.metrics import Metrics
 
-# A check says in a sentence what is wrong, and nothing where nothing is.
+# Returns what is wrong in a sentence, or an empty string.
 Check = Callable[[], str]
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STEP_S = 30.0  # a process that is not in step with the cluster by then serves the webhooks all the same
+START_S = 30.0  # after this time the webhooks are served even if scheduling still waits
 WATCH_S = 1.0
 
 log = structlog.get_logger("ready")
 
 
 class Report(msgspec.Struct):
-    """A page about readiness. ``holder`` is the identity of the process that leads, as far as is known."""
+    """A page about readiness. ``holder`` is the identity of the leader, as far as it is known."""
 
     ready: bool
     leader: bool
@@ -35,10 +38,20 @@ class Report(msgspec.Struct):
 
 @dataclass(slots=True)
 class Readiness:
-    """Two things, as each must be had while the other is not: whether the webhooks are served, and scheduling.
+    """Whether the webhooks are served, and whether pods are scheduled: each can be the case without the other.
 
-    ``scheduling`` holds what scheduling waits for. ``webhooks`` holds what keeps reviews from being answered, and is
-    empty where this process serves no webhooks. ``role`` says whether this process leads, and who does.
+    Attributes
+    ----------
+    clock
+        Seconds that never go back.
+    scheduling
+        The checks that scheduling waits for.
+    webhooks
+        The checks that keep reviews from being answered; empty if this process serves no webhooks.
+    role
+        Returns whether this process leads, and who does.
+    stopping
+        Whether the process is ending.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -47,7 +60,7 @@ class Readiness:
     role: Callable[[], tuple[bool, str]] = lambda: (False, "")
     stopping: bool = False
     _began: float = field(init=False)
-    _in_step: bool = field(init=False, default=False)
+    _is_started: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._began = self.clock()
@@ -58,11 +71,11 @@ class Readiness:
         self.scheduling.update(checks)
 
     def of_scheduling(self) -> Report:
-        """/readyz/scheduling: whether anything keeps this process from scheduling, were it the leader."""
+        """Return the page /readyz/scheduling: whether anything would keep a leader from scheduling."""
         return self._report(self.scheduling)
 
     def of_pod(self) -> Report:
-        """/readyz: whether requests may be sent to this process."""
+        """Return the page /readyz: whether requests may be sent to this process."""
         return self._report({**self.webhooks, "start": self._start}) if self.webhooks else self.of_scheduling()
 
     def _report(self, checks: Mapping[str, Check]) -> Report:
@@ -73,14 +86,14 @@ class Readiness:
         return Report(not any(found.values()), leader, holder, found)
 
     def _start(self) -> str:
-        """What a rollout waits for, so that it ends at a version that does not work; it must not wait for ever."""
+        """The check "start": a rollout waits for scheduling, so it stops at a broken version, but not forever."""
         waits = [f"{name}: {text}" for name, check in self.scheduling.items() if (text := check())]
-        self._in_step = self._in_step or not waits or self.clock() - self._began >= STEP_S
-        return "" if self._in_step else f"for {STEP_S:.0f} s at the most it waits for {'; '.join(waits)}"
+        self._is_started = self._is_started or not waits or self.clock() - self._began >= START_S
+        return "" if self._is_started else f"for {START_S:.0f} s at the most it waits for {'; '.join(waits)}"
 
 
 def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metrics) -> web.Application:
-    """The pages. That they are answered at all shows that the event loop lives.
+    """Return the application with the pages. An answer at all shows that the event loop is alive.
 
     /healthz: "ok", or 503 and a line for each check of ``alive`` that fails. /readyz and /readyz/scheduling: a Report
     as JSON, each check by its name with its sentence, empty where all is well; 503 unless all are. /metrics:
@@ -124,7 +137,17 @@ def _page(report: Report) -> web.Response:
 
 
 class Pages:
-    """The pages of one process, from its first moment on: what is asked is filled in as the process comes to be."""
+    """The pages of one process.
+
+    Attributes
+    ----------
+    metrics
+        What /metrics shows.
+    alive
+        The checks of /healthz.
+    readiness
+        The checks of /readyz and /readyz/scheduling.
+    """
 
     def __init__(self, metrics: Metrics, role: Callable[[], tuple[bool, str]]) -> None:
         """``role`` returns whether this process leads, and who does."""
@@ -135,36 +158,36 @@ class Pages:
 
     @property
     def port(self) -> int:
-        """The port in use; 0 where nobody listens."""
+        """The port in use, 0 without one."""
         return self._listener.port if self._listener else 0
 
     async def listen(self, address: str) -> None:
-        """Answer from now on; not at all where the address is empty. Raises AddressError, and OSError."""
+        """Answer from now on, unless the address is empty. Raises AddressError, OSError."""
         if address:
             self._listener = await listen(application(self.alive, self.readiness, self.metrics), address)
 
     async def watch(self, period_s: float = WATCH_S) -> None:
-        """Log what changes of readiness, until cancelled."""
-        told: dict[str, list[str]] = {}
+        """Log changes of readiness until cancelled."""
+        logged: dict[str, list[str]] = {}
         while True:
             reports = {"scheduling": self.readiness.of_scheduling()}
             if self.readiness.webhooks:
                 reports["webhooks"] = self.readiness.of_pod()
             for what, report in reports.items():
                 failing = {name: text for name, text in report.checks.items() if text}
-                if told.get(what) != list(failing):
-                    told[what] = list(failing)
-                    _tell(what, failing, report.leader)
+                if logged.get(what) != list(failing):
+                    logged[what] = list(failing)
+                    _log(what, failing, report.leader)
             await asyncio.sleep(period_s)
 
     async def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         listener, self._listener = self._listener, None
         if listener:
             await listener.stop()
 
 
-def _tell(what: str, failing: Mapping[str, str], leader: bool) -> None:
+def _log(what: str, failing: Mapping[str, str], leader: bool) -> None:
     if failing:
         log.info("ready.waits", what=what, checks=dict(failing))
     else:

@@ -1,7 +1,7 @@
-"""The TLS server that the API server asks before it stores a queue, a pod group, a topology or a pod of ours.
+"""The TLS server that the API server calls before it stores a queue, a pod group, a topology or a pod of ours.
 
-Reviews are computed by threads of their own: however long one takes, the event loop, which binds and watches, goes on.
-Anybody in the cluster may ask, so the time and the memory of all of them together are bounded.
+Reviews are computed in threads of their own, so the event loop goes on with binds and watches however long one takes.
+Any pod in the cluster may send requests, so the time and the memory of all reviews together are bounded.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ from kai_sched.operator.http.listener import Listener, listen
 from kai_sched.reconcile.admission import BODY_MAX
 
 ALL_BODIES_BYTES_MAX = 64 * 2**20
-REVIEWS_MAX = 32  # that are computed or wait for a thread
+REVIEWS_MAX = 32  # under way, or waiting for a thread
 THREADS = 2
 ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server waits 5 s (timeoutSeconds)
 
-# The path and the body of an AdmissionReview to that of its answer; ValueError for a body that is none. It is called by
-# several threads.
+# Returns the answer to the path and the body of an AdmissionReview. Raises ValueError for a body that is none. Several
+# threads call it.
 Review = Callable[[str, bytes], bytes]
 
 log = structlog.get_logger("webhooks")
 
 
 class WebhookServer:
-    """Answers reviews over TLS with the newest certificate it was given. Nothing of it touches a disk."""
+    """Answers reviews over TLS with the newest certificate that it got. Nothing is written to a disk.
+
+    Parameters
+    ----------
+    review
+        Computes an answer.
+    answer_s
+        The time from the first byte of a request to its answer.
+    """
 
     def __init__(self, review: Review, answer_s: float = ANSWER_S) -> None:
         self._review = review
@@ -51,29 +59,29 @@ class WebhookServer:
         return self._listener.port if self._listener else 0
 
     def problem(self) -> str:
-        """What keeps reviews from being answered, in a sentence; empty where nothing does."""
+        """Return what keeps reviews from being answered, or an empty string."""
         if self._pair is None:
             return "the webhook server has no certificate yet"
         return "" if self._listener else "the webhook server does not listen yet"
 
     def use(self, pair: Pair) -> None:
-        """Show this certificate to whoever connects from now on; connections that are open go on."""
+        """Use this certificate for new connections; open ones go on."""
         if pair != self._pair:
             _load(self._tls, pair)
             self._pair = pair
 
     async def start(self, address: str) -> None:
-        """Listen. Raises AddressError, and OSError where the address cannot be had."""
+        """Listen. Raises AddressError, OSError."""
         application = web.Application()
         application.add_routes([web.post(path, self._answer) for path in BODY_MAX])
         self._listener = await listen(application, address, self._tls)
 
     def leave(self) -> None:
-        """Answer all that comes, but let go of each connection after its next answer: others are asked then."""
+        """Go on answering, but close each connection after its next answer, so that clients turn to other replicas."""
         self._leaving = True
 
     async def stop(self) -> None:
-        """Answer what has come in, then close."""
+        """Answer the requests that have arrived, then close."""
         if self._listener:
             await self._listener.stop()
             self._listener = None
@@ -106,7 +114,7 @@ class WebhookServer:
         return response
 
     async def _read(self, request: web.Request, body: bytearray) -> None:
-        """Fill ``body``. Raises HTTPException where it, or all that are held now, would be too large."""
+        """Fill ``body``. Raises HTTPException if it, or all bodies together, would be too large."""
         most = BODY_MAX[request.path]
         if (request.content_length or 0) > most:
             raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
@@ -119,7 +127,7 @@ class WebhookServer:
                 raise web.HTTPServiceUnavailable(text="too many large objects are reviewed at once: try again\n")
 
     async def _reviewed(self, path: str, body: bytes) -> bytes:
-        """The answer of a thread. One that nobody waits for any more keeps its slot until it ends."""
+        """Have a thread compute the answer. A review that is late keeps its slot until it ends."""
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
 
@@ -137,7 +145,7 @@ class WebhookServer:
 
 
 def _load(tls: ssl.SSLContext, pair: Pair) -> None:
-    """Give the context its certificate, which it takes from files only: here one that is memory, as no disk may be."""
+    """Give the context its certificate, which it reads from files only: here a file in memory."""
     memory = os.memfd_create("webhook-certificate", os.MFD_CLOEXEC)
     try:
         with open(memory, "wb", closefd=False) as file:

@@ -1,7 +1,6 @@
-"""The webhooks of one process: their server and its certificate, from the first moment on to well after the signal.
+"""The webhooks of one process: their server and its certificate, from before the settings are read until after the end.
 
-They need neither the lease nor what scheduling waits for, as their answers depend on nothing but the object and the
-settings.
+They need neither the lease nor what scheduling waits for: an answer depends on the object and the settings only.
 """
 
 from __future__ import annotations
@@ -26,23 +25,29 @@ log = structlog.get_logger("webhooks")
 
 
 class WebhookService:
-    """Does nothing where ``options`` name no address for webhooks."""
+    """For one event loop. It does nothing if the options name no address for webhooks.
+
+    Attributes
+    ----------
+    problem, certificate_problem
+        Checks of readiness: what keeps reviews from being answered, and what is wrong with the certificate.
+    """
 
     def __init__(self, options: RunOptions, api: Api, settings: LiveSettings) -> None:
         self._address = options.webhook_address
         self._delay_s = options.shutdown_delay_s if options.webhook_address else 0.0
         self._settings = settings
-        self._rng = random.Random()  # used by the threads that review, and by nobody else
+        self._rng = random.Random()  # only for the threads that review
         self._server = WebhookServer(self._review)
         self._certificate = CertificateManager(
             api, options.namespace, lambda: datetime.now(UTC), self._server.use, self._scheduler_name
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self.problem = self._server.problem  # what keeps reviews from being answered
+        self.problem = self._server.problem
         self.certificate_problem = self._certificate.problem
 
     async def start(self) -> None:
-        """Serve from now on. Raises AddressError, and OSError where the address cannot be had."""
+        """Serve from now on. Raises AddressError, OSError."""
         if not self._address:
             return
         await self._server.start(self._address)
@@ -51,9 +56,9 @@ class WebhookService:
             self._tasks.append(asyncio.create_task(watch.run(), name="webhook configurations"))
 
     async def stop(self, since: float, hurry: asyncio.Event) -> None:
-        """Serve until the delay has passed ``since`` then (time.monotonic), or ``hurry``; answer what came, and close.
+        """Serve until the shutdown delay has passed since ``since`` (time.monotonic) or ``hurry`` is set; then close.
 
-        For a while after a process has been told to end, the cluster still sends requests to it.
+        For a while after the signal to end, the cluster still sends requests to the process.
         """
         left_s = since + self._delay_s - time.monotonic()
         self._server.leave()

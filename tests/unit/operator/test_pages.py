@@ -11,7 +11,7 @@ import aiohttp
 from structlog.testing import capture_logs
 
 from kai_sched.operator.http.listener import listen
-from kai_sched.operator.http.pages import STEP_S, Pages, Readiness, application
+from kai_sched.operator.http.pages import START_S, Pages, Readiness, application
 from kai_sched.telemetry.metrics import Metrics
 
 
@@ -104,7 +104,7 @@ async def test_webhooks_that_were_in_step_once_are_ready_whatever_scheduling_wai
 async def test_webhooks_are_not_kept_away_for_ever_by_what_was_never_there() -> None:
     world = World(webhooks=True)
     world.caches = "queues are not known to the API server"
-    world.now += STEP_S - 0.1
+    world.now += START_S - 0.1
     assert (await world.asked())[0] == 503
     world.now += 0.1
     assert (await world.asked())[0] == 200
@@ -114,7 +114,7 @@ async def test_webhooks_are_not_kept_away_for_ever_by_what_was_never_there() -> 
 async def test_webhooks_without_a_certificate_are_never_ready() -> None:
     world = World(webhooks=True)
     world.certificate = "the webhook server has no certificate yet"
-    world.now += 10 * STEP_S
+    world.now += 10 * START_S
     status, found = await world.asked()
     assert (status, found["checks"]["webhooks"]) == (503, world.certificate)
     assert (await world.asked("/readyz/scheduling"))[0] == 200

@@ -153,7 +153,7 @@ async def test_a_fault_in_one_computation_keeps_nothing_from_the_next(
     bench.add(pod("a"))
     groups = [state("ml/a", {"Pending": 1}, NO_ROOM)]
     with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
-        patched.setattr(batch.StatusKeeper, "writes", fails)
+        patched.setattr(batch.StatusReconciler, "writes", fails)
         bench.decide(groups=groups)
         await bench.until(lambda: any(line["event"] == "fault.unexpected" for line in told))
     bench.time += 2.0
