@@ -11,7 +11,7 @@ from kai_sched.model.faults import shown
 from kai_sched.model.priorities import is_reserved
 from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, reserved
 
-# Kubernetes takes any text for the name of an owner. Each one is looked at.
+# Kubernetes accepts any text as the name of an owner. Each owner is checked.
 OWNERS_MAX = 100
 
 

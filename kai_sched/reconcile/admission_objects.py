@@ -55,7 +55,7 @@ def validate_queue(request: AdmissionRequest, _settings: AdmissionSettings, _suf
 
 
 def _closed(resources: Mapping[str, Any]) -> Iterator[str]:
-    """What a queue lets nobody have, as nothing is said of it. A limit of 0 that is written is meant."""
+    """The resources that a queue leaves out, so that nothing may use them. A written limit of 0 is intended."""
     closed = [name for name in RESOURCES if (resources.get(name) or {}).get("limit") is None]
     if closed:
         fields = ", ".join(f"spec.resources.{name}.limit" for name in closed)
@@ -63,7 +63,7 @@ def _closed(resources: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _long_durations(spec: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[str]:
-    """Durations that the scheduler would cut. What is no duration is told by the readers."""
+    """Durations that the scheduler would cut. Texts that are no durations are reported by the readers."""
     for field in fields:
         text = spec.get(field)
         with suppress(ValueError):
@@ -82,7 +82,7 @@ def _unreadable(request: AdmissionRequest) -> str:
 
 
 def validate_pod_group(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
-    """Minima and sub-groups must make sense together; what is wrong is told together, up to a number."""
+    """Check that minima and sub-groups fit together; all problems are reported at once, up to a limit."""
     spec = request.object.get("spec") or {}
     entries = spec.get("subGroups") or ()
     if request.keeps_spec:
@@ -118,7 +118,7 @@ def _spec_faults(request: AdmissionRequest, spec: Mapping[str, Any]) -> Iterator
 def _never_met(
     spec: Mapping[str, Any], groups: list[tuple[int, Mapping[str, Any]]], children: Counter[str]
 ) -> Iterator[str]:
-    """Minima beyond what there is."""
+    """Minima larger than what exists."""
     wanted = [("spec", "the group", spec, children[""])]
     wanted += [
         (f"spec.subGroups[{i}]", f"sub-group {shown(entry.get('name'))}", entry, children[entry.get("name") or ""])

@@ -40,7 +40,7 @@ def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, suffix: s
         _share(after, *own, settings, suffix)
     if settings.block_visible_devices:
         _hide_devices(after, own)
-    # Where sharing is off the pod is refused, and not before its time for a runtime class that nobody has installed.
+    # If sharing is off the pod is refused by validation, not here for a runtime class that is not installed.
     wanted = settings.runtime_class if shares(pod) and settings.gpu_sharing else ""
     if wanted and not after["spec"].get("runtimeClassName"):
         after["spec"]["runtimeClassName"] = wanted

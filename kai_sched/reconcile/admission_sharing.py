@@ -152,7 +152,7 @@ def _is_positive(text: str) -> bool:
 
 
 def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Containers that would see GPUs which nobody gave them."""
+    """Containers that would see GPUs that were not given to them."""
     try:
         own = sharing_container(pod) if shares(pod) else None
     except UnknownContainer as error:

@@ -1,4 +1,7 @@
-"""What is written about evictions: events on victim and beneficiary, and when a group last lost a pod (6.3, 6.4)."""
+"""What is written about evictions (API contract 6.3, 6.4): events on victims and preemptors, and annotations of groups.
+
+The eviction tracker groups evictions into plans by ``plans_of``; the status thread computes the writes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from kai_sched.reconcile.events import emit
 
 
 def plans_of(effects: Sequence[Effect], cluster: Cluster) -> list[Plan]:
-    """The evictions of a cycle by what they are for, in the order of deciding; ``cluster`` is what was decided on."""
+    """Return the evictions of a cycle as plans, in the order of the decisions; ``cluster`` is the view of the cycle."""
     waiting = by_group(effects, cluster.pods)
     batches: dict[tuple[str, str], list[Evict]] = {}
     for effect in effects:
@@ -24,7 +27,7 @@ def plans_of(effects: Sequence[Effect], cluster: Cluster) -> list[Plan]:
 
 
 def plan_writes(plan: Plan, cluster: Cluster, now_ns: int) -> Iterator[Write]:
-    """When the plan is begun: the victims' groups have their times, and who gets the room hears of it."""
+    """Yield the writes at the start of a plan: the time on the groups of the victims, and events for the preemptors."""
     first = plan.evictions[0]
     if first.action == STALE:
         return
@@ -42,7 +45,7 @@ def plan_writes(plan: Plan, cluster: Cluster, now_ns: int) -> Iterator[Write]:
 
 
 def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Write]:
-    """Once the pod is on its way out: it and its group hear for whom, by which rule, and what it frees."""
+    """Yield the events for a victim and its group: for whom it was evicted, by which rule, and what it frees."""
     namespace, name = eviction.pod.split("/", 1)
     facts = {
         names.EVICTED_PODS_ANNOTATION: str(len(plan.evictions)),
@@ -53,12 +56,12 @@ def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Wri
         facts |= {names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
     pod, group = Ref("v1", "Pod", namespace, name, eviction.uid), _group_ref(eviction.group, cluster)
     for ref in (pod,) if group is None or group == pod else (pod, group):
-        told = emit(ref, names.NORMAL, names.EVICT, notice(eviction))
-        yield Emit(ref, told.type, told.reason, told.message, facts)
+        event = emit(ref, names.NORMAL, names.EVICT, notice(eviction))
+        yield Emit(ref, event.type, event.reason, event.message, facts)
 
 
 def _group_ref(key: str, cluster: Cluster) -> Ref | None:
-    """The PodGroup of that key in the result, or the pod that is a group of its own."""
+    """Return the reference of the PodGroup, or of the pod that is a group of its own."""
     group = cluster.pod_groups.get(key)
     if group is not None:
         return Ref(names.POD_GROUP_VERSION, "PodGroup", group.namespace, group.name, group.uid)

@@ -162,14 +162,14 @@ class GroupReconciler(ObjectReconciler):
         if reason is not None and reason.code != reasons.NOT_TRIED:
             event = event_reason(reason) or names.NOT_READY
             kind = names.NORMAL if event in (names.UNSCHEDULABLE, names.NOT_READY) else names.WARNING
-            if self._throttle.tell(tracked, f"{event}/{reason.code}", _is_told(tracked, reason.code)):
+            if self._throttle.may_emit(tracked, f"{event}/{reason.code}", _is_shown(tracked, reason.code)):
                 found.append(events.emit(ref, kind, event, reason.message))
-        if is_stale(group, members) and self._throttle.tell(tracked, names.STALE_JOB):
+        if is_stale(group, members) and self._throttle.may_emit(tracked, names.STALE_JOB):
             found.append(events.stale_job(ref, shortage(group, members)))
         return found
 
 
-def _is_told(tracked: ShownObject, code: str) -> bool:
+def _is_shown(tracked: ShownObject, code: str) -> bool:
     """Whether the newest scheduling condition in the API server has this reason."""
     shown = list_of(tracked.status, "schedulingConditions")
     return bool(shown) and code in [each.get("reason") for each in shown[-1].get("reasons") or ()]

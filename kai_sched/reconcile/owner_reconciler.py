@@ -39,11 +39,11 @@ def is_unlabelled(pod: Pod, group: PodGroup | None, owned: GroupOwner | None) ->
 class OwnerIndex:
     """The owners of pod groups, by the keys of the groups. The grouper fills it.
 
-    ``told`` hears of each change: the group, and None where it has no pods any more.
+    ``changed`` is called with each group and its owner, None if the group has no pods any more.
     """
 
-    def __init__(self, told: Callable[[str, GroupOwner | None], None]) -> None:
-        self._told = told
+    def __init__(self, changed: Callable[[str, GroupOwner | None], None]) -> None:
+        self._changed = changed
         self._owned: dict[str, GroupOwner] = {}
 
     def observe(self, group: str, owner: Ref, choice: QueueChoice) -> None:
@@ -51,12 +51,12 @@ class OwnerIndex:
         owned = GroupOwner(owner, choice)
         if self._owned.get(group) != owned:
             self._owned[group] = owned
-            self._told(group, owned)
+            self._changed(group, owned)
 
     def forget(self, group: str) -> None:
         """The group has no pods any more."""
         if self._owned.pop(group, None) is not None:
-            self._told(group, None)
+            self._changed(group, None)
 
     def owner_of(self, group: str) -> Ref | None:
         """Return the owner of the group."""
@@ -129,16 +129,16 @@ class OwnerReconciler(ObjectReconciler):
         state, group = inputs.result.groups.get(key), inputs.cluster.pod_groups.get(key)
         if state is None or group is None:
             return found
-        if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._throttle.tell(tracked, "queue/"):
+        if group.queue == names.DEFAULT_QUEUE and not owned.choice.field and self._throttle.may_emit(tracked, "queue/"):
             found.append(events.queue_label_missing(owned.owner, self._config.queue_label))
         reason = state.reason
         if reason is not None and reason.code in (reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF):
             is_label = owned.choice.name == group.queue
             place = (owned.choice.subject, owned.choice.field) if is_label else (f"PodGroup {key}", "spec.queue")
-            if self._throttle.tell(tracked, f"queue/{group.queue}"):
+            if self._throttle.may_emit(tracked, f"queue/{group.queue}"):
                 found.append(events.queue_unusable(owned.owner, *place, group.queue, reason, key))
             return found
         lasts = reason is not None and reason.code in LASTING and owned.owner.kind != "Pod"
-        if lasts and reason and self._throttle.tell(tracked, f"reason/{reason.code}"):
+        if lasts and reason and self._throttle.may_emit(tracked, f"reason/{reason.code}"):
             found.append(events.waits(owned.owner, key, reason))
         return found

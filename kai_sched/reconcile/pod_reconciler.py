@@ -108,13 +108,13 @@ class PodReconciler(ObjectReconciler):
         group_key = f"{pod.namespace}/{pod.group}"
         group = cluster.pod_groups.get(group_key)
         unlabelled = is_unlabelled(pod, group, self._owners.get(group_key)) and in_pool(pod.labels, self._config)
-        if unlabelled and self._throttle.tell(tracked, names.QUEUE_LABEL_MISSING):
+        if unlabelled and self._throttle.may_emit(tracked, names.QUEUE_LABEL_MISSING):
             found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
         if key in inputs.placed or key in usage.binding or pod.gates:
             return
         verdict, marks = self._verdict(pod, key, cluster, inputs.result, usage)
         if verdict is not None:
-            self._tell(pod, tracked, verdict, marks or verdict.always, found)
+            self._report(pod, tracked, verdict, marks or verdict.always, found)
 
     def _verdict(
         self, pod: Pod, key: str, cluster: Cluster, result: CycleResult, usage: QueueUsage
@@ -136,12 +136,12 @@ class PodReconciler(ObjectReconciler):
             return unknown_sub_group(sub_group, group_key, members.sets), True
         return _of_group(result.groups.get(group_key)), group.mark_unschedulable
 
-    def _tell(self, pod: Pod, tracked: TrackedPod, verdict: PodVerdict, marks: bool, found: list[Write]) -> None:
+    def _report(self, pod: Pod, tracked: TrackedPod, verdict: PodVerdict, marks: bool, found: list[Write]) -> None:
         shown = tracked.condition
         before = None if shown is None else ((shown.status, shown.reason), shown.message)
         decisive = (_FALSE, verdict.reason)
         known = before is not None and before[0] == decisive
-        if verdict.event and self._throttle.tell(tracked, f"{verdict.event}/{verdict.reason}", known):
+        if verdict.event and self._throttle.may_emit(tracked, f"{verdict.event}/{verdict.reason}", known):
             found.append(events.emit(_ref(pod), names.WARNING, verdict.event, verdict.message))
         if marks and self._throttle.due(tracked, names.POD_SCHEDULED, (decisive, verdict.message), before):
             found.append(SetCondition(_ref(pod), names.POD_SCHEDULED, _FALSE, verdict.reason, verdict.message))

@@ -15,13 +15,13 @@ from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState, QueueState
 from kai_sched.reconcile.queue_usage import GroupUsage, QueueUsage, resource_list
 
-# What leaves the conditions of a group as they are: it was not tried, or is not complete.
+# Reasons that leave the conditions of a group unchanged: it was not tried, or is not complete.
 _SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY})
 _WAITING = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
 
 
 def resources_status(group: GroupUsage, usage: QueueUsage) -> dict[str, Any]:
-    """``status.resourcesStatus``; what is empty is left out."""
+    """Return ``status.resourcesStatus`` without empty fields."""
     held = resource_list(usage.amounts(group.counts.held))
     fields = {
         "allocated": held,
@@ -76,7 +76,7 @@ def _last_id(conditions: Sequence[Mapping[str, Any]]) -> int:
 
 
 def decisive(conditions: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What of the conditions is told at once: all but numbers in texts, times and counters."""
+    """Return the part of the conditions whose changes are written at once: no texts, times and counters."""
     return [
         (
             condition.get("type"),
@@ -92,7 +92,7 @@ def decisive(conditions: Sequence[Mapping[str, Any]]) -> list[Any]:
 def queue_details(
     reason: Reason, group: GroupUsage, usage: QueueUsage, queues: Mapping[str, QueueState]
 ) -> dict[str, Any] | None:
-    """Amounts of the queue in the way and of the group; None where no queue's limit or quota is."""
+    """Return the amounts of the blocking queue and of the group; None if no limit or quota blocks the group."""
     queue = queues.get(reason.queue)
     if queue is None:
         return None
@@ -115,7 +115,7 @@ def _triple(amounts: tuple[float, float, float]) -> dict[str, str]:
 
 
 def is_stale(group: PodGroup, usage: GroupUsage) -> bool:
-    """Whether the group runs with fewer pods than its tree of sub-groups needs, none having finished."""
+    """Return whether the group runs with fewer pods than its sub-groups need, while none has finished."""
     return bool(usage.used) and not usage.finished and shortage(group, usage) != ""
 
 
@@ -131,7 +131,7 @@ def with_end(reason: Reason, group: PodGroup, usage: GroupUsage, grace_s: float)
 
 
 def shortage(group: PodGroup, usage: GroupUsage) -> str:
-    """Which minimum the pods on nodes do not reach, in words; "" where they do."""
+    """Return which minimum the pods on nodes do not reach, in words, or an empty string."""
     if tree_fault(group) is not None:
         return ""
     short = short_of(group, usage.used)
@@ -139,7 +139,7 @@ def shortage(group: PodGroup, usage: GroupUsage) -> str:
 
 
 def contradiction(group: PodGroup) -> str:
-    """What in the group's specification contradicts itself, with the field; "" where nothing does."""
+    """Return what contradicts itself in the specification of the group, with the field, or an empty string."""
     if group.min_member is not None and group.min_sub_group is not None:
         return "spec.minMember: minMember and minSubGroup exclude each other: leave one of them out"
     for i, each in enumerate(group.sub_groups):

@@ -36,7 +36,7 @@ def queue_statuses(
 
 
 def _parents_first(queues: Mapping[str, Queue], children: Mapping[str, list[str]]) -> list[str]:
-    """All queues but those that are their own ancestors, and those below such."""
+    """Return the queues, parents first, without cycles of parents and what is below them."""
     order = [name for name, queue in queues.items() if queue.parent not in queues]
     for name in order:  # grows while it is walked
         order.extend(children.get(name, ()))
@@ -56,7 +56,7 @@ def _status(children: list[str], sums: tuple[Amounts, Amounts, Amounts], fair: A
 
 
 def queue_findings(cluster: Cluster, config: Config) -> dict[str, Finding]:
-    """What is wrong with where a queue stands in the tree, for those that are left out because of it."""
+    """Return what is wrong with the place of a queue in the tree, for queues that are ignored because of it."""
     queues = {name: queue for name, queue in cluster.queues.items() if in_pool(queue.labels, config)}
     return {name: found for name in queues if (found := _finding(name, queues)) is not None}
 

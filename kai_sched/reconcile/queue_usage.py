@@ -1,7 +1,7 @@
-"""What the pods of each group and of each queue hold and ask for.
+"""What the pods of each group and of each queue hold and request, for the statuses of both.
 
-A pod counts as it does in the solver's books: what it holds from the moment it has a node until it begins to leave,
-what it asks for while it waits without gates of its own, too.
+A pod counts as in the books of the solver: it holds from when it has a node until its deletion begins; it requests what
+it holds, and also while it waits, unless it has scheduling gates.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SPARE_SHAPES = 1_000
 
 @dataclass(slots=True)
 class Counts:
-    """How many pods of each shape (by ``id``) hold a node, and how many hold or wait for one."""
+    """How many pods of each shape (by ``id``) hold a node, and how many hold one or wait for one."""
 
     held: dict[int, int] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
 
     def add(self, shape: int, holds: bool, count: int = 1) -> None:
-        """So many more pods of the shape, or fewer where it is below zero."""
+        """Add ``count`` pods of the shape; a negative count removes pods."""
         _add(self.asked, shape, count)
         if holds:
             _add(self.held, shape, count)
@@ -81,9 +81,9 @@ class QueueUsage:
             self._count_group(key)
 
     def update(self, cluster: Cluster, changes: Iterable[Change]) -> Iterable[str] | None:
-        """Go on to a later view, before which just these objects changed.
+        """Go on to a later view that differs by these objects.
 
-        Returns the groups that may count otherwise than before, gone ones too; None where all may.
+        Return the groups whose usage may have changed, including those that are gone; None if any may have.
         """
         changed = sorted(changes, key=lambda change: (change[0].__name__, change[1]))
         if any(self._matters_to_all(kind, key, cluster) for kind, key in changed):
@@ -112,13 +112,13 @@ class QueueUsage:
         return touched
 
     def _matters_to_all(self, kind: type, key: str, cluster: Cluster) -> bool:
-        """Whether any pod may count otherwise after this change."""
+        """Whether the change may affect how any pod counts."""
         if kind is Node:
             return (key in cluster.nodes) != (key in self._cluster.nodes)
         return kind in (PriorityClass, BindRequest)
 
     def _count_group(self, key: str) -> None:
-        """Count the group's pods anew."""
+        """Count the pods of the group again."""
         before = self.groups.pop(key, None)
         if before is not None:
             _join(self._counts(before.queue, before.preemptible), before.counts, -1)
@@ -133,7 +133,7 @@ class QueueUsage:
         _join(self._counts(usage.queue, usage.preemptible), usage.counts, 1)
 
     def _count_bare(self, pod: Pod, count: int) -> None:
-        """A pod without a group comes, or goes."""
+        """A pod without a group was added (1) or removed (-1)."""
         if pod.scheduler != self._config.scheduler_name or not in_pool(pod.labels, self._config):
             return
         name = pod.priority_class
@@ -168,7 +168,7 @@ class QueueUsage:
         return self._queues.setdefault((queue, preemptible), Counts())
 
     def _forget_shapes(self) -> None:
-        """Let go of shapes that no pod has any more, once they may be the most."""
+        """Forget shapes that no pod has any more, once they may be the majority."""
         if len(self._shapes) > self._most_shapes:
             used = {shape for counts in self._queues.values() for shape in counts.asked}
             self._shapes = {shape: self._shapes[shape] for shape in used}
@@ -177,7 +177,7 @@ class QueueUsage:
             self._most_shapes = 2 * len(used) + SPARE_SHAPES
 
     def queue_amounts(self, queue: str) -> tuple[Amounts, Amounts, Amounts]:
-        """Held, held by non-preemptible work and asked for by the groups in exactly this queue."""
+        """Return what the groups in this queue, not below it, hold, hold without being preemptible, and request."""
         elastic = self._queues.get((queue, True)) or Counts()
         fixed = self._queues.get((queue, False)) or Counts()
         fixed_amounts = self.amounts(fixed.held)
@@ -187,7 +187,7 @@ class QueueUsage:
         return held, fixed_amounts, asked
 
     def amounts(self, counts: Mapping[int, int]) -> Amounts:
-        """What so many pods of these shapes ask for together, by the units that limits are compared in."""
+        """Return what these numbers of pods by shape request together, in the units of limits."""
         total: Amounts = {}
         for shape, count in counts.items():
             price = self._prices.get(shape)

@@ -31,7 +31,7 @@ MOST_WRITES = 1_000_000
 class StatusReconciler:
     """For one thread. On a standby only ``observe_*`` and ``forget_*`` are called.
 
-    ``faults`` are the objects that could not be looked at; whoever tells of them clears the list.
+    ``faults`` are the objects that could not be reconciled; who reports them clears the list.
     """
 
     def __init__(self, config: Config) -> None:

@@ -27,7 +27,7 @@ class VolumePlan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the pod cannot be bound to the node: the claim, what is wrong with it and what to do."""
+    """Why the pod cannot be bound to the node: the claim, what is wrong with it, and the remedy."""
 
     message: str
 
@@ -35,14 +35,21 @@ class Refusal:
 def plan_volumes(
     book: VolumeBook, pod: Pod, node_name: str, decided: Mapping[str, VolumeWrite] = NOTHING
 ) -> VolumePlan | Refusal:
-    """The plan for this pod on this node, in the view of ``book``.
+    """Return the plan for the pod on the node.
 
-    ``decided`` holds what was decided before and may not show in the view yet, by the key of its claim: for pods of
-    the same cycle, and for pods whose volumes are still being bound. Its volumes are not given away again.
+    Parameters
+    ----------
+    book
+        The volumes and claims of the view.
+    pod, node_name
+        What is about to be bound.
+    decided
+        Earlier decisions that the view may not show yet, by the key of the claim: for pods of the same cycle, and for
+        pods whose volumes are still being bound. Their volumes are not given away again.
     """
     node = book.cluster.nodes.get(node_name)
     if node is None:
-        return Refusal(f"node {node_name} is gone: the pod is placed anew")
+        return Refusal(f"node {node_name} is gone: the pod is scheduled again")
     open_claims: list[VolumeClaim] = []
     for key in pod.shape.claims:
         claim = book.cluster.volume_claims.get(key)
@@ -59,7 +66,7 @@ def plan_volumes(
         elif not _agrees(earlier, node, book):
             return Refusal(
                 f"PersistentVolumeClaim {claim.key} is getting a volume for another node than {node.name}: "
-                "the pod is placed anew once it has it"
+                "the pod is scheduled again once it has it"
             )
     taken = {each.volume.name for each in decided.values() if isinstance(each, ClaimVolume)}
     placed = book.place(undecided, node, taken)
@@ -70,7 +77,7 @@ def plan_volumes(
 
 
 def _fault_of(claim: VolumeClaim | None, node: Node, book: VolumeBook) -> str:
-    """What keeps the claim from being used on the node whatever is written now; empty where nothing does."""
+    """Return what keeps the claim from being used on the node, or an empty string."""
     if claim is None:
         return "does not exist: create it"
     if claim.deleted:
@@ -83,12 +90,12 @@ def _fault_of(claim: VolumeClaim | None, node: Node, book: VolumeBook) -> str:
     if volume is None:
         return f"is bound to volume {claim.volume}, which does not exist"
     if not admits(volume.node_affinity, node):
-        return f"is bound to volume {volume.name}, which node {node.name} cannot reach: the pod is placed anew"
+        return f"is bound to volume {volume.name}, which node {node.name} cannot reach: the pod is scheduled again"
     return ""
 
 
 def _agrees(earlier: VolumeWrite, node: Node, book: VolumeBook) -> bool:
-    """Whether what was decided for the claim serves on this node, too."""
+    """Return whether what was decided for the claim fits this node, too."""
     if isinstance(earlier, SelectNode):
         return earlier.node == node.name
     volume = book.cluster.volumes.get(earlier.volume.name)
@@ -100,12 +107,12 @@ def _homeless(claim: VolumeClaim, node: Node) -> str:
     modes = ", ".join(claim.access_modes) or "any access mode"
     return (
         f"PersistentVolumeClaim {claim.key} finds no free PersistentVolume of class {claim.storage_class} with {size} "
-        f"and {modes} on node {node.name}: the pod is placed anew"
+        f"and {modes} on node {node.name}: the pod is scheduled again"
     )
 
 
 def _write(claim: VolumeClaim, volume: Volume | None, node: Node) -> VolumeWrite | None:
-    """What is still to be written for the claim; None where that was done before."""
+    """Return what is still to be written for the claim, or None."""
     ref = Ref("v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.uid)
     if volume is None:
         return None if claim.selected_node else SelectNode(ref, node.name)

@@ -36,7 +36,7 @@ class LastWrite:
 class TrackedObject:
     """One object, and what was written about it by slot: a condition, an annotation, an event.
 
-    ``due_ns`` is when it is looked at again though nothing has changed, 0 for never.
+    ``due_ns`` is when it is reconciled again although nothing has changed, 0 for never.
     """
 
     key: str
@@ -130,7 +130,7 @@ class WriteThrottle:
         note.rewords = pause_ns is None
         return False
 
-    def tell(self, tracked: TrackedObject, slot: str, known: bool = False) -> bool:
+    def may_emit(self, tracked: TrackedObject, slot: str, known: bool = False) -> bool:
         """Return whether an event is to be emitted now. ``known``: an earlier process did, so not yet again."""
         note = tracked.notes.get(slot)
         if note is None and known:

@@ -68,7 +68,7 @@ async def test_planning_that_raises_costs_one_group(monkeypatch: pytest.MonkeyPa
     assert told["ml/a"] == BindFailure(
         VOLUME_BINDING, "unexpected ZeroDivisionError: by the test (a fault of the scheduler: its log has more)"
     )
-    assert told["ml/b"].message == "node n1 is gone: the pod is placed anew"
+    assert told["ml/b"].message == "node n1 is gone: the pod is scheduled again"
     assert "KeyError" in told["ml/gone"].message
     assert bench.sent == []
 
