@@ -1,4 +1,4 @@
-"""Which priority class the group of a workload has (API contract 4.3)."""
+"""The priority class of the group of a workload (API contract 4.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Passed = tuple[str, str, str]
 
 
 def priority_class(case: GroupingCase, draft: Draft) -> str:
-    """The first class named that there is, else that of the kind. What is passed over is noted, with what holds."""
+    """Return the first named class that exists, else that of the kind. Ignored names are noted."""
     passed: list[_Passed] = []
     chosen = _fixed(case, draft, passed) or _named(case, draft, passed) or _default(case, draft)
     for subject, field, fault in passed:

@@ -1,4 +1,4 @@
-"""The rule for kinds that a ConfigMap tells of: see ``settings``."""
+"""The rule for kinds that are declared in a ConfigMap: see ``settings``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ALL = "[*]"
 
 
 def declared(rule: KindRule) -> Rule:
-    """A gang of the size that stands where ``rule`` says."""
+    """A gang of the size at the paths of ``rule``."""
 
     def group(case: GroupingCase) -> Draft:
         fields = case.whole(case.owner).fields
@@ -23,7 +23,7 @@ def declared(rule: KindRule) -> Rule:
 
 
 def _sum(fields: Fields, path: str) -> int | None:
-    """All numbers that the path leads to, added; None where there is none."""
+    """The sum of all numbers at the path; None if there are none."""
     *above, last = path.split(".")
     places = [fields]
     for step in above:

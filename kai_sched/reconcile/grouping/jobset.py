@@ -74,7 +74,7 @@ def _label(case: GroupingCase, key: str) -> str:
 
 
 def _has_old_shape(case: GroupingCase, jobs: list[Fields]) -> bool:
-    """Whether an older version has made the groups of this JobSet, before there were sub-groups."""
+    """Whether an older version without sub-groups has created the groups of this JobSet."""
     name = group_name(case.owner)
     candidates = [name, *(f"{name}-{job.text('name')}" for job in jobs)]
     groups = (case.view.group(case.pod.namespace, each) for each in candidates)

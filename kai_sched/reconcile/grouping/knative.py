@@ -9,7 +9,7 @@ from kai_sched.reconcile.grouping.owners import Owner
 
 
 def service(case: GroupingCase) -> Draft:
-    """A group for the revision; one for each pod where gangs are off, or pods were grouped so before."""
+    """A group for the revision; one for each pod if gangs are off, or pods were grouped that way before."""
     label = names.KNATIVE_REVISION_LABEL
     name = case.pod.labels.get(label, "")
     revision = case.named("serving.knative.dev/v1", "Revision", name, whole=False) if name else None

@@ -27,7 +27,7 @@ _FINISHED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 
 def training_job(kind: str) -> Rule:
-    """All replicas of all roles start together, unless the job says how few will do."""
+    """All replicas of all roles start together, unless the job names a smaller minimum."""
 
     def group(case: GroupingCase) -> Draft:
         return Draft(case.owner, min_member=_size(case.whole(case.owner).fields.at("spec"), kind))
@@ -36,7 +36,7 @@ def training_job(kind: str) -> Rule:
 
 
 def mpi_job(case: GroupingCase) -> Draft:
-    """As the others; a launcher that waits for its workers is not counted until it is there."""
+    """As the others, but a launcher that waits for its workers does not count until it exists."""
     spec = case.whole(case.owner).fields.at("spec")
     size = _size(spec, "MPIJob")
     if spec.text("launcherCreationPolicy") == "WaitForWorkersReady" and not _has_launcher(case):
@@ -53,7 +53,7 @@ def _has_launcher(case: GroupingCase) -> bool:
 
 
 def pytorch_job(case: GroupingCase) -> Draft:
-    """Master and workers are sub-groups; the workers may be cut into segments. Elastic jobs start with their least."""
+    """Master and workers are sub-groups; the workers may be cut into segments. Elastic jobs start with the minimum."""
     owner = case.whole(case.owner)
     spec = owner.fields.at("spec")
     size = _size(spec, "PyTorchJob")
@@ -87,7 +87,7 @@ def _one_of(case: GroupingCase, role: str, there: list[SubGroup]) -> str:
 
 
 def _segments(case: GroupingCase, owner: Owner, roles: Fields, least: int) -> tuple[list[SubGroup], int]:
-    """The workers' segments below their parent, and the index of that of the pod; none where they are not cut."""
+    """The segments of the workers below their parent, and the index of that of the pod; none without segments."""
     worker = roles.at("Worker")
     metadata = worker.at("template", "metadata")
     template = metadata.texts("annotations")

@@ -102,7 +102,7 @@ def _cut(case: GroupingCase, owner: Owner, template: Fields, size: int) -> _Cut 
 
 
 def _size(case: GroupingCase, template: Fields) -> int:
-    """Pods of the replica: as many as it was made with, else as new ones get."""
+    """The number of pods of the replica: as it was created, else as for new ones."""
     made_with = whole_number(case.pod.annotations.get(names.LWS_SIZE_ANNOTATION, ""))
     if made_with is not None and made_with > 0:
         return made_with

@@ -1,4 +1,4 @@
-"""What PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a rule's draft to the manifest."""
+"""What the PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a draft to the manifest."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class QueueChoice(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """The group that a pod belongs to, as it should be, and the pod's place in it.
+    """The group that a pod belongs to, as it should be, and the place of the pod in it.
 
-    ``sub_group`` is empty where the pod has none. ``notes`` are what was passed over on the way.
+    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored.
     """
 
     manifest: Manifest
@@ -63,7 +63,7 @@ class Grouping(NamedTuple):
 
 
 def finish(case: GroupingCase, draft: Draft) -> Grouping:
-    """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
+    """Complete the draft. Raises GroupingError for impossible sub-groups."""
     owner, source = draft.owner, draft.source or draft.owner
     name = draft.name or group_name(owner)
     if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
@@ -189,7 +189,7 @@ def _preemptibility(case: GroupingCase, listed: tuple[Owner, ...]) -> str:
 
 
 def topology_in(annotations: Mapping[str, str]) -> TopologyConstraint | None:
-    """What annotations ask for; None where they name no topology."""
+    """Return the topology constraint in the annotations; None if they name no topology."""
     topology = annotations.get(names.TOPOLOGY_ANNOTATION, "")
     required = annotations.get(names.TOPOLOGY_REQUIRED_ANNOTATION, "")
     preferred = annotations.get(names.TOPOLOGY_PREFERRED_ANNOTATION, "")
@@ -251,7 +251,7 @@ def _choices(old: Mapping[str, str | None], queue_label: str) -> Iterator[tuple[
 
 
 def pod_patch(pod: core.Pod, grouping: Grouping) -> Manifest | None:
-    """The merge patch that puts the pod into its group; None where it is there already (4.1)."""
+    """Return the merge patch that puts the pod into its group; None if it is there already (4.1)."""
     meta = pod.metadata or core.Meta()
     found: Manifest = {}
     if (meta.annotations or {}).get(names.POD_GROUP_ANNOTATION) != grouping.name:

@@ -1,4 +1,4 @@
-"""Rules for kinds whose pods are no gang: Kubernetes' own, and those that differ in their priority class only."""
+"""Rules for kinds whose pods are no gang: those of Kubernetes, and kinds that differ in the priority class only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def base(case: GroupingCase) -> Draft:
 
 
 def build(case: GroupingCase) -> Draft:
-    """As ``base``, for work that people sit in front of."""
+    """As ``base``, for interactive work."""
     return Draft(case.owner, default_class=BUILD)
 
 
 def inference(case: GroupingCase) -> Draft:
-    """As ``base``, for work that answers requests."""
+    """As ``base``, for inference services."""
     return Draft(case.owner, default_class=INFERENCE)
 
 
 def pod(case: GroupingCase) -> Draft:
-    """A pod that nothing owns: alone, or one of a Spark application, whose driver is the top owner of them all."""
+    """A pod without an owner: a group of its own, or part of a Spark application, whose driver owns its pods."""
     labels = case.pod.labels
     selector = labels.get(names.SPARK_SELECTOR_LABEL)
     if selector and names.SPARK_NAME_LABEL in labels:
@@ -37,7 +37,7 @@ def deployment(case: GroupingCase) -> Draft:
 
 
 def job(case: GroupingCase) -> Draft:
-    """One group for all pods; a gang only where an annotation says so."""
+    """One group for all pods; a gang only if an annotation asks for it."""
     owner = case.owner
     old = f"pg-{case.pod.name}-{owner.uid}"
     if case.view.group(case.pod.namespace, old) is not None:
@@ -57,7 +57,7 @@ def cron_job(case: GroupingCase) -> Draft:
 
 
 def runai_job(case: GroupingCase) -> Draft:
-    """The group goes by the pods' name, as far as they share it."""
+    """The group is named after the common prefix of the names of the pods."""
     owner, pod = case.owner, case.pod
     parallelism = case.whole(owner).fields.at("spec").count("parallelism") or 0
     old = f"pg-{pod.name}-{owner.uid}" if parallelism > 1 else group_name(owner)

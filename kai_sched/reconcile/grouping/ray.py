@@ -1,7 +1,7 @@
 """RayCluster, RayJob and RayService (API contract 4.7): the head and the minimum of every worker group start together.
 
 Workers beyond the minimum join the same group as the autoscaler asks for them: one by one, or all hosts of a replica
-together where a replica has several.
+together if a replica has several.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HEAD_GROUP = "headgroup"
 
 
 def ray_cluster(case: GroupingCase) -> Draft:
-    """The cluster's own pods."""
+    """The pods of the cluster itself."""
     return _group(case, case.whole(case.owner), case.owner)
 
 
 def _of_cluster(*places: tuple[str, ...]) -> Rule:
-    """For owners that have KubeRay make a cluster, whose name stands at the first of ``places`` that has one."""
+    """For owners that have KubeRay create a cluster; its name is at the first of ``places`` that has one."""
 
     def group(case: GroupingCase) -> Draft:
         owner = case.whole(case.owner)
@@ -119,7 +119,7 @@ def _hosts(workers: Fields) -> int:
 
 
 def _indices(case: GroupingCase, cluster: Owner, group: str, workers: str) -> set[int] | None:
-    """The numbers of the replicas that are there; None for a worker group that is not cut into replicas.
+    """The indices of the replicas that exist; None for a worker group that is not cut into replicas.
 
     KubeRay before 1.6 does not number them. And where pods are in an uncut worker group, because another version made
     the PodGroup, all others join them: cut now, it would have no place for those.
@@ -133,13 +133,13 @@ def _indices(case: GroupingCase, cluster: Owner, group: str, workers: str) -> se
 
 
 def _replica_index(text: str) -> int:
-    """The number that KubeRay gives a replica; -1 for what is none."""
+    """Return the index that KubeRay gives a replica; -1 for any other text."""
     index = whole_number(text)
     return -1 if index is None else index
 
 
 def _cut(workers: Fields, name: str, replicas: int, hosts: int, indices: Set[int]) -> list[SubGroup]:
-    """A sub-group for each replica that is there, and for those to come: KubeRay gives the lowest free numbers."""
+    """A sub-group for each replica that exists, and for those to come: KubeRay assigns the lowest free indices."""
     if replicas > SUB_GROUPS_MAX:
         message = f"{replicas:,} replicas of several hosts each, and {SUB_GROUPS_MAX:,} are the most: ask for fewer"
         raise workers.error("minReplicas" if workers.count("minReplicas") else "replicas", message)

@@ -1,4 +1,4 @@
-"""Which rule holds for which kind (API contract 4.4), and the one call that groups a pod."""
+"""Which rule applies to which kind (API contract 4.4), and the one call that groups a pod."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ SKIPPED_IN_GROUP = frozenset(
 
 
 def group_of(pod: core.Pod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
-    """The group that the pod belongs to. ``chain`` is that of ``owners.resolve``.
+    """Return the group that the pod belongs to. ``chain`` is the result of ``owners.resolve``.
 
-    Raises GroupingError where an object does not say what its kind's rule needs.
+    Raises GroupingError if an object lacks what the rule of its kind needs.
     """
     itself = owner_of_pod(pod)
     owner = chain.owners[-1] if chain.owners else itself
@@ -85,7 +85,7 @@ def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
 
 
 def _below_skipped(case: GroupingCase) -> GroupingCase:
-    """The case without the owners at the top that are passed over; the next one inherits what it lacks."""
+    """The case without the skipped owners at the top; the next owner inherits what it lacks from them."""
     while case.owners and _is_skipped(case.owner):
         top, owners = case.owner, case.owners[:-1]
         heir = owners[-1] if owners else case.pod

@@ -104,13 +104,13 @@ def test_what_follows_a_failure(policy: RetryPolicy, actions: dict[int, str]) ->
 
 
 def test_waits_double_up_to_the_longest_however_many_failures() -> None:
-    backoff, chance = Backoff(1.0, 60.0), random.Random(1)
+    backoff, rng = Backoff(1.0, 60.0), random.Random(1)
     for failures, most_s in ((1, 1.0), (2, 2.0), (3, 4.0), (7, 60.0), (1100, 60.0), (10**9, 60.0)):
-        waits = [backoff.wait_s(failures, chance) for _ in range(50)]
+        waits = [backoff.wait_s(failures, rng) for _ in range(50)]
         assert all(most_s / 2 <= each <= most_s for each in waits)
         assert len(set(waits)) > 1
-    assert 25.0 <= backoff.wait_s(1, chance, 24.5) <= 25.5
-    assert 30.5 <= backoff.wait_s(1, chance, 9e9) <= 31.0
+    assert 25.0 <= backoff.wait_s(1, rng, 24.5) <= 25.5
+    assert 30.5 <= backoff.wait_s(1, rng, 9e9) <= 31.0
 
 
 def test_a_fault_is_told_once_in_a_while_and_counted() -> None:
@@ -175,7 +175,7 @@ async def test_no_lane_keeps_another_from_its_slots(slots: int) -> None:
 
 async def test_slots_are_neither_lost_nor_made() -> None:
     """After many comings, goings and cancellations all of them are there again."""
-    chance, lanes = random.Random(7), Lanes(16)
+    rng, lanes = random.Random(7), Lanes(16)
     under_way = most = 0
 
     async def use(lane: Lane) -> None:
@@ -184,17 +184,17 @@ async def test_slots_are_neither_lost_nor_made() -> None:
         under_way += 1
         most = max(most, under_way)
         try:
-            await asyncio.sleep(chance.random() / 200)
+            await asyncio.sleep(rng.random() / 200)
         finally:
             under_way -= 1
             lanes.release(lane, own)
 
     tasks = []
     for _ in range(600):
-        tasks.append(asyncio.create_task(use(chance.choice(list(Lane)))))
-        if chance.random() < 0.3:
-            chance.choice(tasks).cancel()
-        if chance.random() < 0.2:
+        tasks.append(asyncio.create_task(use(rng.choice(list(Lane)))))
+        if rng.random() < 0.3:
+            rng.choice(tasks).cancel()
+        if rng.random() < 0.2:
             await asyncio.sleep(0.001)
     await asyncio.gather(*tasks, return_exceptions=True)
     assert most == 16

@@ -76,7 +76,7 @@ class World:
     """A feed, cycles, binds and what is told, over an API that answers at once."""
 
     def __init__(self, pods: list[bytes]) -> None:
-        self.store, self.news, config, chance = Store(), Observations(), Config(), random.Random(1)
+        self.store, self.news, config, rng = Store(), Observations(), Config(), random.Random(1)
         observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
         self.intake = Intake(self.store, config, lambda matters: self.trigger.request(matters), observing)
         self.feed, overlay = self.intake.sink, self.intake.overlay
@@ -88,10 +88,10 @@ class World:
         busy = lambda: binds.pending > 0  # noqa: E731 - as the operator has it
         self.writes = WriteQueue(lambda *_: None)
         version = self.feed.pending_version
-        self.writer = StatusWriter(api, self.writes, "kai-scheduler", busy, clock.wall_ns, version, chance)
+        self.writer = StatusWriter(api, self.writes, "kai-scheduler", busy, clock.wall_ns, version, rng)
         self.telling = StatusReporter(self.store, self.news, metrics, config, busy, lambda: True, self.writes, clock)
         tracker = BindTracker(self.store, overlay, self.trigger, self.telling, clock)
-        self.binder = PodBinder(api, binds, tracker, chance, 64)
+        self.binder = PodBinder(api, binds, tracker, rng, 64)
         evicted: FifoQueue[Any] = FifoQueue()
         evictions = EvictionTracker(self.store, overlay, evicted, self.telling, self.trigger, clock)
         send = lambda group, _: self.binder.submit(group)  # noqa: E731
@@ -104,7 +104,7 @@ class World:
             CycleHealth(metrics, self.writes.submit, lambda: True, ("", ""), clock.monotonic),
             clock,
         )
-        self.reflector = Reflector(api, WatchSource(POD, "/api/v1/pods"), self.feed, chance)
+        self.reflector = Reflector(api, WatchSource(POD, "/api/v1/pods"), self.feed, rng)
 
 
 async def until(done: Callable[[], bool]) -> None:
