@@ -125,10 +125,11 @@ def test_import_contracts_can_fail(tmp_path: Path) -> None:
     (tmp_path / "kai_sched" / "plan" / "wrong.py").write_text("import kai_sched.cycle.run\n")
     (tmp_path / "kai_sched" / "snapshot" / "wrong.py").write_text("import kai_sched.model.objects\n")
     (stages / "wrong.py").write_text("import kai_sched.solver.stages.allocate\n")
+    (tmp_path / "kai_sched" / "operator" / "intake" / "wrong.py").write_text("import kai_sched.operator.app\n")
     (tmp_path / "kai_sched" / "model" / "wrong.py").write_text("import rich\n")
     result = lint_imports(tmp_path)
     assert result.returncode == 1
-    assert " 0 kept, 4 broken" in result.stdout, result.stdout + result.stderr
+    assert " 0 kept, 5 broken" in result.stdout, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("package", CORE)

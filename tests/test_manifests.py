@@ -17,12 +17,12 @@ import yaml
 from kai_sched import __version__
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.operator import certificate, webhooks
-from kai_sched.operator.app import DRAIN_S, RELEASE_S
-from kai_sched.operator.handlers import KINDS
-from kai_sched.operator.listen import SHUTDOWN_S
-from kai_sched.operator.options import Options
-from kai_sched.operator.sources import SOURCES
+from kai_sched.operator.http import certificate, webhook_server
+from kai_sched.operator.http.listener import SHUTDOWN_S
+from kai_sched.operator.intake.sources import SOURCES
+from kai_sched.operator.kopf_frame import KINDS
+from kai_sched.operator.lifecycle import DRAIN_S, RELEASE_S
+from kai_sched.operator.options import RunOptions
 from kai_sched.reconcile import admission
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
@@ -34,13 +34,13 @@ NAMESPACE = "kai-scheduler"
 APP = {"app": "kai-scheduler-default"}
 
 REFLECTOR = "kai_sched.cluster.reflector"
-HANDLERS = "kai_sched.operator.handlers"
-BINDER = "kai_sched.cluster.binding"
-EVICTER = "kai_sched.cluster.evicting"
-VOLUMES = "kai_sched.cluster.volumes"
-WRITER = "kai_sched.cluster.writing"
-KEEPER = "kai_sched.operator.certificate"
-GROUPER = "kai_sched.cluster.grouping"
+HANDLERS = "kai_sched.operator.kopf_frame"
+BINDER = "kai_sched.cluster.pod_binder"
+EVICTER = "kai_sched.cluster.pod_deleter"
+VOLUMES = "kai_sched.cluster.volume_binder"
+WRITER = "kai_sched.cluster.status_writer"
+KEEPER = "kai_sched.operator.http.certificate"
+GROUPER = "kai_sched.cluster.pod_group_requests"
 LEASE = "kai_sched.cluster.lease"
 
 # Why the operator may do what it may: resource and verb, and the module that does it.
@@ -71,7 +71,7 @@ CLUSTER_RIGHTS = {
     ("scheduling.run.ai/podgroups", "patch"): WRITER,
     ("scheduling.run.ai/podgroups/status", "patch"): WRITER,
     ("scheduling.run.ai/queues/status", "patch"): WRITER,
-    ("scheduling.run.ai/queues", "create"): "kai_sched.operator.defaults",
+    ("scheduling.run.ai/queues", "create"): "kai_sched.operator.default_queues",
     (
         "admissionregistration.k8s.io/mutatingwebhookconfigurations:" + ",".join(certificate.MUTATING),
         "get list patch watch",
@@ -85,7 +85,7 @@ OWN_NAMESPACE_RIGHTS = {
     ("coordination.k8s.io/leases", "create"): LEASE,
     ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
     ("/secrets", "create"): KEEPER,
-    ("/configmaps", "get"): "kai_sched.operator.grouper",
+    ("/configmaps", "get"): "kai_sched.operator.grouping.rule_settings",
     (f"/secrets:{certificate.SECRET}", "get update"): KEEPER,
 }
 
@@ -230,7 +230,7 @@ def test_every_kind_that_has_a_rule_can_be_read() -> None:
 
 
 def test_the_lease_is_the_one_that_may_be_held() -> None:
-    lease = Options().lease_name(Config())
+    lease = RunOptions().lease_name(Config())
     assert f"coordination.k8s.io/leases:{lease}" in {resource for resource, _ in OWN_NAMESPACE_RIGHTS}
 
 
@@ -284,8 +284,8 @@ def test_its_options_are_those_of_the_command() -> None:
     assert [option for option in options if option.split("=")[0] not in shown] == []
     ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
     assert f"--webhook-address=:{ports['webhook']}" in options
-    assert Options().listen_address == f":{ports['http-metrics']}"
-    assert Options().namespace == NAMESPACE
+    assert RunOptions().listen_address == f":{ports['http-metrics']}"
+    assert RunOptions().namespace == NAMESPACE
 
 
 def test_two_replicas_and_never_fewer_than_one() -> None:
@@ -299,8 +299,8 @@ def test_two_replicas_and_never_fewer_than_one() -> None:
 
 def test_there_is_time_to_end_in_order() -> None:
     grace_s = pod_spec()["terminationGracePeriodSeconds"]
-    assert Options().shutdown_delay_s >= 5.0, "the cluster goes on sending requests for some seconds"
-    assert DRAIN_S + RELEASE_S + Options().shutdown_delay_s + SHUTDOWN_S < grace_s
+    assert RunOptions().shutdown_delay_s >= 5.0, "the cluster goes on sending requests for some seconds"
+    assert DRAIN_S + RELEASE_S + RunOptions().shutdown_delay_s + SHUTDOWN_S < grace_s
 
 
 def test_critical_pods_have_a_quota_where_one_is_needed() -> None:
@@ -369,7 +369,7 @@ def test_webhooks_that_are_away_stop_nothing_but_ours() -> None:
     """Fail is for our own kinds; pods are asked about only where they name our scheduler, outside of the system."""
     for path, hook in hooks().items():
         assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "None")
-        assert webhooks.ANSWER_S < hook["timeoutSeconds"] <= 5
+        assert webhook_server.ANSWER_S < hook["timeoutSeconds"] <= 5
         if path in (admission.MUTATE_POD, admission.VALIDATE_POD):
             condition, *on_update = hook["matchConditions"]
             assert [each["name"] for each in on_update] == ["judged-parts-changed"] * (path == admission.VALIDATE_POD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from kai_sched.model.config import Config
-from kai_sched.operator.options import Options
+from kai_sched.operator.options import RunOptions
 from tests.test_manifests import APP, NAMESPACE, Document, pod_spec, the
 from tests.tree import ROOT
 
@@ -19,7 +19,7 @@ def shard() -> dict[str, Document]:
 def test_the_example_of_a_shard_may_hold_its_own_lease_and_no_other() -> None:
     pool = shard()["SchedulingShard"]["spec"]["partitionLabelValue"]
     (rule,) = shard()["Role"]["rules"]
-    lease = Options().lease_name(Config(node_pool=pool))
+    lease = RunOptions().lease_name(Config(node_pool=pool))
     assert rule == {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],

@@ -131,7 +131,7 @@ def run(
     """
     from kai_sched.cli.run import Request, run
     from kai_sched.model.config import Config
-    from kai_sched.operator.options import Options
+    from kai_sched.operator.options import RunOptions
 
     config = Config(
         scheduler_name=scheduler_name,
@@ -139,7 +139,7 @@ def run(
         node_pool_label=nodepool_label_key,
         node_pool=partition_label_value,
     )
-    options = Options(
+    options = RunOptions(
         kubeconfig=kubeconfig,
         context=context,
         namespace=namespace,

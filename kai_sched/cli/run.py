@@ -13,9 +13,9 @@ from kai_sched.files.settings import read_overlay
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
-from kai_sched.operator.app import run as run_operator
-from kai_sched.operator.listen import AddressError, parse_address
-from kai_sched.operator.options import Options
+from kai_sched.operator.http.listener import AddressError, parse_address
+from kai_sched.operator.options import RunOptions
+from kai_sched.operator.process import run as run_operator
 from kai_sched.telemetry import logs
 from kai_sched.telemetry.loop_time import MeasuredLoop
 
@@ -24,7 +24,7 @@ from kai_sched.telemetry.loop_time import MeasuredLoop
 class Request:
     """What the command line says beyond ``options``."""
 
-    options: Options
+    options: RunOptions
     scheduler_conf: str | None = None
     log_json: bool | None = None
     log_level: str = "info"
@@ -47,7 +47,7 @@ def run(request: Request) -> int:
         return 0
 
 
-def _with_file(options: Options, path: str) -> Options:
+def _with_file(options: RunOptions, path: str) -> RunOptions:
     problems: list[Problem] = []
     with open(path, "rb") as file:
         overlay = read_overlay(path, file.read(), problems)

@@ -1,18 +1,25 @@
-"""How long to wait after failures in a row."""
+"""How long to wait after failures in a row: the one formula of the project, and a timer that uses it."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-_DOUBLINGS_MAX = 32  # beyond, every wait is the longest; a power of two would leave the range of a float
+_DOUBLINGS_MAX = 32  # beyond that every delay is the longest; a larger power of two would exceed the range of a float
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """``first_s``, doubling to ``last_s``; at random down to ``low`` times that, so that many do not come together.
+    """Exponential backoff with jitter.
 
-    What the server asks for with Retry-After is waited for as well, up to ``asked_max_s``.
+    Attributes
+    ----------
+    first_s, last_s
+        The delay in seconds after the first failure, and the longest one. The delay doubles with each failure.
+    low
+        The jitter: a delay is drawn from ``low`` to 1 times its full length, so many clients do not retry together.
+    asked_max_s
+        The longest Retry-After of the API server that is honoured, in seconds. It is added to the delay.
     """
 
     first_s: float
@@ -20,10 +27,32 @@ class Backoff:
     low: float = 0.5
     asked_max_s: float = 30.0
 
-    def wait_s(self, failures: int, chance: random.Random | None = None, asked_s: float | None = None) -> float:
-        """Seconds after the ``failures``-th failure in a row, counted from 1; the longest ones without ``chance``."""
+    def wait_s(self, failures: int, rng: random.Random | None = None, asked_s: float | None = None) -> float:
+        """Return the delay in seconds after the ``failures``-th failure in a row, counted from 1.
+
+        Without ``rng`` there is no jitter. ``asked_s`` is the Retry-After of the API server.
+        """
         doublings = min(max(failures - 1, 0), _DOUBLINGS_MAX)
         wait_s = min(self.last_s, self.first_s * 2.0**doublings)
-        if chance is not None:
-            wait_s *= chance.uniform(self.low, 1.0)
+        if rng is not None:
+            wait_s *= rng.uniform(self.low, 1.0)
         return wait_s + min(self.asked_max_s, asked_s) if asked_s else wait_s
+
+
+@dataclass(slots=True)
+class RetryTimer:
+    """When something that failed may be tried again, without jitter; ``until`` is in monotonic seconds."""
+
+    backoff: Backoff
+    failures: int = 0
+    until: float = 0.0
+
+    def add(self, now: float) -> float:
+        """Count a failure at ``now`` and return the delay in seconds from then on.
+
+        Failures before the delay has passed belong to the failure that started it, and do not count.
+        """
+        if now >= self.until:
+            self.failures += 1
+            self.until = now + self.backoff.wait_s(self.failures)
+        return self.until - now

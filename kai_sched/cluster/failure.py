@@ -1,4 +1,4 @@
-"""What comes of a request that did not succeed, and of an answer that cannot be read."""
+"""Why a request did not succeed, or an answer could not be read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOT_LEADER = "NotLeader"  # the reason of a write that the guard refused
 INVALID = "Invalid"  # the reason, and the status, of a request that no API server could accept: it is not sent
 INVALID_STATUS = 422
 
-# What the API server says where RBAC, or another authorizer, has no rule for us. Quotas and admission policies refuse
-# with 403, too, but for what the object says: no right of ours would change that.
+# The message of the API server if RBAC, or another authorizer, has no rule for us. Quotas and admission policies also
+# refuse with 403, but because of the object: no right would change that.
 _MISSING_RIGHT = re.compile(r'([^\s"]+( "[^"]*")? is )?forbidden: User "[^"]*" cannot \S+ (resource|path) ')
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class ApiFailure(Exception):
 
     @property
     def is_missing_right(self) -> bool:
-        """Whether we may not do that at all, whatever the object says."""
+        """Whether a right is missing, whatever the object says."""
         return self.status == 403 and _MISSING_RIGHT.match(self.message) is not None
 
 
@@ -56,19 +56,19 @@ class _Status(msgspec.Struct):
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
-def refused(verb: str, path: str, code: int, phrase: str, retry_after: str, body: bytes, told: str) -> ApiFailure:
-    """What the API server answered with status ``code``; ``told`` is added to its message."""
+def refused(verb: str, path: str, code: int, phrase: str, retry_after: str, body: bytes, note: str) -> ApiFailure:
+    """Return the failure for an answer with HTTP status ``code``; ``note`` is added to its message."""
     try:
         status = _decode_status(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         status = _Status(message=body[:MESSAGE_MAX].decode(errors="replace").strip())
     after_s = float(retry_after) if retry_after.isdecimal() else (status.details or _Details()).retry_after_s
     reason = status.reason or phrase or "Unknown"
-    return ApiFailure(verb, path, code, reason, (status.message or "no message") + told, after_s)
+    return ApiFailure(verb, path, code, reason, (status.message or "no message") + note, after_s)
 
 
 def read(decode: Callable[[bytes], T], raw: bytes, path: str, what: str) -> T:
-    """The answer decoded. Raises ApiFailure where that cannot be: behind a proxy, anything may come."""
+    """Return the decoded answer. Raises ApiFailure if it cannot be decoded: a proxy may answer anything."""
     try:
         return decode(raw)
     except (msgspec.DecodeError, ValueError) as wrong:

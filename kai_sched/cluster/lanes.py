@@ -1,4 +1,4 @@
-"""How many requests are under way at a time, so that one kind that hangs does not keep all others waiting."""
+"""How many requests are under way at a time, with a reserve for each kind: one that hangs does not block the others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Lane(enum.Enum):
     READS = "reads"
 
 
-# Of 64 slots, those that only this lane may use. The others are for whoever comes first: binds may take 48.
+# Of 64 slots, those that only this lane may use. The rest is shared: binds may take 48.
 _RESERVED = {Lane.BINDS: 0, Lane.DELETES: 4, Lane.WRITES: 6, Lane.READS: 6}
 _OF = 64
-_FEW = 8  # with fewer slots there is nothing to share out
+_FEW = 8  # with fewer slots there is no reserve
 
 
 def lane_of(method: str, path: str) -> Lane:
-    """Which lane a request takes."""
+    """Return the lane of a request."""
     if method == "GET":
         return Lane.READS
     if method == "DELETE":
@@ -32,17 +32,23 @@ def lane_of(method: str, path: str) -> Lane:
 
 
 class Lanes:
-    """So many slots in all, for one event loop. Who has to wait gets a slot in the order of asking."""
+    """The slots of one client, for one event loop. Requests that wait get slots in their order.
+
+    Attributes
+    ----------
+    binds
+        How many binds may be under way.
+    """
 
     def __init__(self, slots: int) -> None:
         few = slots < _FEW
         self._own = {lane: 0 if few or not part else max(1, slots * part // _OF) for lane, part in _RESERVED.items()}
         self._shared = slots - sum(self._own.values())
-        self.binds = self._shared  # as many binds may be under way
+        self.binds = self._shared
         self._waiting: deque[tuple[Lane, asyncio.Future[bool]]] = deque()
 
     async def acquire(self, lane: Lane) -> bool:
-        """Wait for a slot; returns whether it is one of the lane's own, which ``release`` has to be told."""
+        """Wait for a slot; return whether it is one of the reserve of the lane, which ``release`` has to know."""
         if self._own[lane]:
             self._own[lane] -= 1
             return True
@@ -56,7 +62,7 @@ class Lanes:
         except asyncio.CancelledError:
             if slot.cancelled():
                 self._waiting.remove((lane, slot))
-            else:  # it was given right before
+            else:  # the slot was assigned right before
                 self.release(lane, slot.result())
             raise
 

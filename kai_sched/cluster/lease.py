@@ -1,4 +1,8 @@
-"""Leader election by a Lease, in a thread with an event loop and a connection of its own: nothing else delays it."""
+"""Leader election by a Lease, in a thread with an event loop and a connection of its own, so that nothing delays it.
+
+The Api asks ``held`` before each write, the lifecycle waits for leadership. Invariant: while ``held`` returns true, no
+other process that follows the terms can hold the lease.
+"""
 
 from __future__ import annotations
 
@@ -27,56 +31,80 @@ _decode_lease = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def boot_time() -> float:
-    """Seconds since the machine started, also those that it slept, which time.monotonic leaves out."""
+    """Return the seconds since the machine started, including those in which it slept, unlike time.monotonic."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTerms:
     """Durations of the election, in seconds: retry < renew deadline < lease."""
 
-    lease_s: float = 15.0  # who has not been heard of for so long is replaced
-    renew_deadline_s: float = 10.0  # the holder itself gives up so long after its last renewal was sent
+    lease_s: float = 15.0  # a holder that has not renewed for this long is replaced
+    renew_deadline_s: float = 10.0  # the holder itself gives up this long after it sent its last renewal
     retry_s: float = 2.0
 
     @property
     def guarded_s(self) -> float:
-        """How long a write may take that was begun while the lease was held: then another may lead."""
+        """How long a write may take that began while the lease was held; after that another process may lead."""
         return self.lease_s - self.renew_deadline_s
 
 
 class LeaderLease:
-    """Tries to hold the Lease from ``start`` to ``release``. A holder that lost it tries again as any other does.
+    """Tries to hold the Lease from ``start`` to ``release``. A holder that lost it tries again like any other process.
 
-    No wall clock is trusted: another's lease ends when its record has not changed for the lease's duration on our own
-    clock since we saw it. ``clock`` must go on while the process is stopped or the machine sleeps.
+    No wall clock is trusted: the lease of another process ends when its record has not changed for its duration, on our
+    own clock, since we saw it first.
+
+    Attributes
+    ----------
+    failure
+        What is wrong with the last attempt.
+    holder
+        Who held the lease when it was last read.
+    created
+        Whether this process created the Lease: no process has led before.
     """
 
     def __init__(
         self,
         connect: Callable[[], Awaitable[Api]],
         namespace: str,
-        name: str,
         identity: str,
         *,
-        random: Random,
-        terms: Terms | None = None,
+        rng: Random,
+        terms: LeaseTerms | None = None,
         clock: Callable[[], float] = boot_time,
     ) -> None:
-        """``connect`` is called in the lease's own loop; its Api is closed at the end. ``identity`` must be unique."""
+        """Do not start yet: the name of the Lease is known once the settings have been read.
+
+        Parameters
+        ----------
+        connect
+            Called in the event loop of the lease's own thread; its Api is closed at the end.
+        namespace
+            The namespace of the Lease.
+        identity
+            The name of this process, which must be unique.
+        rng
+            Jitter between attempts.
+        terms
+            The durations of the election.
+        clock
+            Seconds that never go back, and that go on while the process is stopped or the machine sleeps.
+        """
         self._connect = connect
         self._namespace = namespace
-        self._name = name
+        self._name = ""
         self.identity = identity
-        self._random = random
-        self._terms = terms or Terms()
+        self._rng = rng
+        self._terms = terms or LeaseTerms()
         self._clock = clock
         self._held_until = float("-inf")
-        self._lease: dict[str, Any] | None = None  # our own, as last answered: it is renewed without reading it
-        self._seen: tuple[dict[str, Any], float] | None = None  # another's record, and since when it is the same
-        self.failure: str | None = None  # what is wrong with the last attempt
-        self.holder = ""  # as last seen
-        self.created = False  # whether we made the Lease: nobody has ever led before
+        self._lease: dict[str, Any] | None = None  # our own, as last answered: renewed without reading it again
+        self._seen: tuple[dict[str, Any], float] | None = None  # another's record, and since when
+        self.failure: str | None = None
+        self.holder = ""
+        self.created = False
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._waiting: list[tuple[bool, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -84,50 +112,54 @@ class LeaderLease:
         self._wake = asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="lease", daemon=True)
 
-    def start(self) -> None:
-        """Begin; once only."""
+    def start(self, name: str) -> None:
+        """Try to hold the Lease of that name from now on. May be called once."""
+        self._name = name
         self._thread.start()
 
     def held(self) -> bool:
-        """Whether we lead now. From any thread, cheap; false at once for a process that was stopped for too long."""
+        """Return whether this process leads now. Cheap, and may be called from any thread.
+
+        It is false at once for a process that was stopped for too long.
+        """
         return self._clock() < self._held_until and not self._stopping.is_set()
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended: by ``release``, or by a fault of ours."""
+        """Whether the thread has ended, by ``release`` or by an unexpected exception."""
         return self._thread.ident is not None and not self._thread.is_alive()
 
     @property
     def state(self) -> str:
-        """What goes on, as a sentence."""
+        """The state as a sentence."""
         if self.failure is not None:
             return f"lease {self._namespace}/{self._name}: {self.failure}"
         return "leading" if self.held() else f"standby, {self.holder or 'nobody'} leads"
 
     @property
     def guarded_s(self) -> float:
-        """As ``Terms.guarded_s``."""
+        """As ``LeaseTerms.guarded_s``."""
         return self._terms.guarded_s
 
     async def wait_held(self) -> None:
-        """Return as soon as we lead."""
+        """Return as soon as this process leads."""
         await self._wait(True)
 
     async def wait_lost(self) -> None:
-        """Return as soon as we do not lead."""
+        """Return as soon as this process does not lead."""
         await self._wait(False)
 
     async def release(self, timeout_s: float = 5.0) -> None:
-        """Lead no more, from this moment, and let another take over at once, for which it waits up to ``timeout_s``."""
+        """Give the lease up at once; wait up to ``timeout_s`` seconds until another process can take it."""
         self._stopping.set()
         with self._lock:
             loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the loop has ended by itself
                 loop.call_soon_threadsafe(self._wake.set)
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, timeout_s)
-        self._tell()
+        self._notify()
 
     async def _wait(self, wanted: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -142,14 +174,14 @@ class LeaderLease:
             with self._lock:
                 self._waiting = [entry for entry in self._waiting if entry[2] is not future]
 
-    def _tell(self) -> None:
-        """Let those go on who wait for what is now the case."""
+    def _notify(self) -> None:
+        """Wake those who wait for the present state."""
         with self._lock:
             held = self.held()
             ready = [entry for entry in self._waiting if entry[0] == held]
             self._waiting = [entry for entry in self._waiting if entry[0] != held]
         for _, loop, future in ready:
-            with suppress(RuntimeError):  # the loop of one who waited has ended
+            with suppress(RuntimeError):  # the loop of a waiter has ended
                 loop.call_soon_threadsafe(_resolve, future)
 
     async def _run(self) -> None:
@@ -163,25 +195,25 @@ class LeaderLease:
                         api = await self._connect()
                     gained = await self._attempt(api)
                     self.failure = None
-                    self._tell()
+                    self._notify()
                     if gained:
                         await self._announce(api)
                 except Exception as failure:
-                    self._lease = None  # whether it was written is not known: read it
+                    self._lease = None  # whether it was written is unknown: read it
                     known = isinstance(failure, ApiFailure | LoginFailure)
                     self.failure = str(failure) if known else FAULTS.note("lease", self._name, failure)
-                    self._tell()
+                    self._notify()
                 await self._pause()
             if api is not None and self._lease is not None:
-                with suppress(ApiFailure):  # then the standby has to wait
+                with suppress(ApiFailure):  # a standby has to wait then
                     await self._write(api, self._lease, "")
         finally:
             if api is not None:
                 await api.close()
 
     async def _pause(self) -> None:
-        """Until the next attempt; not beyond the moment where the lease is lost, or another's may be taken."""
-        wait_s = self._terms.retry_s * (1.0 + 0.2 * self._random.random())
+        """Wait for the next attempt, at most until our lease is lost or that of another process ends."""
+        wait_s = self._terms.retry_s * (1.0 + 0.2 * self._rng.random())
         now = self._clock()
         ends = [self._held_until] + ([self._end_of(*self._seen)] if self._seen is not None else [])
         wait_s = min([wait_s, *(end - now for end in ends if end > now)])
@@ -189,7 +221,7 @@ class LeaderLease:
             await asyncio.wait_for(self._wake.wait(), wait_s)
 
     async def _attempt(self, api: Api) -> bool:
-        """Take or renew the lease if we may; whether we lead from now on. Raises ApiFailure."""
+        """Take or renew the lease if allowed; return whether leadership begins. Raises ApiFailure."""
         held_until = self._held_until
         if self._lease is not None:
             try:
@@ -197,7 +229,7 @@ class LeaderLease:
             except ApiFailure as refused:
                 if refused.status not in (404, 409):
                     raise
-                # It was deleted, or written by another: until it is known to be ours, nothing may be sent.
+                # It was deleted, or written by another process: until it is known to be ours, nothing may be sent.
                 self._held_until = float("-inf")
                 self._lease = None
         lease = await self._read(api)
@@ -211,23 +243,26 @@ class LeaderLease:
         return {"apiVersion": VERSION, "kind": "Lease", "metadata": metadata}
 
     async def _take(self, api: Api, lease: dict[str, Any], held_until: float) -> bool:
-        """Write it as ours, which it was until ``held_until``; whether we lead from now on. Raises ApiFailure."""
+        """Write the lease as ours, which it was until ``held_until``; return whether leadership begins.
+
+        Raises ApiFailure.
+        """
         sent_at = self._clock()
         self._lease = await self._write(api, lease, self.identity)
         lost = self._clock() >= held_until
         if lost:
-            self._tell()  # that it was lost, where it had run out before this renewal
+            self._notify()  # the lease had run out before this renewal: report the loss
         self._held_until = sent_at + self._terms.renew_deadline_s
         self.holder = self.identity
         self._seen = None
         return lost and self.held()
 
     def _is_free(self) -> bool:
-        """Whether a Lease that is not there may be made: one that was deleted frees nobody of its holder."""
+        """Return whether a missing Lease may be created: a deleted Lease still belongs to its last holder."""
         return self._seen is None or self._clock() >= self._end_of(*self._seen)
 
     def _may_take(self, spec: dict[str, Any]) -> bool:
-        """Whether the record is ours already, nobody's, or one that has not changed for as long as it may."""
+        """Return whether the lease is ours, free, or has ended."""
         self.holder = spec.get("holderIdentity") or ""
         if self.holder in ("", self.identity):
             self._seen = None
@@ -238,7 +273,7 @@ class LeaderLease:
         return now >= self._end_of(*self._seen)
 
     def _end_of(self, spec: dict[str, Any], since: float) -> float:
-        """When the lease of another may be taken, whose record has been this since then."""
+        """Return when a lease ends whose record has not changed since ``since``."""
         return since + max(self._terms.lease_s, spec.get("leaseDurationSeconds") or 0)
 
     async def _read(self, api: Api) -> dict[str, Any] | None:
@@ -251,7 +286,7 @@ class LeaderLease:
             raise
 
     async def _write(self, api: Api, lease: dict[str, Any], holder: str) -> dict[str, Any]:
-        """Create or replace the Lease as it was read; raises ApiFailure, with 409 where another was faster."""
+        """Create or replace the Lease as it was read. Raises ApiFailure: status 409 if another was faster."""
         spec = lease.get("spec") or {}
         now = _micro(datetime.now(UTC))
         changed = {**spec, "holderIdentity": holder, "renewTime": now}
@@ -268,7 +303,7 @@ class LeaderLease:
         return _decode(path, answer)
 
     def _timeout_s(self) -> float:
-        """Of a request: there is time for a second one, and it ends when the lease does."""
+        """Return the timeout of a request: a second one still fits, and it ends with the lease."""
         left_s = self._held_until - self._clock()
         longest_s = self._terms.renew_deadline_s / 2
         return min(left_s, longest_s) if left_s > 0.0 else longest_s
@@ -294,7 +329,7 @@ class LeaderLease:
             "lastTimestamp": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "count": 1,
         }
-        with suppress(ApiFailure):  # only news for people
+        with suppress(ApiFailure):  # the event is only for people
             path = objects_path("v1", "events", self._namespace)
             await api.request("POST", path, body=msgspec.json.encode(event), timeout_s=self._terms.retry_s)
 

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there: kubeconfig or service account, found by kubernetes_asyncio."""
+"""The address of the API server and our credentials: kubeconfig or service account, found by kubernetes_asyncio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class LoginFailure(Exception):
-    """No usable kubeconfig or service account; the text says where it was looked for and what is wrong."""
+    """No usable kubeconfig or service account; the text says which one was tried and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,17 @@ class Credentials:
     scheme: str | None  # "Bearer" or "Basic"
     token: str | None
     proxy_url: str | None
-    tls_server_name: str | None  # the name in the server's certificate, where it is not the host's
-    files: tuple[bytes, ...]  # what the files above hold, so that a renewed certificate makes other credentials
+    tls_server_name: str | None  # the name in the certificate of the server, if it is not that of the host
+    files: tuple[
+        bytes, ...
+    ]  # the content of the files above, so that a renewed certificate gives different credentials
 
     def authorization(self) -> dict[str, str]:
-        """The header that says who we are, if a token does."""
+        """Return the Authorization header, or nothing without a token."""
         return {"Authorization": f"{self.scheme} {self.token}"} if self.token else {}
 
     def tls(self) -> ssl.SSLContext:
-        """A new context that trusts the cluster's authority. Raises LoginFailure where a file cannot be used."""
+        """Return a new context that trusts the authority of the cluster. Raises LoginFailure if a file is unusable."""
         try:
             context = ssl.create_default_context(cafile=self.ca_path)
             if self.certificate_path:
@@ -63,18 +65,18 @@ class Login:
     """How to log in: an explicit kubeconfig, else KUBECONFIG, ~/.kube/config, or the service account of the pod."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None, server: str | None = None) -> None:
-        """``context`` of the kubeconfig instead of its current one; ``server`` instead of the one it names."""
+        """Use ``context`` instead of the current context of the kubeconfig, and ``server`` instead of its server."""
         self._kubeconfig = kubeconfig or _default_kubeconfig()
         self._context = context
         self._server = server
 
     @property
     def in_cluster(self) -> bool:
-        """Whether the service account of the pod is used: its token is a file that changes."""
+        """Whether the service account of the pod is used, whose token file changes."""
         return self._kubeconfig is None
 
     async def load(self) -> Credentials:
-        """Read all files anew and run the exec plugin, if there is one. Raises LoginFailure."""
+        """Read all files again and run the exec plugin, if there is one. Raises LoginFailure."""
         configuration = Configuration()
         source = self._kubeconfig or "the service account of the pod"
         try:
@@ -89,7 +91,7 @@ class Login:
             return self._credentials(configuration)
         except LoginFailure:
             raise
-        except Exception as wrong:  # the library raises what it meets: its own, OSError, TypeError, of YAML
+        except Exception as wrong:  # the library raises OSError, TypeError, errors of YAML and its own
             hint = "" if self._kubeconfig else "; outside of a cluster, give a kubeconfig (KUBECONFIG or --kubeconfig)"
             raise LoginFailure(f"no login from {source}: {str(wrong).rstrip('.')}{hint}") from wrong
 
@@ -118,12 +120,12 @@ def _default_kubeconfig() -> str | None:
 
 
 def _exists(kubeconfig: str) -> bool:
-    """Whether any of the files is there: several may be named, as in PATH."""
+    """Return whether any of the files exists: several may be named, as in PATH."""
     return any(Path(path).expanduser().exists() for path in kubeconfig.split(os.pathsep) if path)
 
 
 def _environment_proxy(server: str) -> str | None:
-    """The proxy that HTTPS_PROXY and NO_PROXY ask for. As with kubectl, none for the machine itself."""
+    """Return the proxy by HTTPS_PROXY and NO_PROXY; as with kubectl, none for the machine itself."""
     url = URL(server)
     host = url.host or ""
     if host in LOOPBACK or proxy_bypass(host):

@@ -1,7 +1,7 @@
-"""The paths of the API, and what selects objects in a list: the only place where text becomes part of a request.
+"""The paths of the API, and field selectors: the only place where text becomes part of a request.
 
-Names come from tenants. A segment that Kubernetes would not accept is refused before anything is sent, and what is left
-is percent-encoded, so that a request asks for what it means to ask for and for nothing else.
+Names come from tenants. A segment that Kubernetes would not accept is refused before anything is sent, and the rest is
+percent-encoded. Invariant: a request asks for the named object and for nothing else.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kai_sched.cluster.failure import INVALID, INVALID_STATUS, ApiFailure
 
 Path = NewType("Path", str)
 
-GROUPS = Path("/apis")  # lists the groups and versions that there are
+GROUPS = Path("/apis")  # lists all groups and versions
 
 
 @functools.lru_cache(maxsize=1024)
 def version_path(api_version: str) -> Path:
-    """Of a group and version, such as "batch/v1", or of "v1"; it lists the kinds. Raises ApiFailure."""
+    """Return the path of a group and version such as "batch/v1", or of "v1"; it lists kinds. Raises ApiFailure."""
     if fault := legal.version_fault(api_version):
         raise _impossible("apiVersion", fault)
     return Path(f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}")
@@ -28,7 +28,7 @@ def version_path(api_version: str) -> Path:
 
 @functools.lru_cache(maxsize=4096)
 def objects_path(api_version: str, resource: str, namespace: str = "") -> Path:
-    """Of all objects of a resource, such as "pods": in the namespace, or everywhere. Raises ApiFailure."""
+    """Return the path of all objects of a resource such as "pods", in a namespace or in all. Raises ApiFailure."""
     root = version_path(api_version)
     if not legal.is_subdomain(resource):
         raise _impossible("resource", f"{legal.shown(resource)} is no name of a resource")
@@ -40,22 +40,22 @@ def objects_path(api_version: str, resource: str, namespace: str = "") -> Path:
 
 
 def object_path(api_version: str, resource: str, namespace: str, name: str, part: str = "") -> Path:
-    """Of one object, or of a part of it such as "status". Without ``namespace`` it is in none. Raises ApiFailure."""
+    """Return the path of one object, or of a part such as "status"; ``namespace`` may be empty. Raises ApiFailure."""
     above = objects_path(api_version, resource, namespace)
     if fault := legal.name_fault(api_version, name):
         raise _impossible("name", fault)
-    # What is not allowed in the path of a URL, such as a space, may still be in a name.
+    # A name may contain what a URL may not, such as a space.
     return Path(f"{above}/{quote(name, safe='')}/{part}" if part else f"{above}/{quote(name, safe='')}")
 
 
 def pod_path(key: str, part: str = "") -> Path:
-    """As ``object_path``, for the pod "namespace/name"."""
+    """Return the path of the pod "namespace/name". See ``object_path``."""
     namespace, _, name = key.partition("/")
     return object_path("v1", "pods", namespace, name, part)
 
 
 def only(name: str) -> dict[str, str]:
-    """The parameter that selects the object of that name. Any text is a value, never more of a selector."""
+    """Return the parameter that selects the object of that name. Any text is escaped to a value."""
     value = name.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
     return {"fieldSelector": f"metadata.name={value}"}
 

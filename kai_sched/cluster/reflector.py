@@ -1,4 +1,7 @@
-"""One kind of object of the cluster, kept up to date in a sink: list in pages, watch, resume, list again on 410."""
+"""Keeps a sink up to date with one kind of object: list in pages, watch, resume, list again after 410.
+
+It is what client-go calls a reflector. Invariant: whatever fails, the sink ends up with what the API server shows.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,32 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path
-from kai_sched.cluster.turns import Turn
+from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.telemetry.faults import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
 
 JSON = "application/json"
 METADATA = "application/json;as={};g=meta.k8s.io;v=v1"
-RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watch, what it would resume from is doubtful
+RESUMED = {0, 401, 403, 429, 500, 502, 503}  # after any other refusal of a watch the list is read again
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where objects of one kind come from. An optional one may be absent from the cluster (its CRD not installed).
+class WatchSource:
+    """What a reflector lists and watches.
 
-    ``remedy`` is what to do where one is absent that is not optional.
+    Attributes
+    ----------
+    kind
+        apiVersion and kind of the objects.
+    path, params
+        Where they are, and what selects them.
+    metadata_only
+        Whether only their metadata is read.
+    optional
+        Whether the kind may be unknown to the API server (its CRD is not installed).
+    remedy
+        What to do if a kind that is not optional is unknown.
     """
 
     kind: Kind
@@ -41,21 +55,21 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """When a reflector gives up and how long it waits, in seconds."""
+class ReflectorTimings:
+    """Timeouts and delays in seconds."""
 
-    watch_s: float = 300.0  # the server ends a watch after once to twice this
-    stalled_s: float = 70.0  # without a byte a watch may be dead: a bookmark comes about once a minute
+    watch_s: float = 300.0  # the server ends a watch after one to two times this
+    stalled_s: float = 70.0  # without a byte: bookmarks come about once a minute
     retry_first_s: float = 0.2  # doubles with each failure
     retry_last_s: float = 10.0
-    absent_s: float = 3.0  # how often to look for an optional source that is not there
+    absent_s: float = 3.0  # between lists of an optional kind that is unknown
 
 
 class Sink(Protocol):
-    """What is told of the objects, at once and in order. The bytes belong to a whole page: copy what is kept.
+    """Receives the objects, in order. The bytes belong to a whole page: copy what is kept.
 
-    A complete list comes between ``begin`` and ``finish``; what it did not name is gone. A list that breaks off is
-    followed by another ``begin``. Items of a list lack apiVersion and kind.
+    A complete list comes between ``begin`` and ``finish``; objects that are not in it are gone. A list that breaks off
+    is followed by another ``begin``. Items of a list lack apiVersion and kind.
     """
 
     def begin(self, kind: Kind) -> None: ...
@@ -90,25 +104,67 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 
 
 class Reflector:
-    """Runs until it is cancelled. Whatever the API server does is retried; where the sink raises, it is listed anew."""
+    """For one event loop. Every failure of the API server is retried; if the sink raises, the list is read again.
 
-    def __init__(self, api: Api, source: Source, sink: Sink, random: Random, pace: Pace | None = None) -> None:
+    Attributes
+    ----------
+    synced
+        Whether the sink has a complete list and, as far as is known, hears of every change.
+    state
+        "synced", or a sentence that says what is wrong.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        source: WatchSource,
+        sink: Sink,
+        rng: Random,
+        timings: ReflectorTimings | None = None,
+        on_restart: Callable[[str], None] | None = None,
+    ) -> None:
+        """Do nothing yet; see ``run``.
+
+        Parameters
+        ----------
+        api
+            The client of the API server.
+        source
+            What is listed and watched.
+        sink
+            Hears of the objects.
+        rng
+            Jitter of delays.
+        timings
+            Timeouts and delays.
+        on_restart
+            Called with the name of the resource at the start of each watch but the first.
+        """
         self._api = api
         self._source = source
         self._sink = sink
-        self._random = random
-        self._pace = pace or Pace()
+        self._rng = rng
+        self._timings = timings or ReflectorTimings()
         self._resource = source.path.rpartition("/")[2]
         self._version = ""  # to watch from; empty: list first
         self._latest: msgspec.Raw | None = None  # the last object of the watch, which has a newer version
-        self._pauses = Backoff(self._pace.retry_first_s, self._pace.retry_last_s)
+        self._pauses = Backoff(self._timings.retry_first_s, self._timings.retry_last_s)
         self._failures = 0  # in a row
-        self._told_absent = False
+        self._is_absent = False
         self._watches = 0
-        self.restarted: Callable[[str], None] | None = None  # hears the resource of each watch but the first
-        self.listed = False  # whether the sink has ever had a complete list
-        self.synced = False  # whether it has one and, as far as is known, hears of every change
-        self.state = f"{self._resource}: not listed yet"  # "synced", or a sentence that says what is wrong
+        self._on_restart = on_restart
+        self._listed = asyncio.Event()
+        self.synced = False
+        self.state = f"{self._resource}: not listed yet"
+
+    @property
+    def listed(self) -> bool:
+        """Whether the sink has ever had a complete list."""
+        return self._listed.is_set()
+
+    async def wait_listed(self) -> None:
+        """Return once the sink has had a complete list."""
+        await self._listed.wait()
 
     async def run(self) -> None:
         """Keep the sink up to date."""
@@ -130,7 +186,7 @@ class Reflector:
         source = self._source
         accept = METADATA.format("PartialObjectMetadataList") if source.metadata_only else JSON
         version = None
-        turn = Turn()
+        turn = TimeSlice()
         async with aclosing(self._api.list_pages(source.path, dict(source.params), accept=accept)) as pages:
             async for items, of_page in pages:
                 if version is None:
@@ -142,32 +198,32 @@ class Reflector:
                 await asyncio.sleep(0)
         self._sink.finish(source.kind)
         self._version = version or ""
-        self._told_absent = False
-        self.listed = True
+        self._is_absent = False
+        self._listed.set()
 
     async def _watch(self) -> None:
         source = self._source
         accept = METADATA.format("PartialObjectMetadata") if source.metadata_only else JSON
-        timeout_s = self._pace.watch_s * (1.0 + self._random.random())
+        timeout_s = self._timings.watch_s * (1.0 + self._rng.random())
         stream = self._api.watch(
             source.path,
             dict(source.params),
             self._version,
             timeout_s=timeout_s,
-            stalled_s=self._pace.stalled_s,
+            stalled_s=self._timings.stalled_s,
             accept=accept,
         )
         self._watches += 1
-        if self._watches > 1 and self.restarted is not None:
-            self.restarted(self._resource)
+        if self._watches > 1 and self._on_restart is not None:
+            self._on_restart(self._resource)
         accepted = False
         silent = True
-        turn = Turn()
+        turn = TimeSlice()
         try:
             async with aclosing(stream) as lines:
                 async for line in lines:
                     if line:
-                        self._tell(line)
+                        self._handle(line)
                         await turn.pause()
                         silent = False
                         self._failures = 0
@@ -175,17 +231,17 @@ class Reflector:
                         accepted = True
                         self.synced, self.state = True, "synced"
         except ApiFailure as failure:
-            # Of a kind that has not changed since it started, an API server sends no bookmarks either.
+            # An API server sends no bookmarks for a kind that has not changed since the server started.
             if not accepted or failure.reason != "Timeout":
                 raise
         finally:
             if self._latest is not None:
                 self._version = _decode_versioned(self._latest).metadata.version
                 self._latest = None
-        if silent:  # a server that ends each watch at once must not be asked again at once
-            await asyncio.sleep(self._pace.retry_first_s)
+        if silent:  # do not ask a server in a busy loop that ends each watch at once
+            await asyncio.sleep(self._timings.retry_first_s)
 
-    def _tell(self, line: bytes) -> None:
+    def _handle(self, line: bytes) -> None:
         path = self._source.path
         event = read(_decode_event, line, path, "an event")
         if event.type == "ERROR":
@@ -198,13 +254,13 @@ class Reflector:
         self._latest = event.object
 
     def _failed(self, verb: str, failure: ApiFailure) -> float:
-        """Take note of the failure and say how many seconds to wait."""
+        """Record the failure, and return after how many seconds to retry."""
         if verb == "list" or failure.status not in RESUMED:
             self._version = ""
         if failure.status == 404 and self._source.optional:
             return self._absent() if verb == "list" else 0.0
         if verb == "watch" and failure.status == 410:
-            return self._backoff()  # nothing is wrong but our version
+            return self._backoff()  # only our version is too old
         may = "may not" if failure.status in (401, 403) else "cannot"
         status = f"{failure.status} " if failure.status else ""
         self.synced = False
@@ -213,14 +269,15 @@ class Reflector:
         return self._backoff(failure.retry_after_s)
 
     def _absent(self) -> float:
-        if not self._told_absent:
+        if not self._is_absent:
             self._sink.begin(self._source.kind)
             self._sink.finish(self._source.kind)
-            self._told_absent = True
-        self.listed = self.synced = True
+            self._is_absent = True
+        self._listed.set()
+        self.synced = True
         self.state = f"{self._resource}: not known to the API server, so there are none (is the CRD installed?)"
-        return self._pace.absent_s
+        return self._timings.absent_s
 
     def _backoff(self, asked_s: float | None = None) -> float:
         self._failures += 1
-        return self._pauses.wait_s(self._failures, self._random, asked_s)
+        return self._pauses.wait_s(self._failures, self._rng, asked_s)

@@ -22,7 +22,7 @@ from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
 from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve, wants_group
 from kai_sched.reconcile.grouping.registry import group_of
-from kai_sched.reconcile.grouping.settings import Settings, read_kinds
+from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
 
 PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 CONFIG_MAP = ("v1", "ConfigMap")
@@ -122,7 +122,7 @@ def _patched(item: Item, patch: Mapping[str, Mapping[str, str]]) -> Item:
     return replace(item, raw=msgspec.json.encode({**manifest, "metadata": meta}))
 
 
-def _settings(objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> Settings:
+def _settings(objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> GroupingSettings:
     """What the input says of kinds, and the priority classes that it has; those that are shipped where it has none."""
     classes = set()
     for item in items:
@@ -131,7 +131,7 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
                 classes.add(meta_of(item).name or "")
             except FieldError:
                 continue  # its reader tells it
-    settings = Settings(config, frozenset(classes or SHIPPED_CLASSES))
+    settings = GroupingSettings(config, frozenset(classes or SHIPPED_CLASSES))
     namespace, _, name = config.kinds_config_map.partition("/")
     found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
     if found is None:

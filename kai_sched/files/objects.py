@@ -16,7 +16,7 @@ from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import KINDS, POD, POD_GROUP, Reader
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE, time_ns
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
-from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 
 
 class Key(NamedTuple):
@@ -57,7 +57,7 @@ class Objects:
         self.used: set[Key] = set()
         self.latest_ns = 0
         self._items: dict[Key, Item] = {}
-        self._owners: dict[Reference, Owner] = {}
+        self._owners: dict[ObjectReference, Owner] = {}
         self._unread: list[Key] = []  # pods
         self._selected: dict[tuple[str, str, str], dict[Key, Pod]] = {}  # by namespace, label and value
         self._reader = Reader(config)
@@ -86,7 +86,7 @@ class Objects:
         if (key.api_version, key.kind) == POD:
             self._unread.append(key)
 
-    def fetch(self, reference: Reference) -> Owner | None:
+    def fetch(self, reference: ObjectReference) -> Owner | None:
         """The object. Raises PermissionError where the input does not hold it, GroupingError where it is malformed."""
         found = self._owners.get(reference)
         if found is None:

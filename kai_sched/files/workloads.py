@@ -26,7 +26,7 @@ from kai_sched.model.read_meta import identity, namespace_of, time_ns
 from kai_sched.model.times import format_time
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import QueueChoice
-from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 
 # No workload has more; a number with a zero too many must not fill the memory.
 OBJECTS_MAX = 100_000
@@ -154,7 +154,7 @@ class _Maker:
                     todo.append(read_owner(child.raw, _reference(child_key)))
                 yield child_key, child
 
-    def _find(self, reference: Reference) -> Owner | None:
+    def _find(self, reference: ObjectReference) -> Owner | None:
         try:
             return self._objects.fetch(reference)
         except PermissionError:
@@ -195,5 +195,5 @@ def _warner(item: Item, owner: Owner, problems: list[Problem]) -> Warn:
     return warn
 
 
-def _reference(key: Key) -> Reference:
-    return Reference(*key, uid=made_up_uid(key.kind), whole=True)
+def _reference(key: Key) -> ObjectReference:
+    return ObjectReference(*key, uid=made_up_uid(key.kind), whole=True)

@@ -1,9 +1,10 @@
-"""The time of day for decisions: it never leaps, whatever is done to the machine's clock."""
+"""The time of day for decisions: it never jumps, whatever is done to the clock of the machine."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 
 from kai_sched.cluster.lease import boot_time
@@ -12,10 +13,10 @@ SLOWEST, FASTEST = 0.5, 2.0  # how fast it goes while it is behind or ahead of t
 
 
 class SteadyWall:
-    """Nanoseconds since the epoch, as the wall clock has them. Safe to call from any thread.
+    """Nanoseconds since the epoch by the wall clock, without its jumps. May be called from any thread.
 
-    Where the wall clock leaps, this one goes at double or at half speed until both agree: an hour more or less must not
-    end all graces and protections at once, nor make anybody wait an hour longer. It never goes back.
+    After the wall clock has jumped, this clock runs at double or half speed until both agree, and it never goes back.
+    A jump by an hour must not end all grace periods at once, nor extend them by an hour.
     """
 
     def __init__(self, monotonic: Callable[[], float] = boot_time, wall_ns: Callable[[], int] = time.time_ns) -> None:
@@ -33,3 +34,19 @@ class SteadyWall:
             self._now_ns += int(max(SLOWEST * passed_ns, min(FASTEST * passed_ns, behind_ns)))
             self._read_at = read_at
             return self._now_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clocks of the operator, handed to every part that needs the time.
+
+    Attributes
+    ----------
+    monotonic
+        Seconds that never go back.
+    wall_ns
+        Nanoseconds since the epoch, which never jump.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall_ns: Callable[[], int] = field(default_factory=SteadyWall)

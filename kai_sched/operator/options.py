@@ -8,14 +8,25 @@ from kai_sched.model.config import Config
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The flags. Addresses are "host:port"; an empty one is off.
+class RunOptions:
+    """The flags of `kai-sched run`. Addresses are "host:port"; an empty one switches the server off.
 
-    ``config`` is what the flags say of scheduling, before the cluster's own objects; ``shard`` is the SchedulingShard
-    that changes it. ``namespace`` is where the lease and the certificate live. ``lease`` is empty for the name that
-    follows from the scheduler's and the node pool's. ``connections`` are requests under way at a time.
-    ``mark_evicted``: pods get the condition DisruptionTarget before they are evicted. ``shutdown_delay_s``: so many
-    seconds after a signal the webhooks are still served, as the cluster goes on sending requests for a while.
+    Attributes
+    ----------
+    config
+        The settings of scheduling by flags, before the objects of the cluster change them.
+    shard
+        The SchedulingShard that changes them.
+    namespace
+        Where the lease and the certificate are.
+    lease
+        The name of the lease; empty for the one that follows from the scheduler and the node pool.
+    connections
+        How many requests are under way at most.
+    mark_evicted
+        Whether pods get the condition DisruptionTarget before they are evicted.
+    shutdown_delay_s
+        For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
     """
 
     kubeconfig: str | None = None
@@ -34,6 +45,6 @@ class Options:
     shutdown_delay_s: float = 5.0
 
     def lease_name(self, config: Config) -> str:
-        """The scheduler's name, and the node pool where there is one (API contract 2.4), unless a flag says another."""
+        """Return the name of the lease: that of the flag, else of the scheduler and its node pool, if it has one."""
         pool = config.node_pool
         return self.lease or f"{config.scheduler_name}{f'-{pool}' if pool else ''}"

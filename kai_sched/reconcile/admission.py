@@ -12,7 +12,7 @@ from kai_sched.model.faults import shown
 from kai_sched.reconcile.admission_objects import validate_pod_group, validate_queue, validate_topology
 from kai_sched.reconcile.admission_pods import mutate_pod
 from kai_sched.reconcile.admission_sharing import validate_pod
-from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request, Review
+from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer, Review
 
 __all__ = ["BODY_MAX", "AdmissionSettings", "review"]
 
@@ -81,7 +81,7 @@ def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> 
     if asked.operation in _REVIEWED:
         if asked.object is None:
             raise ValueError("request.object is missing")
-        request = Request(asked.operation, asked.name, asked.namespace, asked.object, asked.old_object or {})
+        request = AdmissionRequest(asked.operation, asked.name, asked.namespace, asked.object, asked.old_object or {})
         answer = _shielded(answer_for, request, settings, suffix)
     response: dict[str, Any] = {"uid": asked.uid, "allowed": not answer.denied}
     if answer.denied:
@@ -105,8 +105,8 @@ def _read(body: bytes) -> _Request:
 
 
 def _shielded(
-    answer_for: Callable[[Request, AdmissionSettings, str], Answer],
-    request: Request,
+    answer_for: Callable[[AdmissionRequest, AdmissionSettings, str], Answer],
+    request: AdmissionRequest,
     settings: AdmissionSettings,
     suffix: str,
 ) -> Answer:

@@ -9,13 +9,13 @@ from kai_sched.api import names
 from kai_sched.api.legal import segment_fault
 from kai_sched.model.faults import shown
 from kai_sched.model.priorities import is_reserved
-from kai_sched.reconcile.admission_types import AdmissionSettings, Request, reserved
+from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, reserved
 
-# Kubernetes takes any text for the name of an owner. Each one is looked at.
+# Kubernetes accepts any text as the name of an owner. Each owner is checked.
 OWNERS_MAX = 100
 
 
-def claim_faults(request: Request, settings: AdmissionSettings) -> Iterator[str]:
+def claim_faults(request: AdmissionRequest, settings: AdmissionSettings) -> Iterator[str]:
     """What is wrong with the labels and owners of the pod. What an update leaves as it was is let pass."""
     meta, before = request.object.get("metadata") or {}, request.old.get("metadata") or {}
     namespace = meta.get("namespace") or request.namespace

@@ -18,14 +18,22 @@ from kai_sched.model.read_custom import read_pod_group, read_queue, too_deep
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import is_too_long
 from kai_sched.plan.reasons import some_of
-from kai_sched.reconcile.admission_types import TOLD_MAX, AdmissionSettings, Answer, Request, reserved, together, word
+from kai_sched.reconcile.admission_types import (
+    TOLD_MAX,
+    AdmissionRequest,
+    AdmissionSettings,
+    Answer,
+    reserved,
+    together,
+    word,
+)
 
 _wire = msgspec.json.Decoder(core.CustomObject)
 RESOURCES = ("cpu", "memory", "gpu")
 BOTH = "minMember and minSubGroup exclude each other: leave one of them out"
 
 
-def validate_queue(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_queue(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """What the scheduler cannot use is refused with the field named; a parent that is not there yet is none of it."""
     spec = request.object.get("spec") or {}
     if request.keeps_spec:
@@ -47,7 +55,7 @@ def validate_queue(request: Request, _settings: AdmissionSettings, _suffix: str)
 
 
 def _closed(resources: Mapping[str, Any]) -> Iterator[str]:
-    """What a queue lets nobody have, as nothing is said of it. A limit of 0 that is written is meant."""
+    """The resources that a queue leaves out, so that nothing may use them. A written limit of 0 is intended."""
     closed = [name for name in RESOURCES if (resources.get(name) or {}).get("limit") is None]
     if closed:
         fields = ", ".join(f"spec.resources.{name}.limit" for name in closed)
@@ -55,7 +63,7 @@ def _closed(resources: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _long_durations(spec: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[str]:
-    """Durations that the scheduler would cut. What is no duration is told by the readers."""
+    """Durations that the scheduler would cut. Texts that are no durations are reported by the readers."""
     for field in fields:
         text = spec.get(field)
         with suppress(ValueError):
@@ -63,7 +71,7 @@ def _long_durations(spec: Mapping[str, Any], fields: tuple[str, ...]) -> Iterato
                 yield f"spec.{field}: {shown(text)} is longer than ten years: give at most {DURATION_MAX_H}h"
 
 
-def _unreadable(request: Request) -> str:
+def _unreadable(request: AdmissionRequest) -> str:
     """Why the readers of the scheduler would refuse the object; empty where they would not."""
     read = read_queue if request.object.get("kind") == "Queue" else read_pod_group
     try:
@@ -73,8 +81,8 @@ def _unreadable(request: Request) -> str:
     return ""
 
 
-def validate_pod_group(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
-    """Minima and sub-groups must make sense together; what is wrong is told together, up to a number."""
+def validate_pod_group(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
+    """Check that minima and sub-groups fit together; all problems are reported at once, up to a limit."""
     spec = request.object.get("spec") or {}
     entries = spec.get("subGroups") or ()
     if request.keeps_spec:
@@ -98,7 +106,7 @@ def validate_pod_group(request: Request, _settings: AdmissionSettings, _suffix: 
     return Answer(_unreadable(request), tuple(warnings))
 
 
-def _spec_faults(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
+def _spec_faults(request: AdmissionRequest, spec: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("minMember") is not None and spec.get("minSubGroup") is not None:
         yield f"spec.minMember: {BOTH}"
     yield from _long_durations(spec, ("preemptionDelay", "stalenessGracePeriod"))
@@ -110,7 +118,7 @@ def _spec_faults(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
 def _never_met(
     spec: Mapping[str, Any], groups: list[tuple[int, Mapping[str, Any]]], children: Counter[str]
 ) -> Iterator[str]:
-    """Minima beyond what there is."""
+    """Minima larger than what exists."""
     wanted = [("spec", "the group", spec, children[""])]
     wanted += [
         (f"spec.subGroups[{i}]", f"sub-group {shown(entry.get('name'))}", entry, children[entry.get("name") or ""])
@@ -168,7 +176,7 @@ def _minimum_faults(i: int, entry: Mapping[str, Any], children: Counter[str]) ->
         yield f"{field}.minMember: missing in sub-group {shown(name)}: give the pods needed at the least, or 0", False
 
 
-def validate_topology(request: Request, _settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_topology(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
     """Another name of a level must name nothing else."""
     if request.keeps_spec:
         return Answer()

@@ -14,7 +14,7 @@ from kai_sched.reconcile.admission_sharing import (
     shares,
     sharing_container,
 )
-from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
+from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer
 
 # Prefixes are cut so that names with the longest ending still are labels.
 BASE_MAX = 34
@@ -22,7 +22,7 @@ HIDDEN = "void"
 _VOLUME_UNFIT = re.compile(r"[^a-z0-9-]+")
 
 
-def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> Answer:
+def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, suffix: str) -> Answer:
     """The patch that a pod of ours needs. A second review of the patched pod asks for nothing more."""
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
@@ -40,7 +40,7 @@ def mutate_pod(request: Request, settings: AdmissionSettings, suffix: str) -> An
         _share(after, *own, settings, suffix)
     if settings.block_visible_devices:
         _hide_devices(after, own)
-    # Where sharing is off the pod is refused, and not before its time for a runtime class that nobody has installed.
+    # If sharing is off the pod is refused by validation, not here for a runtime class that is not installed.
     wanted = settings.runtime_class if shares(pod) and settings.gpu_sharing else ""
     if wanted and not after["spec"].get("runtimeClassName"):
         after["spec"]["runtimeClassName"] = wanted

@@ -13,7 +13,7 @@ from kai_sched.model.faults import shown
 from kai_sched.model.resources import QuantityError, parse_quantity
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
-from kai_sched.reconcile.admission_types import AdmissionSettings, Answer, Request
+from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer
 
 Container = Mapping[str, Any]
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
@@ -81,7 +81,7 @@ def _is_some(quantity: Any) -> bool:
         return True
 
 
-def validate_pod(request: Request, settings: AdmissionSettings, _suffix: str) -> Answer:
+def validate_pod(request: AdmissionRequest, settings: AdmissionSettings, _suffix: str) -> Answer:
     """The first thing that is wrong, in the contract's order, then what no pod may claim."""
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
@@ -152,7 +152,7 @@ def _is_positive(text: str) -> bool:
 
 
 def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Containers that would see GPUs which nobody gave them."""
+    """Containers that would see GPUs that were not given to them."""
     try:
         own = sharing_container(pod) if shares(pod) else None
     except UnknownContainer as error:

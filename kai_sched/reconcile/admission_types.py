@@ -58,8 +58,8 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """CREATE or UPDATE of ``object``, which is only looked at, never changed. ``old`` is what an update replaces."""
+class AdmissionRequest:
+    """CREATE or UPDATE of ``object``, which is never changed. ``old`` is what an update replaces."""
 
     operation: str
     name: str
@@ -69,7 +69,7 @@ class Request:
 
     @property
     def label(self) -> str:
-        """What the object is called in texts: "Queue team", "Pod ml/train-0". Whatever the object holds."""
+        """What messages call the object: "Queue team", "Pod ml/train-0". Works for any object."""
         found = self.object.get("metadata")
         meta = found if isinstance(found, Mapping) else {}
         name = meta.get("name") or self.name or meta.get("generateName") or ""
@@ -78,7 +78,7 @@ class Request:
 
     @property
     def keeps_spec(self) -> bool:
-        """Whether this is an update of something else than the spec. What got in once must not stop these."""
+        """Whether this update leaves the spec as it is: an object that exists must not block its other updates."""
         return self.operation == "UPDATE" and bool(self.old) and self.old.get("spec") == self.object.get("spec")
 
 
@@ -110,4 +110,4 @@ def reserved(name: str) -> str:
 
 
 # The last argument is a random suffix for new names.
-Review = Callable[[Request, AdmissionSettings, str], Answer]
+Review = Callable[[AdmissionRequest, AdmissionSettings, str], Answer]

@@ -1,6 +1,6 @@
-"""What a pending pod is told: the reason of its condition PodScheduled=False, and its event.
+"""The reason of the condition PodScheduled=False of a pending pod, and its event.
 
-``Unschedulable`` is what autoscalers listen to, so that only pods that another node could help may say it.
+Autoscalers act on ``Unschedulable``, so only pods that another node could help get that reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REASONS = {
     reasons.OVER_QUOTA: names.QUEUE_OVER_QUOTA,
     reasons.NOT_READY: names.GANG_NOT_READY,
 }
-# Events about queues go by their own reason, so that they can be looked for.
+# Events about queues have reasons of their own, so that people can search for them.
 _OWN_EVENTS = frozenset({reasons.NO_QUEUE, reasons.QUEUE_NOT_LEAF})
 
 
@@ -31,8 +31,8 @@ class PodCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is told of a pending pod. ``event`` is the event's reason; empty where only the pod group has one.
+class PodVerdict:
+    """What is reported about a pending pod. ``event`` is the reason of its event, empty if only the pod group has one.
 
     ``always``: whatever the group's markUnschedulable says.
     """
@@ -43,34 +43,34 @@ class Verdict:
     always: bool = False
 
 
-def judge(reason: Reason) -> Verdict | None:
-    """The verdict on the pending pods of a group; None where nothing is told of them."""
+def judge(reason: Reason) -> PodVerdict | None:
+    """Return the verdict on the pending pods of a group; None if nothing is reported."""
     if reason.code == reasons.NOT_TRIED:
         return None
     condition = names.DEPENDENCY_MISSING if reason.missing else _REASONS.get(reason.code, reason.code)
-    return Verdict(condition, reason.message, event_reason(reason))
+    return PodVerdict(condition, reason.message, event_reason(reason))
 
 
 def event_reason(reason: Reason) -> str:
-    """The reason of the pods' event; "" where only the pod group has one."""
+    """Return the reason of the event of the pods, empty if only the pod group has one."""
     if reason.code == reasons.NOT_READY:
         return ""
     return reason.code if reason.code in _OWN_EVENTS else names.UNSCHEDULABLE
 
 
-def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> Verdict:
+def unknown_sub_group(sub_group: str, group: str, there: frozenset[str]) -> PodVerdict:
     """The pod names a sub-group that its pod group ("namespace/name") does not have."""
     message = (
         f"there is no sub-group {sub_group!r} in PodGroup {group}, so the pod is never scheduled: set the label "
         f"{names.SUB_GROUP_LABEL} to one of {some_of(sorted(there))}"
     )
-    return Verdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
+    return PodVerdict(names.SUB_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
 
 
-def unknown_group(group: str) -> Verdict:
-    """The pod names a pod group ("namespace/name") that is not there."""
+def unknown_group(group: str) -> PodVerdict:
+    """The pod names a pod group ("namespace/name") that does not exist."""
     message = (
         f"there is no PodGroup {group}, so the pod waits for it: create it, or correct the annotation "
         f"{names.POD_GROUP_ANNOTATION}"
     )
-    return Verdict(names.POD_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)
+    return PodVerdict(names.POD_GROUP_DOES_NOT_EXIST, message, names.UNSCHEDULABLE, always=True)

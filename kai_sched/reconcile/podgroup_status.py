@@ -13,20 +13,20 @@ from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import QUEUE_RESOURCES, GroupState, QueueState
-from kai_sched.reconcile.tally import GroupTally, Tally, resource_list
+from kai_sched.reconcile.queue_usage import GroupUsage, QueueUsage, resource_list
 
-# What leaves the conditions of a group as they are: it was not tried, or is not complete.
+# Reasons that leave the conditions of a group unchanged: it was not tried, or is not complete.
 _SILENT = frozenset({reasons.NOT_TRIED, reasons.NOT_READY})
 _WAITING = frozenset({"Pending", "Gated", "Pipelined", "Binding"})
 
 
-def resources_status(group: GroupTally, tally: Tally) -> dict[str, Any]:
-    """``status.resourcesStatus``; what is empty is left out."""
-    held = resource_list(tally.amounts(group.counts.held))
+def resources_status(group: GroupUsage, usage: QueueUsage) -> dict[str, Any]:
+    """Return ``status.resourcesStatus`` without empty fields."""
+    held = resource_list(usage.amounts(group.counts.held))
     fields = {
         "allocated": held,
         "allocatedNonPreemptible": {} if group.preemptible else held,
-        "requested": resource_list(tally.amounts(group.counts.asked)),
+        "requested": resource_list(usage.amounts(group.counts.asked)),
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -76,7 +76,7 @@ def _last_id(conditions: Sequence[Mapping[str, Any]]) -> int:
 
 
 def decisive(conditions: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """What of the conditions is told at once: all but numbers in texts, times and counters."""
+    """Return the part of the conditions whose changes are written at once: no texts, times and counters."""
     return [
         (
             condition.get("type"),
@@ -90,13 +90,13 @@ def decisive(conditions: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def queue_details(
-    reason: Reason, group: GroupTally, tally: Tally, queues: Mapping[str, QueueState]
+    reason: Reason, group: GroupUsage, usage: QueueUsage, queues: Mapping[str, QueueState]
 ) -> dict[str, Any] | None:
-    """Amounts of the queue in the way and of the group; None where no queue's limit or quota is."""
+    """Return the amounts of the blocking queue and of the group; None if no limit or quota blocks the group."""
     queue = queues.get(reason.queue)
     if queue is None:
         return None
-    requested = resource_list(tally.amounts(group.counts.asked))
+    requested = resource_list(usage.amounts(group.counts.asked))
     fields: dict[str, Any] = {
         "name": queue.name,
         "queueRequestedResources": _triple(queue.requested),
@@ -114,32 +114,32 @@ def _triple(amounts: tuple[float, float, float]) -> dict[str, str]:
     return resource_list(dict(zip(QUEUE_RESOURCES, amounts, strict=True)))
 
 
-def is_stale(group: PodGroup, tally: GroupTally) -> bool:
-    """Whether the group runs with fewer pods than its tree of sub-groups needs, none having finished."""
-    return bool(tally.used) and not tally.finished and shortage(group, tally) != ""
+def is_stale(group: PodGroup, usage: GroupUsage) -> bool:
+    """Return whether the group runs with fewer pods than its sub-groups need, while none has finished."""
+    return bool(usage.used) and not usage.finished and shortage(group, usage) != ""
 
 
-def with_end(reason: Reason, group: PodGroup, tally: GroupTally, grace_s: float) -> Reason:
+def with_end(reason: Reason, group: PodGroup, usage: GroupUsage, grace_s: float) -> Reason:
     """The reason, and until when a group that runs with fewer pods than it needs is left alone; ``grace_s``: where the
     group does not say it, negative for ever."""
     grace_s = grace_s if group.staleness_grace_s is None else group.staleness_grace_s
-    if not group.stale_since_ns or grace_s < 0 or not is_stale(group, tally):
+    if not group.stale_since_ns or grace_s < 0 or not is_stale(group, usage):
         return reason
     end = format_time(group.stale_since_ns + round(grace_s * 1e9))
-    text = f"{reason.message}; it runs incomplete ({shortage(group, tally)}), and what runs is evicted at {end}"
+    text = f"{reason.message}; it runs incomplete ({shortage(group, usage)}), and what runs is evicted at {end}"
     return replace(reason, message=text)
 
 
-def shortage(group: PodGroup, tally: GroupTally) -> str:
-    """Which minimum the pods on nodes do not reach, in words; "" where they do."""
+def shortage(group: PodGroup, usage: GroupUsage) -> str:
+    """Return which minimum the pods on nodes do not reach, in words, or an empty string."""
     if tree_fault(group) is not None:
         return ""
-    short = short_of(group, tally.used)
+    short = short_of(group, usage.used)
     return short[1] if short else ""
 
 
 def contradiction(group: PodGroup) -> str:
-    """What in the group's specification contradicts itself, with the field; "" where nothing does."""
+    """Return what contradicts itself in the specification of the group, with the field, or an empty string."""
     if group.min_member is not None and group.min_sub_group is not None:
         return "spec.minMember: minMember and minSubGroup exclude each other: leave one of them out"
     for i, each in enumerate(group.sub_groups):

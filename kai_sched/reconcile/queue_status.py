@@ -10,12 +10,12 @@ from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QUEUE_RESOURCES, QueueState
-from kai_sched.reconcile.subjects import Finding
-from kai_sched.reconcile.tally import Amounts, Tally, add_amounts, resource_list
+from kai_sched.reconcile.queue_usage import Amounts, QueueUsage, add_amounts, resource_list
+from kai_sched.reconcile.shown_objects import Finding
 
 
 def queue_statuses(
-    cluster: Cluster, states: Iterable[QueueState], config: Config, tally: Tally
+    cluster: Cluster, states: Iterable[QueueState], config: Config, usage: QueueUsage
 ) -> dict[str, dict[str, Any]]:
     """The status of each queue of the node pool but its conditions, as JSON values.
 
@@ -25,7 +25,7 @@ def queue_statuses(
     children: dict[str, list[str]] = {}
     for name in sorted(queues):
         children.setdefault(queues[name].parent, []).append(name)
-    sums = {name: tally.queue_amounts(name) for name in queues}
+    sums = {name: usage.queue_amounts(name) for name in queues}
     for name in reversed(_parents_first(queues, children)):
         above = sums.get(queues[name].parent)
         if above is not None:
@@ -36,7 +36,7 @@ def queue_statuses(
 
 
 def _parents_first(queues: Mapping[str, Queue], children: Mapping[str, list[str]]) -> list[str]:
-    """All queues but those that are their own ancestors, and those below such."""
+    """Return the queues, parents first, without cycles of parents and what is below them."""
     order = [name for name, queue in queues.items() if queue.parent not in queues]
     for name in order:  # grows while it is walked
         order.extend(children.get(name, ()))
@@ -56,7 +56,7 @@ def _status(children: list[str], sums: tuple[Amounts, Amounts, Amounts], fair: A
 
 
 def queue_findings(cluster: Cluster, config: Config) -> dict[str, Finding]:
-    """What is wrong with where a queue stands in the tree, for those that are left out because of it."""
+    """Return what is wrong with the place of a queue in the tree, for queues that are ignored because of it."""
     queues = {name: queue for name, queue in cluster.queues.items() if in_pool(queue.labels, config)}
     return {name: found for name in queues if (found := _finding(name, queues)) is not None}
 

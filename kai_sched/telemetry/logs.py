@@ -1,7 +1,7 @@
-"""Logs of a process that runs for months: structlog, one line an event, and what the libraries say among it.
+"""The logs of the process: structlog, one line for each event, and the lines of libraries among them.
 
-An event is a stable dotted name, as "cycle.done"; facts are keys. Libraries log by logging, where only warnings and
-worse pass: their event is the name of the logger, and their text the key "message".
+An event is a stable dotted name, such as "cycle.done"; facts are keys. Libraries log by logging, where only warnings
+and errors pass: their event is the name of the logger, their text is the key "message".
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ NAMES_MAX = 1_000
 
 
 class RateLimit:
-    """A processor that lets MOST_A_MINUTE warnings (or worse) of a name through in a minute; of other lines, all.
+    """A processor that passes MOST_A_MINUTE warnings and errors of a name in a minute, and all other lines.
 
-    The first line of a name after some were left out says how many in ``suppressed``. For all threads.
+    The first line of a name after some were dropped says how many in ``suppressed``. For all threads.
     """
 
     def __init__(self, most: int = MOST_A_MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._clock = clock
         self._lock = threading.Lock()
-        self._minutes: dict[str, tuple[float, int]] = {}  # when the name's minute began, and lines of it since
+        self._minutes: dict[str, tuple[float, int]] = {}  # when the minute of the name began, and its lines since
 
     def __call__(self, _logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         """Raises DropEvent."""
@@ -42,14 +42,14 @@ class RateLimit:
         return {**event, "suppressed": suppressed} if suppressed else event
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """The same for lines of libraries, by their loggers."""
+        """Return whether the line of a library passes; its name is that of the logger."""
         suppressed = self.take(record.name)
         if suppressed:
             record.msg, record.args = f"{record.getMessage()} (suppressed={suppressed})", ()
         return suppressed is not None
 
     def take(self, name: str) -> int | None:
-        """How many lines of the name were left out before this one; None where this one is to be left out, too."""
+        """Return how many lines of the name were dropped before this one; None if this one is dropped, too."""
         with self._lock:
             now = self._clock()
             began, lines = self._minutes.get(name, (now, 0))
@@ -64,9 +64,16 @@ class RateLimit:
 
 
 def set_up(stream: TextIO, as_json: bool | None = None, level: str = "info") -> None:
-    """Write all logs of the process to ``stream``: JSON lines, or for people; None: for people on a terminal.
+    """Write all logs of the process to ``stream``.
 
-    ``level`` is one of LEVELS; libraries are heard from warnings on in any case.
+    Parameters
+    ----------
+    stream
+        Where lines are written.
+    as_json
+        Whether lines are JSON; None: unless the stream is a terminal.
+    level
+        One of LEVELS. Of libraries only warnings and errors are written in any case.
     """
     limit = RateLimit()
     if as_json is None:

@@ -1,8 +1,8 @@
-"""An event loop that measures itself: how much CPU its thread spends in one go, while everybody else waits.
+"""An event loop that measures itself: how much CPU time its thread spends in one callback, while everything else waits.
 
-What is measured is each callback, which a step of a task is, too. Two looks at the wall clock are cheap; the CPU clock
-of the thread is a system call, and is looked at about once in a millisecond. So a callback is charged with at most
-what the thread has spent since then, and never with more than the time that it took.
+Each callback is measured, and so is each step of a task. Reading the wall clock is cheap; reading the CPU clock of the
+thread is a system call, made about once a millisecond. So a callback is charged at most what the thread has spent since
+the last reading, and never more than the time that the callback took.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Prometheus reads, under the names of the original (API contract 9.1 and 9.2), and how the process does.
+"""The metrics of the process for Prometheus, under the names of the original (API contract 9.1 and 9.2), and our own.
 
-A metric is here once something sets it. Queues are numbers of the last cycle: they are written down when somebody
-asks, so a queue that is gone leaves no series behind.
+A metric appears once something sets it. The values of queues are those of the last cycle, computed when somebody reads
+them, so a queue that is gone leaves no series behind. docs/metrics.md lists all metrics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
-from kai_sched.telemetry.faults import FAULTS, Faults
+from kai_sched.telemetry.faults import FAULTS, FaultLog
 from kai_sched.telemetry.series import EvictedPods, Series
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
@@ -53,13 +53,13 @@ class CycleTimes:
 class Metrics:
     """All metrics of one process, in a registry of its own. May be used by several threads.
 
-    ``clock`` is in seconds, and never goes back.
+    ``clock`` gives seconds that never go back.
     """
 
     def __init__(
-        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: Faults = FAULTS
+        self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: FaultLog = FAULTS
     ) -> None:
-        # The client's own time series of when a metric began are not in the contract.
+        # The contract does not have the client's series about when a metric was created.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._prefix = f"{namespace}_" if namespace else ""
         self._registry = CollectorRegistry()
@@ -100,13 +100,13 @@ class Metrics:
             "resource",
             "code",
         )
-        self._restarts = self._counter("watch_restarts", "Watches that were begun anew", "resource")
+        self._restarts = self._counter("watch_restarts", "Watches that were started again", "resource")
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
     def observe_cycle(self, cluster: Cluster, result: CycleResult, times: CycleTimes) -> None:
-        """A cycle has ended, all that it wants written included. Of no cost that grows with the cluster."""
+        """A cycle has ended. The cost does not grow with the cluster."""
         self._whole.set(times.whole_s * MILLI)
         self._open.set(times.open_s * MILLI)
         self._close.set(times.close_s * MILLI)
@@ -119,11 +119,11 @@ class Metrics:
         self._failures.inc()
 
     def observe_success(self, now_s: float) -> None:
-        """A cycle went well at that time (seconds since the epoch)."""
+        """A cycle succeeded at that time (seconds since the epoch)."""
         self._success.set(now_s)
 
     def observe_left_out(self, counts: Mapping[str, int]) -> None:
-        """A cycle was decided without so many objects of these kinds."""
+        """A cycle was decided without this many objects of each kind."""
         self._quarantined_kinds |= counts.keys()
         for kind in self._quarantined_kinds:
             self._quarantined.labels(kind).set(counts.get(kind, 0))
@@ -137,11 +137,11 @@ class Metrics:
                 self._preemptions.add((), count)
 
     def show_pending(self, result: CycleResult) -> None:
-        """Pods and groups that wait as of this cycle, by queue and reason."""
+        """Show the pending pods and groups of this cycle, by queue and reason."""
         self._queues.show_pending(result)
 
     def observe_binding(self, created_to_sent_s: float, sent_to_done_s: float) -> None:
-        """A pod is bound. The first time may be below zero where clocks differ, and is none then."""
+        """A pod is bound. If clocks differ the first time may be negative; it counts as 0 then."""
         self._created_to_sent.observe(max(created_to_sent_s, 0.0) * MILLI)
         self._sent_to_done.observe(sent_to_done_s * MILLI)
 
@@ -154,39 +154,39 @@ class Metrics:
         self._evicted.forget(cluster)
 
     def count_failure(self, verb: str, resource: str, status: int) -> None:
-        """A request to the API server failed; ``status`` is 0 where there was no answer."""
+        """A request to the API server failed; ``status`` is 0 without an answer."""
         self._api_errors.labels(verb, resource, str(status)).inc()
 
     def count_restart(self, resource: str) -> None:
-        """A watch was begun anew."""
+        """A watch was started again."""
         self._restarts.labels(resource).inc()
 
     def count_lost_write(self, why: str) -> None:
-        """A status or event was not written: "queue full", or "refused"."""
+        """A status or event was not written. ``why``: "queue full" or "refused"."""
         self._lost_writes.labels(why).inc()
 
     def watch(self, name: str, depth: Callable[[], int]) -> None:
-        """Show how much of something waits, asked from another thread whenever somebody looks."""
+        """Show how much of something waits; ``depth`` is called from another thread for each scrape."""
         self._depths.ask[name] = depth
 
     def add(self, collector: Collector) -> None:
-        """Show these, too; their names get the prefix of all others by ``prefix``."""
+        """Show the metrics of this collector, too. It has to use ``prefix``."""
         self._registry.register(collector)
 
     @property
     def prefix(self) -> str:
-        """What all names begin with."""
+        """The prefix of all names."""
         return self._prefix
 
     def observe_readiness(self, leader: bool, checks: Mapping[str, bool]) -> None:
-        """Whether this process leads, and whether each check by its name finds all well. Others are dropped."""
+        """Show whether this process leads, and the result of each check by its name; earlier checks are dropped."""
         self._leader.set(leader)
         self._ready.clear()
         for name, well in checks.items():
             self._ready.labels(name).set(well)
 
     def render(self) -> bytes:
-        """All of it in Prometheus' text format 0.0.4."""
+        """Return all metrics in the text format 0.0.4 of Prometheus."""
         own = "".join(series.render() for series in (self._scheduled, self._preemptions, self._evicted.series))
         return prometheus_client.generate_latest(self._registry) + own.encode()
 
@@ -201,7 +201,7 @@ class Metrics:
 
 
 class Depths(Collector):
-    """How much of each thing waits in this process."""
+    """How much waits in this process, by what it is."""
 
     def __init__(self, prefix: str) -> None:
         self._name = f"{prefix}waiting"
@@ -216,9 +216,9 @@ class Depths(Collector):
 
 
 class _Faults(Collector):
-    """How often each part met an exception that nobody expected."""
+    """How many unexpected exceptions each part met."""
 
-    def __init__(self, prefix: str, faults: Faults) -> None:
+    def __init__(self, prefix: str, faults: FaultLog) -> None:
         self._name = f"{prefix}faults"
         self._faults = faults
 
@@ -242,7 +242,7 @@ class _Queues(Collector):
         self._shown = (queues, states)
 
     def show_pending(self, result: CycleResult) -> None:
-        """Pods and groups by queue and reason, in the order of names."""
+        """Show pods and groups by queue and reason, in the order of names."""
         found: dict[tuple[str, str], tuple[int, int]] = {}
         for state in result.groups.values():
             pods = sum(map(state.counts.get, _WAITING, (0, 0, 0)))
@@ -298,7 +298,7 @@ class _Queues(Collector):
     def _family(
         self, name: str, documentation: str, values: Iterable[tuple[Queue, float]], shown: bool = False
     ) -> GaugeMetricFamily:
-        """With ``shown`` queue_name is the name for people, where there is one: so the two halves of the contract."""
+        """Return a gauge. With ``shown`` queue_name is the display name, if there is one, as the contract wants it."""
         family = GaugeMetricFamily(self._prefix + name, documentation, labels=_QUEUE_LABELS)
         for queue, value in values:
             first = queue.display_name if shown and queue.display_name else queue.name

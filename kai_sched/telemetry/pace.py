@@ -1,4 +1,4 @@
-"""Signs of life for work that takes longer than people wait without wondering."""
+"""Progress messages of long commands, at most one every QUIET_S seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ QUIET_S = 2.0
 
 
 class Pace:
-    """Passes texts on once ``QUIET_S`` seconds have gone by, and then at most every ``QUIET_S`` seconds."""
+    """Passes a text on if QUIET_S seconds have passed since the last one. Without ``say`` it does nothing."""
 
     def __init__(self, say: Callable[[str], None] | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say

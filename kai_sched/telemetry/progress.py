@@ -1,4 +1,4 @@
-"""What the command is doing, told on stderr, but only where it takes so long that somebody wonders."""
+"""Says on stderr what a command is doing, if that takes long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPEAT_S = 10.0
 
 
 class Progress:
-    """Says what is going on once a step has taken ``patience_s`` seconds, and again every ``repeat_s``."""
+    """Prints the current step once it has taken ``patience_s`` seconds, and again every ``repeat_s``."""
 
     def __init__(self, stream: TextIO, patience_s: float = PATIENCE_S, repeat_s: float = REPEAT_S) -> None:
         self._stream = stream
@@ -20,7 +20,7 @@ class Progress:
         self._repeat_s = repeat_s
 
     def say(self, text: str) -> None:
-        """Print the line at once: for whoever keeps an eye on the time, as the reader of files does."""
+        """Print the line at once, for callers that watch the time themselves."""
         print(f"kai-sched: {text}", file=self._stream, flush=True)
 
     @contextmanager

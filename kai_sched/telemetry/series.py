@@ -1,4 +1,4 @@
-"""Counters that the Prometheus client cannot keep: under their bare name, or with series that come and go."""
+"""Counters that the Prometheus client cannot keep: without the suffix "_total", or with series that come and go."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kai_sched.plan.effects import Evict
 
 Labels = tuple[str, ...]
 
-KEPT_S = 600.0  # how long the series of a group that is gone are shown: somebody comes by every minute or so
-LOOK_S = 30.0
+KEPT_S = 600.0  # how long the series of a group that is gone are shown: Prometheus scrapes about once a minute
+CHECK_S = 30.0
 SERIES_MAX = 10_000
 
 
 class Series:
-    """A counter by labels. The client would append "_total" to its name, and dashboards would not find it."""
+    """A counter by labels, without the suffix "_total" that the client would add and dashboards do not expect."""
 
     def __init__(self, name: str, documentation: str, labels: Labels = ()) -> None:
         self._head = f"# HELP {name} {documentation}\n# TYPE {name} counter\n"
@@ -28,18 +28,18 @@ class Series:
         self._counts: OrderedDict[Labels, int] = OrderedDict()
 
     def add(self, values: Labels, count: int = 1) -> None:
-        """Count so many more; its series is the youngest then."""
+        """Add ``count``; the series is the youngest then."""
         with self._lock:
             self._counts[values] = self._counts.get(values, 0) + count
             self._counts.move_to_end(values)
 
     def drop(self, values: Labels) -> None:
-        """Show this series no more."""
+        """Remove this series."""
         with self._lock:
             self._counts.pop(values, None)
 
     def render(self) -> str:
-        """In Prometheus' text format 0.0.4."""
+        """Return the text format 0.0.4 of Prometheus."""
         with self._lock:
             counts = list(self._counts.items())
         return self._head + "".join(f"{self._name}{self._shown(values)} {count}\n" for values, count in counts)
@@ -51,7 +51,7 @@ class Series:
 
 
 class EvictedPods:
-    """How many pods each group has lost, until it has been gone for KEPT_S. SERIES_MAX at the most, the youngest.
+    """How many pods of each group were evicted, until the group has been gone for KEPT_S; at most SERIES_MAX series.
 
     ``add`` and ``forget`` are for one thread.
     """
@@ -62,7 +62,7 @@ class EvictedPods:
         self._seen: OrderedDict[Labels, float] = (
             OrderedDict()
         )  # when its group was there last, the youngest series last
-        self._looked = clock()
+        self._checked_at = clock()
 
     def add(self, eviction: Evict, cluster: Cluster) -> None:
         """A pod has been evicted, as decided on this view."""
@@ -77,11 +77,11 @@ class EvictedPods:
             self.series.drop(self._seen.popitem(last=False)[0])
 
     def forget(self, cluster: Cluster) -> None:
-        """Drop the series of groups that have been gone for long. Looks at all of them every LOOK_S at most."""
+        """Drop the series of groups that have been gone for KEPT_S. Checks all of them once in CHECK_S."""
         now = self._clock()
-        if now - self._looked < LOOK_S:
+        if now - self._checked_at < CHECK_S:
             return
-        self._looked = now
+        self._checked_at = now
         for values, seen in list(self._seen.items()):
             name, space, uid = values[:3]
             group = cluster.pod_groups.get(f"{space}/{name}")

@@ -16,11 +16,12 @@ from typing import Any
 
 from kai_sched.cli.main import main
 from kai_sched.cluster.client import Api
-from kai_sched.cluster.reflector import Pace, Reflector
+from kai_sched.cluster.reflector import Reflector, ReflectorTimings
 from kai_sched.cycle.run import run_cycle
-from kai_sched.operator import app, loop, probes
-from kai_sched.operator.clock import SteadyWall
-from kai_sched.operator.handlers import kopf_settings
+from kai_sched.operator import app, cycle_loop, kopf_frame, process
+from kai_sched.operator.clock import Clock, SteadyWall
+from kai_sched.operator.http import pages
+from kai_sched.operator.kopf_frame import kopf_settings
 
 
 def stalled(seconds: float) -> None:
@@ -29,8 +30,8 @@ def stalled(seconds: float) -> None:
         found.watching.inactivity_timeout = seconds
         return found
 
-    app.Reflector = partial(Reflector, pace=Pace(stalled_s=seconds))  # type: ignore[assignment, misc]
-    app.kopf_settings = settings
+    app.Reflector = partial(Reflector, timings=ReflectorTimings(stalled_s=seconds))  # type: ignore[assignment, misc]
+    kopf_frame.kopf_settings = settings
 
 
 def busy(seconds: float) -> None:
@@ -43,11 +44,11 @@ def busy(seconds: float) -> None:
                 pass
         return run_cycle(cluster, *arguments)
 
-    loop.run_cycle = slow_cycle
+    cycle_loop.run_cycle = slow_cycle
 
 
 def hasty(seconds: float) -> None:
-    probes.STEP_S = seconds
+    pages.START_S = seconds
 
 
 def jumping(seconds: float) -> None:
@@ -59,7 +60,7 @@ def jumping(seconds: float) -> None:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, jump)
     wall = SteadyWall(wall_ns=lambda: time.time_ns() + ahead_ns[0])
-    app.Clock = lambda: loop.Clock(wall_ns=wall)  # type: ignore[assignment, misc]
+    process.Clock = lambda: Clock(wall_ns=wall)  # type: ignore[assignment, misc]
 
 
 def paged(objects: float) -> None:

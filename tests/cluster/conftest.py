@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kai_sched.operator import certificate
+from kai_sched.operator.http import certificate
 from tests.cluster import components
 from tests.cluster.cluster import Cluster, Key
 from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane

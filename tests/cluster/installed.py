@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from kai_sched.api import names
-from kai_sched.operator import certificate
+from kai_sched.operator.http import certificate
 from tests.cluster import objects
 from tests.cluster.client import KINDS, Object, Refused, collection
 from tests.cluster.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kai_sched.api import names
-from kai_sched.operator.ahead import WORTH
+from kai_sched.operator.grouping.prefetch import WORTH
 from tests.cluster import objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.operator import authority, certificate
+from kai_sched.operator.http import authority, certificate
 from tests.cluster import objects
 from tests.cluster.client import KINDS, Object
 from tests.cluster.cluster import Cluster

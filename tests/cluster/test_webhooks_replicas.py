@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from kai_sched.api import names
-from kai_sched.operator import authority, certificate
+from kai_sched.operator.http import authority, certificate
 from tests.cluster import objects
 from tests.cluster.balancer import Balancer
 from tests.cluster.client import STRATEGIC, Object, Refused

@@ -11,7 +11,7 @@ from pathlib import Path
 import urllib3
 import yaml
 
-from kai_sched.operator import authority
+from kai_sched.operator.http import authority
 from tests.cluster import components
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster

@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
-from kai_sched.cluster.binding import Binder
 from kai_sched.cluster.client import Api
-from kai_sched.cluster.evicting import Evicter
 from kai_sched.cluster.login import Credentials
-from kai_sched.cluster.volumes import VolumeBinding
-from kai_sched.cluster.writing import Writer
+from kai_sched.cluster.pod_binder import PodBinder
+from kai_sched.cluster.pod_deleter import PodDeleter
+from kai_sched.cluster.status_writer import StatusWriter
+from kai_sched.cluster.volume_binder import VolumeBinder
+from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.cluster.write_queue import WriteQueue
 from kai_sched.plan.effects import Bind, Evict, Write
 from kai_sched.plan.receipts import receipt
 from kai_sched.plan.result import CycleResult
-from kai_sched.reconcile.evictions import plan_writes, plans_of, victim_writes
+from kai_sched.reconcile.eviction_notices import plan_writes, plans_of, victim_writes
 from tests.properties.hostile_world import NOW_NS, World
 
 _SEGMENT = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?")
@@ -28,6 +30,18 @@ PARTS_MAX = 10
 
 class _NoLogin:
     in_cluster = False
+
+
+class _Observer:
+    """Has nothing against any bind or eviction, and does not mind how it ends."""
+
+    def check(self, _: Bind | Evict) -> str:
+        return ""
+
+    def bound(self, *_: object) -> None:
+        pass
+
+    failed = ended = bound
 
 
 class Recorder:
@@ -99,22 +113,29 @@ class Recorder:
 
     async def _carry_out(self, world: World, result: CycleResult, writes: Sequence[Write]) -> list[str]:
         cluster, chance = world.store.cluster(), random.Random(1)
-        binder = Binder(self.api, lambda _: "", lambda *_: None, lambda *_: None, chance)
-        now = lambda: NOW_NS / 1e9  # noqa: E731 - what is called wants a function
-        evicter = Evicter(self.api, lambda _: "", lambda *_: None, receipt, now, chance, mark=True)
-        writer = Writer(self.api, "kai-scheduler", lambda: False, now, lambda _: "1", lambda *_: None, chance)
-        volumes = VolumeBinding(self.api, world.store, binder.submit, lambda *_: None, lambda _: "1", timeout_s=0.01)
+        binds: FifoQueue[Bind] = FifoQueue()
+        evictions: FifoQueue[Evict] = FifoQueue()
+        queue = WriteQueue(lambda *_: None)
+        now_ns = lambda: NOW_NS  # noqa: E731 - what is called wants a function
+        observer = _Observer()
+        binder = PodBinder(self.api, binds, observer, chance)
+        evicter = PodDeleter(self.api, evictions, observer, receipt, now_ns, chance, mark=True)
+        writer = StatusWriter(self.api, queue, "kai-scheduler", lambda: False, now_ns, lambda _: "1", chance)
+        changed, store = asyncio.Event(), world.store
+        volumes = VolumeBinder(
+            self.api, store, changed, chance, binder.submit, observer.failed, lambda _: "1", timeout_s=0.01
+        )
         parts = [asyncio.create_task(each.run()) for each in (binder, evicter, writer)]
         also: list[asyncio.Task[None]] = []
         try:
             plans = plans_of(result.effects, cluster)
             for plan in plans:
-                writer.submit(plan_writes(plan, cluster, NOW_NS))
+                queue.submit(plan_writes(plan, cluster, NOW_NS))
                 for eviction in plan.evictions:
-                    writer.submit(victim_writes(eviction, plan, cluster))
+                    queue.submit(victim_writes(eviction, plan, cluster))
             volumes.submit([each for each in result.effects if isinstance(each, Bind)], cluster)
-            evicter.submit([each for each in result.effects if isinstance(each, Evict)])
-            writer.submit(writes)
+            evictions.submit([each for each in result.effects if isinstance(each, Evict)])
+            queue.submit(writes)
             await asyncio.sleep(0)
             for each in (binder, evicter, writer):
                 waiting = asyncio.create_task(each.drained())

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from kai_sched.api import bindrequest, config, core, names, podgroup, queue, shard, topology
-from kai_sched.operator import observing
+from kai_sched.operator.intake import status_observer
 from tests.properties.hostile_values import BY_KIND, DEEP, Values, texts, wrong_types
 
 Path = tuple[str | int, ...]
@@ -83,7 +83,7 @@ CUSTOM: dict[str, type[BaseModel]] = {
 }
 # What reads an object of a kind: all its fields together are what is fed.
 READERS: dict[str, tuple[Any, ...]] = {
-    "Pod": (core.Pod, observing._Pod),
+    "Pod": (core.Pod, status_observer._Pod),
     "Node": (core.Node,),
     "PersistentVolumeClaim": (core.PersistentVolumeClaim,),
     "PersistentVolume": (core.PersistentVolume,),

@@ -22,15 +22,15 @@ from kai_sched import Cache, CycleResult, Store, run_cycle
 from kai_sched.api import names
 from kai_sched.model.config import Config
 from kai_sched.model.read import NAMESPACED, Kind
-from kai_sched.operator.feed import Feed
-from kai_sched.operator.news import News, hand_on
-from kai_sched.operator.observing import Observing
-from kai_sched.operator.settings import Settings
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.status_observer import StatusObserver
+from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.plan.effects import Write
-from kai_sched.reconcile.keeper import StatusKeeper
-from kai_sched.telemetry.faults import Faults
+from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.telemetry.faults import FaultLog
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
+from tests.unit.operator.builders import Intake
 
 Object = dict[str, Any]
 
@@ -219,12 +219,14 @@ class World:
     """
 
     def __init__(self) -> None:
-        self.settings = Settings(Config(), names.DEFAULT_SHARD)
+        self.settings = LiveSettings(Config(), names.DEFAULT_SHARD)
         self.settings.fixed = True
         self.store = Store()
         self.cache = Cache()
-        self.keeper, self.news = StatusKeeper(Config()), News()
-        self.feed = Feed(self.store, Config(), lambda _: None, Observing(Config(), self.settings, self.news))
+        self.keeper, self.news = StatusReconciler(Config()), Observations()
+        observer = StatusObserver(Config(), self.settings, self.news)
+        self.intake = Intake(self.store, observer=observer, owners=self.news.owners)
+        self.feed = self.intake.sink
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.steady_ns = 10**12
         self._version = 0
@@ -266,7 +268,7 @@ class World:
 
     def told(self, result: CycleResult) -> list[Write]:
         """What people are to be told of the cycle, and again half a minute later."""
-        hand_on(self.news.take(), self.keeper)
+        observe_all(self.news.take(), self.keeper)
         found: list[Write] = []
         for _ in range(2):
             found += self.keeper.writes(self.store.cluster(), result, NOW_NS, self.steady_ns)[0]
@@ -293,14 +295,14 @@ def world_of(objects: Iterable[Object]) -> World:
 def strict() -> Iterator[None]:
     """An exception that the operator did not expect, and lives on after, is raised; and nothing is logged."""
 
-    def raised(_self: Faults, _part: str, _item: str, error: Exception) -> str:
+    def raised(_self: FaultLog, _part: str, _item: str, error: Exception) -> str:
         raise error
 
     def drop(*_: object) -> str:
         raise structlog.DropEvent
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Faults, "note", raised)
+        patch.setattr(FaultLog, "note", raised)
         structlog.configure(processors=[drop])
         yield
         structlog.reset_defaults()

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 import kai_sched
 from kai_sched.api import core, names
 from kai_sched.api.custom import Model
-from kai_sched.operator.sources import SOURCES
+from kai_sched.operator.intake.sources import SOURCES
 from tests.properties.hostile_wire import (
     ANNOTATIONS,
     CUSTOM,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import json
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,14 +18,12 @@ from kai_sched.api.custom import DNS_LABEL_LENGTH
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD, POD_GROUP, Reader
-from kai_sched.operator.grouper import Grouper
-from kai_sched.operator.loop import Clock
 from kai_sched.reconcile.grouping.faults import GroupingError
-from kai_sched.reconcile.owner_keeper import Owners
 from tests.properties.hostile_requests import Recorder, illegal
 from tests.properties.hostile_values import BY_KIND, DEEP, HUGE, texts, wrong_types
 from tests.properties.hostile_wire import ANNOTATIONS, LABELS
 from tests.properties.hostile_world import BASES, World, pod, strict
+from tests.unit.operator.builders import Grouping
 from tests.unit.reconcile.kinds import Row
 from tests.unit.reconcile.kinds_more import ALL
 from tests.unit.reconcile.workloads import World as View
@@ -168,20 +165,10 @@ def test_who_names_the_uid_of_another_owner_holds_up_nobody(recorder: Recorder, 
 
 async def _group(recorder: Recorder, bad: dict[str, Any]) -> None:
     world = World()
-    grouper = Grouper(
-        recorder.api,
-        world.store,
-        world.feed,
-        Config,
-        Owners(lambda *_: None),
-        lambda _: None,
-        lambda: False,
-        Clock(),
-        random.Random(1),
-    )
+    grouper = Grouping(recorder.api, world.intake, Config)
     world.list([BASES["Namespace"]])
     world.feed.begin(POD)
-    task = asyncio.create_task(grouper.run(lambda: None))
+    task = asyncio.create_task(grouper.run())
     try:
         await asyncio.sleep(0)
         world.show(bad)

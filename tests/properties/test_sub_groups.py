@@ -13,8 +13,8 @@ from kai_sched.lowering.layouts import make_layout
 from kai_sched.model import objects as o
 from kai_sched.model.checks import pod_sets, problems_of, tree_fault
 from kai_sched.plan.effects import PatchStatus
-from kai_sched.reconcile.keeper import StatusKeeper
-from kai_sched.reconcile.tally import Tally
+from kai_sched.reconcile.queue_usage import QueueUsage
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 from tests.properties.clusters import NOW_NS
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)
@@ -66,13 +66,13 @@ def in_a_circle_or_lost(group: o.PodGroup) -> bool:
 def test_any_sub_groups_are_coped_with(group: o.PodGroup) -> None:
     cluster, config = cluster_with(group), Config()
     problems_of(cluster, config)
-    tally, layout = Tally(cluster, config), make_layout(group)
+    tally, layout = QueueUsage(cluster, config), make_layout(group)
     assert (tree_fault(group) is not None) == in_a_circle_or_lost(group)
     assert tally.groups["ml/g"].sets == pod_sets(group) == set(layout.pod_sets)
     result = run_cycle(cluster, config, NOW_NS)
     assert result.pods["ml/other"].status == "Binding"
     assert "ml/g" in result.groups
-    keeper = StatusKeeper(config)
+    keeper = StatusReconciler(config)
     keeper.observe_queue("q", "", b"")
     keeper.observe_pod_group("ml/g", "u", b"")
     writes, _ = keeper.writes(cluster, result, NOW_NS, NOW_NS)
@@ -95,7 +95,7 @@ def test_thousands_of_sub_groups_take_no_time(shape: str) -> None:
     cluster, config = cluster_with(group), Config()
     began = time.process_time()
     problems_of(cluster, config)
-    Tally(cluster, config)
+    QueueUsage(cluster, config)
     result = run_cycle(cluster, config, NOW_NS)
     assert result.pods["ml/other"].status == "Binding"
     assert "ml/g" in result.groups

@@ -12,7 +12,7 @@ from kai_sched import Cluster, Config, run_cycle
 from kai_sched.model import objects as o
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import ClaimVolume, SelectNode, VolumeWrite
-from kai_sched.reconcile.volumes import Refusal, VolumePlan, plan_volumes
+from kai_sched.reconcile.volume_plan import Refusal, VolumePlan, plan_volumes
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)
 ZONES = "xyz"

@@ -14,7 +14,7 @@ from kai_sched.files.load import load
 from kai_sched.model.store import Cluster
 from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, TRAIN
 from kai_sched.reconcile.queue_status import queue_statuses
-from kai_sched.reconcile.tally import Tally
+from kai_sched.reconcile.queue_usage import QueueUsage
 from tests.cluster.play import NEXT
 from tests.tree import ROOT
 
@@ -59,7 +59,7 @@ def test_the_pending_pod_says_what_it_says(decided: tuple[Cluster, CycleResult])
 def test_queues_are_shown_as_kubectl_prints_them(manifests: list[Any], decided: tuple[Cluster, CycleResult]) -> None:
     """Those that the scheduler makes at its first start included."""
     cluster, result = decided
-    status = queue_statuses(cluster, result.queues, Config(), Tally(cluster, Config()))
+    status = queue_statuses(cluster, result.queues, Config(), QueueUsage(cluster, Config()))
     (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
     columns = [each for each in version["additionalPrinterColumns"] if not each.get("priority")]
     rows = [["NAME", *(each["name"].upper() for each in columns)]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_sched.reconcile.grouping.fields import Fields
-from kai_sched.reconcile.grouping.owners import Owner, Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 
 Manifest = dict[str, Any]
 Texts = Mapping[str, str]
@@ -26,7 +26,7 @@ class Workload:
 
     owner: Owner
     warn: Callable[[str, str], None]  # (field, message)
-    find: Callable[[Reference], Owner | None]
+    find: Callable[[ObjectReference], Owner | None]
 
     @property
     def spec(self) -> Fields:

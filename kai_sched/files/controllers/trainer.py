@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kai_sched.files.controllers.making import Manifest, Workload
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.fields import Fields
-from kai_sched.reconcile.grouping.owners import Owner, Reference
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 CLUSTER_RUNTIME = "ClusterTrainingRuntime"
@@ -36,7 +36,7 @@ def _runtime(workload: Workload) -> Owner:
     reference = workload.spec.at("runtimeRef")
     kind, name = reference.text("kind") or CLUSTER_RUNTIME, reference.text("name")
     namespace = DEFAULT_NAMESPACE if kind == CLUSTER_RUNTIME else workload.owner.namespace
-    found = workload.find(Reference(workload.owner.api_version, kind, namespace, name, whole=True))
+    found = workload.find(ObjectReference(workload.owner.api_version, kind, namespace, name, whole=True))
     if found is None:
         raise reference.error("name", f"there is no {kind} {name!r} in the input: add it, its template makes the pods")
     return found

@@ -1,4 +1,4 @@
-"""What a PodGroup can hold: a draft beyond it is refused here, where its workload can be named."""
+"""The bounds of a PodGroup: a draft beyond them is refused here, where its workload can be named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kai_sched.reconcile.grouping.owners import Owner
 
 
 def check(source: Owner, draft: Draft, topology: TopologyConstraint | None) -> None:
-    """Raises GroupingError for what the API server would refuse to store, again and again."""
+    """Raises GroupingError for a PodGroup that the API server would never store."""
     if len(draft.sub_groups) > SUB_GROUPS_MAX:
         message = f"{len(draft.sub_groups):,} sub-groups are needed, and {SUB_GROUPS_MAX:,} are the most"
         raise source.error("", f"{message}: make it of fewer parts")

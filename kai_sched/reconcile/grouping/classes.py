@@ -1,4 +1,4 @@
-"""Which priority class the group of a workload has (API contract 4.3)."""
+"""The priority class of the group of a workload (API contract 4.3)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from kai_sched.api import names
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.faults import shown
 from kai_sched.model.priorities import is_reserved
-from kai_sched.reconcile.grouping.draft import Case, Draft
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase
 
 # Subject, field, and what is wrong with the class that it names.
 _Passed = tuple[str, str, str]
 
 
-def priority_class(case: Case, draft: Draft) -> str:
-    """The first class named that there is, else that of the kind. What is passed over is noted, with what holds."""
+def priority_class(case: GroupingCase, draft: Draft) -> str:
+    """Return the first named class that exists, else that of the kind. Ignored names are noted."""
     passed: list[_Passed] = []
     chosen = _fixed(case, draft, passed) or _named(case, draft, passed) or _default(case, draft)
     for subject, field, fault in passed:
@@ -21,7 +21,7 @@ def priority_class(case: Case, draft: Draft) -> str:
     return chosen
 
 
-def _fixed(case: Case, draft: Draft, passed: list[_Passed]) -> str:
+def _fixed(case: GroupingCase, draft: Draft, passed: list[_Passed]) -> str:
     name = draft.fixed_class
     if len(name) > NAME_LENGTH:
         passed.append((draft.owner.subject, "", f"no priority class has a name such as {shown(name)}"))
@@ -32,7 +32,7 @@ def _fixed(case: Case, draft: Draft, passed: list[_Passed]) -> str:
     return name
 
 
-def _named(case: Case, draft: Draft, passed: list[_Passed]) -> str:
+def _named(case: GroupingCase, draft: Draft, passed: list[_Passed]) -> str:
     for owner in draft.listed or (draft.source or draft.owner,):
         label = f"metadata.labels[{names.PRIORITY_CLASS_LABEL}]"
         choices = (
@@ -52,7 +52,7 @@ def _named(case: Case, draft: Draft, passed: list[_Passed]) -> str:
     return ""
 
 
-def _default(case: Case, draft: Draft) -> str:
+def _default(case: GroupingCase, draft: Draft) -> str:
     for owner in draft.listed or (draft.source or draft.owner,):
         default = case.settings.default(owner.group, owner.kind)
         if default is not None and default.priority_name in case.settings.priority_classes:

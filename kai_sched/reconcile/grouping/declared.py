@@ -1,8 +1,8 @@
-"""The rule for kinds that a ConfigMap tells of: see ``settings``."""
+"""The rule for kinds that are declared in a ConfigMap: see ``settings``."""
 
 from __future__ import annotations
 
-from kai_sched.reconcile.grouping.draft import Case, Draft, Rule
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.settings import KindRule
 
@@ -10,9 +10,9 @@ _ALL = "[*]"
 
 
 def declared(rule: KindRule) -> Rule:
-    """A gang of the size that stands where ``rule`` says."""
+    """A gang of the size at the paths of ``rule``."""
 
-    def group(case: Case) -> Draft:
+    def group(case: GroupingCase) -> Draft:
         fields = case.whole(case.owner).fields
         minimum = _sum(fields, rule.minimum) if rule.minimum else None
         if minimum is None and rule.replicas:
@@ -23,7 +23,7 @@ def declared(rule: KindRule) -> Rule:
 
 
 def _sum(fields: Fields, path: str) -> int | None:
-    """All numbers that the path leads to, added; None where there is none."""
+    """The sum of all numbers at the path; None if there are none."""
     *above, last = path.split(".")
     places = [fields]
     for step in above:

@@ -1,4 +1,8 @@
-"""What rules are given, and what they answer."""
+"""What the rules of grouping get, and what they answer.
+
+There is one rule for each kind of workload (see ``registry``). A rule gets a GroupingCase and returns a Draft, from
+which ``manifest`` makes the PodGroup.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from kai_sched.model.faults import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
-from kai_sched.reconcile.grouping.owners import Owner, Reference
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 
@@ -27,23 +31,23 @@ INFERENCE = "inference"
 
 
 class View(Protocol):
-    """What else there is. Exceptions of its own pass through, as those of ``owners.Fetch`` do."""
+    """The other objects of the cluster. Its exceptions pass through the rules, like those of ``owners.Fetch``."""
 
-    def fetch(self, reference: Reference) -> Owner | None:
-        """As ``owners.Fetch``."""
+    def fetch(self, reference: ObjectReference) -> Owner | None:
+        """See ``owners.Fetch``."""
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
-        """The PodGroup of that name."""
+        """Return the PodGroup of that name, or None."""
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
-        """The pods of the namespace with that label, which is one of SELECTED_LABELS."""
+        """Return the pods of the namespace with that label, one of SELECTED_LABELS."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A pod to group. ``owners``: nearest first, without those at the top that are skipped; ``owner`` is the last.
+class GroupingCase:
+    """A pod to group. ``owners`` are the nearest first, without skipped ones at the top; ``owner`` is the last of them.
 
-    Where there is no owner left, ``owner`` is the pod.
+    If there is no owner left, ``owner`` is the pod.
     """
 
     pod: Owner
@@ -51,16 +55,16 @@ class Case:
     owners: tuple[Owner, ...]
     owner: Owner
     view: View
-    settings: Settings
+    settings: GroupingSettings
     notes: list[Note] = field(default_factory=list)
 
     @property
     def chain(self) -> tuple[Owner, ...]:
-        """The owners, or the pod where it has none."""
+        """The owners; the pod if it has none."""
         return self.owners or (self.owner,)
 
     def whole(self, owner: Owner) -> Owner:
-        """The owner with its spec and status, and the labels and annotations that it has here. Raises GroupingError."""
+        """Return the owner with its spec and status, and with the labels that it has here. Raises GroupingError."""
         found = None
         try:
             found = self.view.fetch(owner.reference(whole=True))
@@ -77,21 +81,21 @@ class Case:
         if legal.name_fault(api_version, name):
             return None
         try:
-            return self.view.fetch(Reference(api_version, kind, self.pod.namespace, name, whole=whole))
+            return self.view.fetch(ObjectReference(api_version, kind, self.pod.namespace, name, whole=whole))
         except PermissionError:
             return None
 
     def note(self, subject: str, field: str, message: str) -> None:
-        """Tell what is passed over."""
+        """Note something that is ignored."""
         self.notes.append(Note(subject, field, message))
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a rule decides; ``manifest`` adds what is the same for all kinds.
+    """What a rule decides; ``manifest`` adds what all kinds have in common.
 
-    ``owner`` is what the group belongs to and is named after. ``source`` is whose labels, annotations, queue and
-    topology it takes: the owner itself if None. ``listed`` are the objects whose labels give the priority and the
+    ``owner`` is what the group belongs to and is named after. ``source`` gives it its labels, annotations, queue
+    and topology: the owner itself if None. ``listed`` are the objects whose labels give the priority and the
     like, in this order: the source alone if empty.
     """
 
@@ -110,16 +114,16 @@ class Draft:
     topology: TopologyConstraint | None = None  # in place of what the annotations say
 
 
-Rule = Callable[[Case], Draft]
+Rule = Callable[[GroupingCase], Draft]
 
 
 def group_name(owner: Owner) -> str:
-    """The name that the group of an owner has."""
+    """Return the name of the group of an owner."""
     return f"pg-{owner.name}-{owner.uid}"
 
 
 def usable_name(fields: Fields, key: str, name: str) -> str:
-    """The name that stands at ``key``, if a sub-group can have it. Raises GroupingError."""
+    """Return the name at ``key``, if a sub-group can have it. Raises GroupingError."""
     if len(name) > DNS_LABEL_LENGTH or not _DNS_LABEL.fullmatch(name):
         allowed = f"at most {DNS_LABEL_LENGTH} lower-case letters, digits and dashes"
         raise fields.error(key, f"{shown(name)} cannot name a sub-group of a PodGroup: rename it, with {allowed}")
@@ -127,9 +131,9 @@ def usable_name(fields: Fields, key: str, name: str) -> str:
 
 
 def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, least: int) -> int | None:
-    """The number that an annotation or a label of the owner holds; None where it is not there.
+    """Return the number in an annotation or a label of the owner; None if it has none.
 
-    ``place`` is where ``texts`` stand in the owner. Raises GroupingError.
+    ``place`` is the path of ``texts`` in the owner. Raises GroupingError.
     """
     text = texts.get(key)
     if text is None:

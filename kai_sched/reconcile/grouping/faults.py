@@ -1,4 +1,4 @@
-"""What stops a pod from being grouped: the object, the field, and what to do about it."""
+"""Why a pod cannot be grouped: the object, the field, and the remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kai_sched.model.faults import FieldError
 
 
 class GroupingError(FieldError):
-    """The pod gets no group until this is put right. ``subject`` is such as "RayCluster ml/train"."""
+    """The pod gets no group until this is fixed. ``subject`` is the object, such as "RayCluster ml/train"."""
 
     def __init__(self, subject: str, field: str, message: str) -> None:
         super().__init__(field, message)
@@ -19,11 +19,11 @@ class GroupingError(FieldError):
 
 
 class OwnerGone(GroupingError):
-    """What the pod belongs to is not there. After an ordinary deletion the pod goes, too, a moment later."""
+    """The owner of the pod does not exist. After an ordinary deletion the pod goes, too, a moment later."""
 
 
 class Note(NamedTuple):
-    """Something that was passed over: the pod is grouped without it."""
+    """Something that was ignored: the pod is grouped without it."""
 
     subject: str
     field: str

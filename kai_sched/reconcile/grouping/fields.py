@@ -1,4 +1,4 @@
-"""Fields of objects whose kinds are not ours: looked up by name, checked when they are used."""
+"""Fields of objects whose kinds are not ours: looked up by name, and checked when they are used."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ COUNT_MAX = INT32_MAX
 
 
 class Fields:
-    """A mapping inside an object. What is absent or null reads as None, zero or empty; a wrong type is an error.
+    """A mapping inside an object. Absent and null fields read as None, zero or empty; a wrong type is an error.
 
-    ``values`` are the fields as they stand.
+    ``values`` are the raw fields.
     """
 
     __slots__ = ("_path", "_subject", "values")
@@ -27,7 +27,7 @@ class Fields:
         self.values = values
 
     def at(self, *names: str) -> Fields:
-        """The mapping below. Raises GroupingError."""
+        """Return the mapping in a field. Raises GroupingError."""
         found = self
         for name in names:
             value = found._typed(name, dict, "a mapping")
@@ -35,11 +35,11 @@ class Fields:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the field has a value."""
+        """Return whether the field has a value."""
         return self.values.get(name) is not None
 
     def entries(self, name: str) -> list[Fields]:
-        """The mappings of a list. Raises GroupingError."""
+        """Return the mappings of a list. Raises GroupingError."""
         found = []
         for i, value in enumerate(self._typed(name, list, "a list") or ()):
             if not isinstance(value, dict):
@@ -48,11 +48,11 @@ class Fields:
         return found
 
     def each(self) -> Iterator[tuple[str, Fields]]:
-        """The mappings below by name, in their order. Raises GroupingError."""
+        """Return the mappings in a mapping by name, in their order. Raises GroupingError."""
         return ((name, self.at(name)) for name in self.values)
 
     def count(self, name: str) -> int | None:
-        """A whole number of 0 or more. Raises GroupingError."""
+        """Return a whole number of 0 or more. Raises GroupingError."""
         value = self._typed(name, int, "a whole number")
         if value is None:
             return None
@@ -77,15 +77,15 @@ class Fields:
         return dict(found)
 
     def changed(self, values: Mapping[str, Any]) -> Fields:
-        """The same mapping with other values for some fields."""
+        """Return the mapping with other values for some fields."""
         return Fields(self._subject, self._path, {**self.values, **values})
 
     def error(self, name: str, message: str) -> GroupingError:
-        """What is wrong with the field of that name, or with all of it where the name is empty."""
+        """Return the error for the field of that name, or for the mapping if the name is empty."""
         return GroupingError(self._subject, self.path(name), message)
 
     def path(self, name: str) -> str:
-        """Where the field stands in the object."""
+        """Return the path of the field in the object."""
         return f"{self._path}.{name}" if self._path and name else self._path or name
 
     def _typed(self, name: str, wanted: type, words: str) -> Any:
@@ -102,6 +102,6 @@ def _wrong(words: str, value: object) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a label or an annotation holds; None where it holds none."""
+    """Return the number in a label or an annotation; None if the text is no number."""
     digits = text.removeprefix("-").removeprefix("+")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None

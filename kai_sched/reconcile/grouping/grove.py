@@ -1,4 +1,4 @@
-"""Grove: its PodGang says what the group is, the set above adds what that leaves open (API contract 4.9)."""
+"""Grove: the PodGang defines the group, and the set above it fills in what is left open (API contract 4.9)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kai_sched.api import names
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.draft import Case, Draft, usable_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import PREEMPTIBILITIES
 from kai_sched.reconcile.grouping.owners import Owner
@@ -14,8 +14,8 @@ from kai_sched.reconcile.grouping.owners import Owner
 GANG_VERSION = "scheduler.grove.io/v1alpha1"
 
 
-def pod_gang(case: Case) -> Draft:
-    """The group of the PodGang that the pod names."""
+def pod_gang(case: GroupingCase) -> Draft:
+    """Return the group of the PodGang that the pod names."""
     label = names.POD_GANG_LABEL
     name = case.pod.labels.get(label, "")
     if not name:
@@ -89,7 +89,7 @@ def _topology_name(gang: Owner) -> str:
 
 
 def _group_constraint(gang: Owner, merged: Owner) -> TopologyConstraint | None:
-    """That of the PodGang as a whole; what it leaves open is filled from annotations."""
+    """The constraint of the whole PodGang; annotations fill in what it leaves open."""
     own = _constraint(gang, gang.fields.at("spec")) or TopologyConstraint("")
     texts = merged.annotations
     topology = own.topology or texts.get(names.TOPOLOGY_ANNOTATION, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup
-from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name, number_in, usable_name
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
@@ -13,7 +13,7 @@ from kai_sched.reconcile.grouping.owners import Owner
 MINIMUM = names.BATCH_MIN_MEMBER_ANNOTATION
 
 
-def job_set(case: Case) -> Draft:
+def job_set(case: GroupingCase) -> Draft:
     """One group for all jobs, whatever their order; with an order, one replicated job is enough to begin."""
     owner = case.whole(case.owner)
     spec = owner.fields.at("spec")
@@ -66,15 +66,15 @@ def _sub_groups(owner: Owner, job: Fields) -> list[SubGroup]:
     return found
 
 
-def _label(case: Case, key: str) -> str:
+def _label(case: GroupingCase, key: str) -> str:
     value = case.pod.labels.get(key)
     if not value:
         raise case.pod.error(f"metadata.labels[{key}]", "missing: let the pod be made by the JobSet's own controller")
     return value
 
 
-def _has_old_shape(case: Case, jobs: list[Fields]) -> bool:
-    """Whether an older version has made the groups of this JobSet, before there were sub-groups."""
+def _has_old_shape(case: GroupingCase, jobs: list[Fields]) -> bool:
+    """Whether an older version without sub-groups has created the groups of this JobSet."""
     name = group_name(case.owner)
     candidates = [name, *(f"{name}-{job.text('name')}" for job in jobs)]
     groups = (case.view.group(case.pod.namespace, each) for each in candidates)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kai_sched.api import names
-from kai_sched.reconcile.grouping.draft import INFERENCE, Case, Draft, group_name
+from kai_sched.reconcile.grouping.draft import INFERENCE, Draft, GroupingCase, group_name
 from kai_sched.reconcile.grouping.fields import whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 
 
-def service(case: Case) -> Draft:
-    """A group for the revision; one for each pod where gangs are off, or pods were grouped so before."""
+def service(case: GroupingCase) -> Draft:
+    """A group for the revision; one for each pod if gangs are off, or pods were grouped that way before."""
     label = names.KNATIVE_REVISION_LABEL
     name = case.pod.labels.get(label, "")
     revision = case.named("serving.knative.dev/v1", "Revision", name, whole=False) if name else None
@@ -29,7 +29,7 @@ def service(case: Case) -> Draft:
     )
 
 
-def _are_single(case: Case, revision: Owner) -> bool:
+def _are_single(case: GroupingCase, revision: Owner) -> bool:
     """Whether the revision's pods are in groups of their own already."""
     pods = [
         pod

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kai_sched.api import names
 from kai_sched.model.objects import Phase, SubGroup
-from kai_sched.reconcile.grouping.draft import Case, Draft, Rule, number_in
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule, number_in
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.fields import Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
@@ -27,16 +27,16 @@ _FINISHED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 
 def training_job(kind: str) -> Rule:
-    """All replicas of all roles start together, unless the job says how few will do."""
+    """All replicas of all roles start together, unless the job names a smaller minimum."""
 
-    def group(case: Case) -> Draft:
+    def group(case: GroupingCase) -> Draft:
         return Draft(case.owner, min_member=_size(case.whole(case.owner).fields.at("spec"), kind))
 
     return group
 
 
-def mpi_job(case: Case) -> Draft:
-    """As the others; a launcher that waits for its workers is not counted until it is there."""
+def mpi_job(case: GroupingCase) -> Draft:
+    """As the others, but a launcher that waits for its workers does not count until it exists."""
     spec = case.whole(case.owner).fields.at("spec")
     size = _size(spec, "MPIJob")
     if spec.text("launcherCreationPolicy") == "WaitForWorkersReady" and not _has_launcher(case):
@@ -44,7 +44,7 @@ def mpi_job(case: Case) -> Draft:
     return Draft(case.owner, min_member=max(0, size))
 
 
-def _has_launcher(case: Case) -> bool:
+def _has_launcher(case: GroupingCase) -> bool:
     pods = case.view.pods(case.pod.namespace, names.JOB_NAME_LABEL, case.owner.name)
     return any(
         pod.labels.get(names.JOB_ROLE_LABEL) == "launcher" and pod.phase not in _FINISHED and not pod.deleted_ns
@@ -52,8 +52,8 @@ def _has_launcher(case: Case) -> bool:
     )
 
 
-def pytorch_job(case: Case) -> Draft:
-    """Master and workers are sub-groups; the workers may be cut into segments. Elastic jobs start with their least."""
+def pytorch_job(case: GroupingCase) -> Draft:
+    """Master and workers are sub-groups; the workers may be cut into segments. Elastic jobs start with the minimum."""
     owner = case.whole(case.owner)
     spec = owner.fields.at("spec")
     size = _size(spec, "PyTorchJob")
@@ -77,7 +77,7 @@ def pytorch_job(case: Case) -> Draft:
     return replace(draft, sub_groups=tuple(sub_groups), sub_group=place)
 
 
-def _one_of(case: Case, role: str, there: list[SubGroup]) -> str:
+def _one_of(case: GroupingCase, role: str, there: list[SubGroup]) -> str:
     if any(each.name == role for each in there):
         return role
     field = f"metadata.labels[{names.REPLICA_TYPE_LABEL}]"
@@ -86,8 +86,8 @@ def _one_of(case: Case, role: str, there: list[SubGroup]) -> str:
     return ""
 
 
-def _segments(case: Case, owner: Owner, roles: Fields, least: int) -> tuple[list[SubGroup], int]:
-    """The workers' segments below their parent, and the index of that of the pod; none where they are not cut."""
+def _segments(case: GroupingCase, owner: Owner, roles: Fields, least: int) -> tuple[list[SubGroup], int]:
+    """The segments of the workers below their parent, and the index of that of the pod; none without segments."""
     worker = roles.at("Worker")
     metadata = worker.at("template", "metadata")
     template = metadata.texts("annotations")
@@ -111,11 +111,11 @@ def _segments(case: Case, owner: Owner, roles: Fields, least: int) -> tuple[list
     return found, _index(case, count * size) // size if _is_worker(case) else 0
 
 
-def _is_worker(case: Case) -> bool:
+def _is_worker(case: GroupingCase) -> bool:
     return case.pod.labels.get(names.REPLICA_TYPE_LABEL, "").lower() == WORKER
 
 
-def _index(case: Case, end: int) -> int:
+def _index(case: GroupingCase, end: int) -> int:
     text = case.pod.labels.get(names.REPLICA_INDEX_LABEL, "")
     value = whole_number(text)
     field = f"metadata.labels[{names.REPLICA_INDEX_LABEL}]"

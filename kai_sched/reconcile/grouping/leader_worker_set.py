@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched.api import names
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.draft import Case, Draft, group_name, number_in
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name, number_in
 from kai_sched.reconcile.grouping.fields import Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 from kai_sched.reconcile.grouping.segments import check_segments, topology_of_segments
@@ -16,7 +16,7 @@ STARTUP_POLICIES = ("LeaderCreated", "LeaderReady")
 SUB_GROUP_POLICIES = ("LeaderWorker", "LeaderExcluded")
 
 
-def leader_worker_set(case: Case) -> Draft:
+def leader_worker_set(case: GroupingCase) -> Draft:
     """The group of the pod's replica. A leader that its workers wait for starts alone."""
     owner = case.whole(case.owner)
     template = owner.fields.at("spec", "leaderWorkerTemplate")
@@ -76,7 +76,7 @@ class _Cut:
         return f"segment-{segment}" if segment or self.leader_excluded else WORKERS
 
 
-def _cut(case: Case, owner: Owner, template: Fields, size: int) -> _Cut | None:
+def _cut(case: GroupingCase, owner: Owner, template: Fields, size: int) -> _Cut | None:
     policy = template.at("subGroupPolicy")
     metadata = template.at("workerTemplate", "metadata")
     annotations = metadata.texts("annotations")
@@ -101,8 +101,8 @@ def _cut(case: Case, owner: Owner, template: Fields, size: int) -> _Cut | None:
     return cut
 
 
-def _size(case: Case, template: Fields) -> int:
-    """Pods of the replica: as many as it was made with, else as new ones get."""
+def _size(case: GroupingCase, template: Fields) -> int:
+    """The number of pods of the replica: as it was created, else as for new ones."""
     made_with = whole_number(case.pod.annotations.get(names.LWS_SIZE_ANNOTATION, ""))
     if made_with is not None and made_with > 0:
         return made_with
@@ -110,15 +110,15 @@ def _size(case: Case, template: Fields) -> int:
     return 1 if size is None else size
 
 
-def _worker_index(case: Case) -> int:
+def _worker_index(case: GroupingCase) -> int:
     return _number(case, names.LWS_WORKER_INDEX_LABEL)
 
 
-def _group_index(case: Case) -> int:
+def _group_index(case: GroupingCase) -> int:
     return _number(case, names.LWS_GROUP_INDEX_LABEL)
 
 
-def _number(case: Case, key: str) -> int:
+def _number(case: GroupingCase, key: str) -> int:
     text = case.pod.labels.get(key, "")
     value = whole_number(text)
     if value is None or value < 0:

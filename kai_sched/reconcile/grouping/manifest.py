@@ -1,4 +1,4 @@
-"""What PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a rule's draft to the manifest."""
+"""What the PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a draft to the manifest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import is_too_long, parse_duration
 from kai_sched.reconcile.grouping.bounds import check
 from kai_sched.reconcile.grouping.classes import priority_class
-from kai_sched.reconcile.grouping.draft import Case, Draft, group_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name
 from kai_sched.reconcile.grouping.faults import GroupingError, Note
 from kai_sched.reconcile.grouping.owners import Owner
 
@@ -46,9 +46,9 @@ class QueueChoice(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """The group that a pod belongs to, as it should be, and the pod's place in it.
+    """The group that a pod belongs to, as it should be, and the place of the pod in it.
 
-    ``sub_group`` is empty where the pod has none. ``notes`` are what was passed over on the way.
+    ``sub_group`` is empty if the pod has none. ``notes`` say what was ignored.
     """
 
     manifest: Manifest
@@ -62,8 +62,8 @@ class Grouping(NamedTuple):
         return str(self.manifest["metadata"]["name"])
 
 
-def finish(case: Case, draft: Draft) -> Grouping:
-    """The draft made complete. Raises GroupingError for sub-groups that cannot be."""
+def finish(case: GroupingCase, draft: Draft) -> Grouping:
+    """Complete the draft. Raises GroupingError for impossible sub-groups."""
     owner, source = draft.owner, draft.source or draft.owner
     name = draft.name or group_name(owner)
     if fault := legal.name_fault(names.POD_GROUP_VERSION, name):
@@ -103,7 +103,7 @@ def finish(case: Case, draft: Draft) -> Grouping:
     return Grouping(manifest, draft.sub_group, queue, tuple(case.notes))
 
 
-def _labels(case: Case, source: Owner) -> dict[str, str]:
+def _labels(case: GroupingCase, source: Owner) -> dict[str, str]:
     found = dict(source.labels)
     for key in (names.USER_LABEL, case.settings.config.node_pool_label):
         value = case.pod.labels.get(key)
@@ -112,7 +112,7 @@ def _labels(case: Case, source: Owner) -> dict[str, str]:
     return found
 
 
-def _annotations(case: Case, source: Owner) -> dict[str, str]:
+def _annotations(case: GroupingCase, source: Owner) -> dict[str, str]:
     user = case.pod.annotations.get(names.USER_LABEL)
     own = {} if user is None else {names.USER_LABEL: user}
     parts = (
@@ -131,7 +131,7 @@ def _yaml(text: str) -> str:
     return text if plain else msgspec.json.encode(text).decode()
 
 
-def choose_queue(case: Case, source: Owner) -> QueueChoice:
+def choose_queue(case: GroupingCase, source: Owner) -> QueueChoice:
     """The queue by label, of the owner first; then that of older set-ups; then the default one (4.3)."""
     config = case.settings.config
     for item in (source, case.pod):
@@ -145,7 +145,7 @@ def choose_queue(case: Case, source: Owner) -> QueueChoice:
     return QueueChoice(names.DEFAULT_QUEUE, source.subject, "")
 
 
-def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
+def _policy(case: GroupingCase, listed: tuple[Owner, ...]) -> Manifest:
     found: Manifest = {}
     preemptibility = _preemptibility(case, listed)
     if preemptibility:
@@ -170,7 +170,7 @@ def _policy(case: Case, listed: tuple[Owner, ...]) -> Manifest:
     return found
 
 
-def _preemptibility(case: Case, listed: tuple[Owner, ...]) -> str:
+def _preemptibility(case: GroupingCase, listed: tuple[Owner, ...]) -> str:
     for item in (*listed, case.pod):
         value = item.labels.get(names.PREEMPTIBILITY_LABEL)
         if value == "" or value in PREEMPTIBILITIES:
@@ -189,7 +189,7 @@ def _preemptibility(case: Case, listed: tuple[Owner, ...]) -> str:
 
 
 def topology_in(annotations: Mapping[str, str]) -> TopologyConstraint | None:
-    """What annotations ask for; None where they name no topology."""
+    """Return the topology constraint in the annotations; None if they name no topology."""
     topology = annotations.get(names.TOPOLOGY_ANNOTATION, "")
     required = annotations.get(names.TOPOLOGY_REQUIRED_ANNOTATION, "")
     preferred = annotations.get(names.TOPOLOGY_PREFERRED_ANNOTATION, "")
@@ -251,7 +251,7 @@ def _choices(old: Mapping[str, str | None], queue_label: str) -> Iterator[tuple[
 
 
 def pod_patch(pod: core.Pod, grouping: Grouping) -> Manifest | None:
-    """The merge patch that puts the pod into its group; None where it is there already (4.1)."""
+    """Return the merge patch that puts the pod into its group; None if it is there already (4.1)."""
     meta = pod.metadata or core.Meta()
     found: Manifest = {}
     if (meta.annotations or {}).get(names.POD_GROUP_ANNOTATION) != grouping.name:

@@ -1,4 +1,7 @@
-"""From a pod up to the workload that it belongs to (API contract 4.2)."""
+"""From a pod up to the workload that it belongs to (API contract 4.2).
+
+The grouper and the reader of files call ``resolve``. Invariant: a reference that no object can have is never looked up.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ _workload = msgspec.json.Decoder(core.Workload)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """An object to look up. ``whole``: its spec and status are needed too; else its metadata will do."""
+class ObjectReference:
+    """An object to look up; with ``whole`` including its spec and status, otherwise its metadata."""
 
     api_version: str
     kind: str
@@ -46,12 +49,12 @@ class Reference:
 # Gives the object; None where there is none of that name. Raises PermissionError where it may not be read. An
 # exception of the caller's own passes through everything here, so that one who has to wait for an answer can get it
 # and ask again.
-Fetch = Callable[[Reference], "Owner | None"]
+Fetch = Callable[[ObjectReference], "Owner | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An object on the way from a pod to its workload. ``body`` is empty where only metadata was fetched."""
+    """An object on the way from a pod to its workload. ``body`` is empty if only metadata was fetched."""
 
     api_version: str
     kind: str
@@ -60,7 +63,7 @@ class Owner:
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    references: tuple[Reference, ...] = ()
+    references: tuple[ObjectReference, ...] = ()
     body: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,20 +83,20 @@ class Owner:
 
     @property
     def fields(self) -> Fields:
-        """What it says beside its metadata."""
+        """The fields beside the metadata."""
         return Fields(self.subject, "", self.body)
 
-    def reference(self, whole: bool = False) -> Reference:
-        """Itself, to be looked up again."""
-        return Reference(self.api_version, self.kind, self.namespace, self.name, self.uid, whole)
+    def reference(self, whole: bool = False) -> ObjectReference:
+        """The reference of the object itself."""
+        return ObjectReference(self.api_version, self.kind, self.namespace, self.name, self.uid, whole)
 
     def error(self, field: str, message: str) -> GroupingError:
-        """What is wrong with a field of it."""
+        """Return the error for a field of the object."""
         return GroupingError(self.subject, field, message)
 
 
-def read_owner(raw: bytes, reference: Reference) -> Owner:
-    """The object that was fetched for ``reference``, whole or its metadata alone. Raises GroupingError."""
+def read_owner(raw: bytes, reference: ObjectReference) -> Owner:
+    """Return the object that was fetched for ``reference``, whole or its metadata alone. Raises GroupingError."""
     try:
         wire = decode_part(_workload, raw, "")
     except FieldError as error:
@@ -107,14 +110,14 @@ def read_owner(raw: bytes, reference: Reference) -> Owner:
 
 
 def owner_of_pod(pod: core.Pod) -> Owner:
-    """The pod as an object like its owners; ``body`` is left empty."""
+    """Return the pod as an object like its owners, with an empty ``body``."""
     meta = pod.metadata or core.Meta()
     return _owner(meta, POD_VERSION, "Pod", namespace_of(meta))
 
 
 def _owner(meta: core.Meta, api_version: str, kind: str, namespace: str) -> Owner:
     references = tuple(
-        Reference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
+        ObjectReference(each.api_version or "", each.kind or "", namespace, each.name or "", each.uid or "")
         for each in meta.owner_references or ()
     )
     labels, annotations = meta.labels or NO_LABELS, meta.annotations or NO_LABELS
@@ -123,14 +126,14 @@ def _owner(meta: core.Meta, api_version: str, kind: str, namespace: str) -> Owne
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The owners of a pod that could be read, nearest first, and whether one of them or the pod wants no group."""
+    """The owners of a pod that may be read, nearest first, and whether one of them or the pod asks for no group."""
 
     owners: tuple[Owner, ...]
     skips: bool
 
 
 def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
-    """Whether the pod is to be grouped, as far as it can say itself (4.1)."""
+    """Return whether the pod is to be grouped, as far as the pod itself says (4.1)."""
     meta, spec = pod.metadata or core.Meta(), pod.spec or core.PodSpec()
     annotations = meta.annotations or NO_LABELS
     if spec.scheduler_name != scheduler_name or annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true":
@@ -139,13 +142,13 @@ def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
 
 
 def is_spark(pod: core.Pod) -> bool:
-    """Whether the pod is one of a Spark application: they share a group even where nothing owns them."""
+    """Return whether the pod belongs to a Spark application, whose pods share a group even without an owner."""
     labels = (pod.metadata or core.Meta()).labels or NO_LABELS
     return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
 
 
-def check_reference(owned: Owner, reference: Reference) -> None:
-    """Raises GroupingError where nothing can be called as the reference of ``owned`` says: it is never looked for."""
+def check_reference(owned: Owner, reference: ObjectReference) -> None:
+    """Raises GroupingError if no object can have the name or the kind that ``owned`` refers to."""
     field = "metadata.ownerReferences[0]"
     if fault := legal.version_fault(reference.api_version):
         raise owned.error(f"{field}.apiVersion", f"the owner's apiVersion is impossible: {fault}; {_REMEDY}")
@@ -156,9 +159,9 @@ def check_reference(owned: Owner, reference: Reference) -> None:
 
 
 def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
-    """The owners of the pod, up to the top or to the first that may not be read. Metadata of each is enough.
+    """Return the owners of the pod, up to the top or to the first that may not be read. Metadata is enough.
 
-    Raises GroupingError where an owner is gone, is another object of the same name, or has several owners itself.
+    Raises GroupingError if an owner is gone, is another object of the same name, or has several owners itself.
     """
     here = owner_of_pod(pod)
     skips = here.annotations.get(names.SKIP_GROUPER_ANNOTATION) == "true"

@@ -1,29 +1,29 @@
-"""Rules for kinds whose pods are no gang: Kubernetes' own, and those that differ in their priority class only."""
+"""Rules for kinds whose pods are no gang: those of Kubernetes, and kinds that differ in the priority class only."""
 
 from __future__ import annotations
 
 from kai_sched.api import names
-from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, Case, Draft, group_name, number_in
+from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, Draft, GroupingCase, group_name, number_in
 from kai_sched.reconcile.grouping.owners import Owner
 
 
-def base(case: Case) -> Draft:
+def base(case: GroupingCase) -> Draft:
     """One group for all pods of the top owner. Every owner on the way may name the priority."""
     return Draft(case.owner, listed=case.chain)
 
 
-def build(case: Case) -> Draft:
-    """As ``base``, for work that people sit in front of."""
+def build(case: GroupingCase) -> Draft:
+    """As ``base``, for interactive work."""
     return Draft(case.owner, default_class=BUILD)
 
 
-def inference(case: Case) -> Draft:
-    """As ``base``, for work that answers requests."""
+def inference(case: GroupingCase) -> Draft:
+    """As ``base``, for inference services."""
     return Draft(case.owner, default_class=INFERENCE)
 
 
-def pod(case: Case) -> Draft:
-    """A pod that nothing owns: alone, or one of a Spark application, whose driver is the top owner of them all."""
+def pod(case: GroupingCase) -> Draft:
+    """A pod without an owner: a group of its own, or part of a Spark application, whose driver owns its pods."""
     labels = case.pod.labels
     selector = labels.get(names.SPARK_SELECTOR_LABEL)
     if selector and names.SPARK_NAME_LABEL in labels:
@@ -31,13 +31,13 @@ def pod(case: Case) -> Draft:
     return Draft(case.owner, listed=case.chain)
 
 
-def deployment(case: Case) -> Draft:
+def deployment(case: GroupingCase) -> Draft:
     """Replicas start one by one, each a group of its own."""
     return Draft(case.pod, source=case.owner, default_class=INFERENCE)
 
 
-def job(case: Case) -> Draft:
-    """One group for all pods; a gang only where an annotation says so."""
+def job(case: GroupingCase) -> Draft:
+    """One group for all pods; a gang only if an annotation asks for it."""
     owner = case.owner
     old = f"pg-{case.pod.name}-{owner.uid}"
     if case.view.group(case.pod.namespace, old) is not None:
@@ -47,7 +47,7 @@ def job(case: Case) -> Draft:
     return Draft(owner, min_member=1 if minimum is None else minimum)
 
 
-def cron_job(case: Case) -> Draft:
+def cron_job(case: GroupingCase) -> Draft:
     """One group for each run."""
     run = next((each for each in case.pod.references if each.kind == "Job" and each.api_version == "batch/v1"), None)
     if run is None:
@@ -56,8 +56,8 @@ def cron_job(case: Case) -> Draft:
     return Draft(Owner(run.api_version, run.kind, run.namespace, run.name, run.uid), source=case.owner)
 
 
-def runai_job(case: Case) -> Draft:
-    """The group goes by the pods' name, as far as they share it."""
+def runai_job(case: GroupingCase) -> Draft:
+    """The group is named after the common prefix of the names of the pods."""
     owner, pod = case.owner, case.pod
     parallelism = case.whole(owner).fields.at("spec").count("parallelism") or 0
     old = f"pg-{pod.name}-{owner.uid}" if parallelism > 1 else group_name(owner)
@@ -65,7 +65,7 @@ def runai_job(case: Case) -> Draft:
     return Draft(owner, name=old if is_there else f"pg-{pod.name.rpartition('-')[0] or pod.name}-{owner.uid}")
 
 
-def aml_job(case: Case) -> Draft:
+def aml_job(case: GroupingCase) -> Draft:
     """A gang of as many pods as the job asks for nodes."""
     envs = case.whole(case.owner).fields.at("spec", "job", "options", "envs")
     key = "AZUREML_NODE_COUNT"

@@ -1,7 +1,7 @@
 """RayCluster, RayJob and RayService (API contract 4.7): the head and the minimum of every worker group start together.
 
 Workers beyond the minimum join the same group as the autoscaler asks for them: one by one, or all hosts of a replica
-together where a replica has several.
+together if a replica has several.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from itertools import islice
 from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.draft import Case, Draft, Rule, group_name, usable_name
+from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule, group_name, usable_name
 from kai_sched.reconcile.grouping.fields import Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 
 HEAD_GROUP = "headgroup"
 
 
-def ray_cluster(case: Case) -> Draft:
-    """The cluster's own pods."""
+def ray_cluster(case: GroupingCase) -> Draft:
+    """The pods of the cluster itself."""
     return _group(case, case.whole(case.owner), case.owner)
 
 
 def _of_cluster(*places: tuple[str, ...]) -> Rule:
-    """For owners that have KubeRay make a cluster, whose name stands at the first of ``places`` that has one."""
+    """For owners that have KubeRay create a cluster; its name is at the first of ``places`` that has one."""
 
-    def group(case: Case) -> Draft:
+    def group(case: GroupingCase) -> Draft:
         owner = case.whole(case.owner)
         status = owner.fields.at("status")
         name = next((name for *above, last in places if (name := status.at(*above).text(last))), "")
@@ -48,7 +48,7 @@ ray_job = _of_cluster(("rayClusterName",))
 _of_status = _of_cluster(("activeServiceStatus", "rayClusterName"), ("pendingServiceStatus", "rayClusterName"))
 
 
-def ray_service(case: Case) -> Draft:
+def ray_service(case: GroupingCase) -> Draft:
     """The pod's own cluster. An upgrade has a second one beside the first, which starts whole or not at all, too.
 
     The group goes with its cluster. One of the service, with pods of the cluster, is from before each had its own, or
@@ -61,14 +61,14 @@ def ray_service(case: Case) -> Draft:
     return replace(draft, source=case.owner)
 
 
-def _is_shared(case: Case, cluster: Owner) -> bool:
+def _is_shared(case: GroupingCase, cluster: Owner) -> bool:
     name, namespace = group_name(case.owner), case.pod.namespace
     if case.view.group(namespace, name) is None:
         return False
     return any(pod.group == name for pod in case.view.pods(namespace, names.RAY_CLUSTER_LABEL, cluster.name))
 
 
-def _group(case: Case, cluster: Owner, owner: Owner, is_clamped: bool = False) -> Draft:
+def _group(case: GroupingCase, cluster: Owner, owner: Owner, is_clamped: bool = False) -> Draft:
     """The cluster's pods, in a group that belongs to ``owner``. ``is_clamped``: as in ``_replicas``."""
     spec = cluster.fields.at("spec")
     sub_groups = [SubGroup(HEAD_GROUP, min_member=1, topology=_topology(spec.at("headGroupSpec")))]
@@ -118,8 +118,8 @@ def _hosts(workers: Fields) -> int:
     return 1 if hosts is None else hosts
 
 
-def _indices(case: Case, cluster: Owner, group: str, workers: str) -> set[int] | None:
-    """The numbers of the replicas that are there; None for a worker group that is not cut into replicas.
+def _indices(case: GroupingCase, cluster: Owner, group: str, workers: str) -> set[int] | None:
+    """The indices of the replicas that exist; None for a worker group that is not cut into replicas.
 
     KubeRay before 1.6 does not number them. And where pods are in an uncut worker group, because another version made
     the PodGroup, all others join them: cut now, it would have no place for those.
@@ -133,13 +133,13 @@ def _indices(case: Case, cluster: Owner, group: str, workers: str) -> set[int] |
 
 
 def _replica_index(text: str) -> int:
-    """The number that KubeRay gives a replica; -1 for what is none."""
+    """Return the index that KubeRay gives a replica; -1 for any other text."""
     index = whole_number(text)
     return -1 if index is None else index
 
 
 def _cut(workers: Fields, name: str, replicas: int, hosts: int, indices: Set[int]) -> list[SubGroup]:
-    """A sub-group for each replica that is there, and for those to come: KubeRay gives the lowest free numbers."""
+    """A sub-group for each replica that exists, and for those to come: KubeRay assigns the lowest free indices."""
     if replicas > SUB_GROUPS_MAX:
         message = f"{replicas:,} replicas of several hosts each, and {SUB_GROUPS_MAX:,} are the most: ask for fewer"
         raise workers.error("minReplicas" if workers.count("minReplicas") else "replicas", message)
@@ -171,7 +171,7 @@ def _topology(part: Fields) -> TopologyConstraint | None:
     return TopologyConstraint(topology, required, preferred)
 
 
-def _membership(case: Case, there: set[str], cut: set[str]) -> str:
+def _membership(case: GroupingCase, there: set[str], cut: set[str]) -> str:
     """``there`` are the head and the worker groups, ``cut`` those of them that are cut into replicas."""
     name = case.pod.labels.get(names.RAY_GROUP_LABEL, "")
     if name not in there:

@@ -1,4 +1,4 @@
-"""Which rule holds for which kind (API contract 4.4), and the one call that groups a pod."""
+"""Which rule applies to which kind (API contract 4.4), and the one call that groups a pod."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from kai_sched.api import core, names
 from kai_sched.reconcile.grouping import grove, jobset, knative, kubeflow, leader_worker_set, plain, ray
 from kai_sched.reconcile.grouping.declared import declared
-from kai_sched.reconcile.grouping.draft import Case, Rule, View
+from kai_sched.reconcile.grouping.draft import GroupingCase, Rule, View
 from kai_sched.reconcile.grouping.manifest import Grouping, finish
 from kai_sched.reconcile.grouping.owners import POD_VERSION, Chain, Owner, owner_of_pod
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 # By apiVersion and kind.
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -65,18 +65,18 @@ SKIPPED_IN_GROUP = frozenset(
 )
 
 
-def group_of(pod: core.Pod, chain: Chain, view: View, settings: Settings) -> Grouping:
-    """The group that the pod belongs to. ``chain`` is that of ``owners.resolve``.
+def group_of(pod: core.Pod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
+    """Return the group that the pod belongs to. ``chain`` is the result of ``owners.resolve``.
 
-    Raises GroupingError where an object does not say what its kind's rule needs.
+    Raises GroupingError if an object lacks what the rule of its kind needs.
     """
     itself = owner_of_pod(pod)
     owner = chain.owners[-1] if chain.owners else itself
-    case = _below_skipped(Case(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
+    case = _below_skipped(GroupingCase(itself, pod.spec or core.PodSpec(), chain.owners, owner, view, settings))
     return finish(case, _rule(case.owner, settings)(case))
 
 
-def _rule(owner: Owner, settings: Settings) -> Rule:
+def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
     rule = RULES.get((owner.api_version, owner.kind))
     if rule is not None:
         return rule
@@ -84,8 +84,8 @@ def _rule(owner: Owner, settings: Settings) -> Rule:
     return plain.base if told is None else declared(told)
 
 
-def _below_skipped(case: Case) -> Case:
-    """The case without the owners at the top that are passed over; the next one inherits what it lacks."""
+def _below_skipped(case: GroupingCase) -> GroupingCase:
+    """The case without the skipped owners at the top; the next owner inherits what it lacks from them."""
     while case.owners and _is_skipped(case.owner):
         top, owners = case.owner, case.owners[:-1]
         heir = owners[-1] if owners else case.pod
@@ -99,7 +99,7 @@ def _is_skipped(owner: Owner) -> bool:
     return (owner.api_version, owner.kind) in SKIPPED or (owner.group, owner.kind) in SKIPPED_IN_GROUP
 
 
-def _default_labels(owner: Owner, settings: Settings) -> dict[str, str]:
+def _default_labels(owner: Owner, settings: GroupingSettings) -> dict[str, str]:
     default = settings.default(owner.group, owner.kind)
     if default is None:
         return {}

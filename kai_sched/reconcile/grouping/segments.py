@@ -1,4 +1,4 @@
-"""Segments: parts of a gang's workers that each stay in one topology domain (API contract 4.6, 4.8)."""
+"""Segments: parts of the workers of a gang that each stay in one topology domain (API contract 4.6, 4.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Texts = Mapping[str, str]
 
 
 def topology_of_segments(pod: Owner, template: Texts, owner: Owner, template_path: str) -> TopologyConstraint | None:
-    """What each segment asks for: the level by the pod or its template, the topology by the owner too.
+    """Return the constraint of each segment: the level by the pod or its template, the topology also by the owner.
 
     Raises GroupingError for a level without a topology.
     """

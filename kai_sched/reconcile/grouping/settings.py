@@ -8,7 +8,7 @@ The ConfigMap has two keys, both JSON lists and both optional. ``types`` gives k
 
     [{"kind": "Solver", "group": "example.com", "minimum": "spec.minWorkers", "replicas": "spec.roles[*].replicas"}]
 
-The gang's minimum is what stands at ``minimum``, else the sum of what stands at ``replicas``, else 1. A path is made of
+The minimum of the gang is the number at ``minimum``, else the sum of those at ``replicas``, else 1. A path is made of
 names with dots between them; ``[*]`` stands for all items of a list, or all values of a mapping.
 """
 
@@ -29,7 +29,7 @@ _PATH = re.compile(r"[\w-]+(\[\*\])?(\.[\w-]+(\[\*\])?)*", re.ASCII)
 
 
 class KindDefault(core.Wire):
-    """What holds for a kind where its objects say nothing themselves."""
+    """The defaults of a kind, for objects that do not say otherwise."""
 
     type_name: str
     group: str | None = None
@@ -54,8 +54,8 @@ Entry = TypeVar("Entry", KindDefault, KindRule)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """``priority_classes`` are the names of those there are."""
+class GroupingSettings:
+    """What the rules go by. ``priority_classes`` are the names of the classes that exist."""
 
     config: Config = field(default_factory=Config)
     priority_classes: Set[str] = frozenset()
@@ -68,7 +68,7 @@ class Settings:
 
 
 def read_kinds(data: Mapping[str, str], subject: str) -> tuple[KindDefaults, KindRules, list[Note]]:
-    """What the ConfigMap ``subject`` says; ``data`` is its data. Faults are noted, and what has one is passed over."""
+    """What the ConfigMap ``subject`` says; ``data`` is its data. Entries with faults are noted and ignored."""
     notes: list[Note] = []
     defaults = {
         f"{each.type_name}.{each.group}" if each.group else each.type_name: each

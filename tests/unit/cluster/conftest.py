@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from aiohttp import web
 
@@ -69,8 +71,24 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     await server.stop()
 
 
+class Guard:
+    """A lease that is held as ``says`` says."""
+
+    def __init__(self) -> None:
+        self.guarded_s = math.inf
+        self.says: Callable[[], bool] = lambda: True
+
+    def held(self) -> bool:
+        return self.says()
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return Guard()
+
+
 @pytest_asyncio.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    api = await Api.connect(str(server.kubeconfig), connections=4)
+async def api(server: ApiServer, guard: Guard) -> AsyncIterator[Api]:
+    api = await Api.connect(str(server.kubeconfig), connections=4, guard=guard)
     yield api
     await api.close()

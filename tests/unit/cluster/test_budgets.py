@@ -11,7 +11,7 @@ from kai_sched.cluster import client
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.login import Login
 from kai_sched.cluster.paths import objects_path, pod_path
-from tests.unit.cluster.conftest import ApiServer, status
+from tests.unit.cluster.conftest import ApiServer, Guard, status
 
 RBAC = 'pods is forbidden: User "system:serviceaccount:kai:kai-sched" cannot'
 MISSING = [
@@ -100,13 +100,13 @@ async def test_binds_that_hang_keep_nobody_waiting(server: ApiServer) -> None:
     await api.close()
 
 
-async def test_a_write_ends_before_another_may_lead(server: ApiServer, api: Api) -> None:
+async def test_a_write_ends_before_another_may_lead(server: ApiServer, api: Api, guard: Guard) -> None:
     async def answer(_: web.BaseRequest) -> web.Response:
         await server.ended.wait()
         return web.Response()
 
     server.answer = answer
-    api.guard, api.guarded_s = lambda: True, 0.05
+    guard.guarded_s = 0.05
     with pytest.raises(ApiFailure, match="Timeout"):
         async with asyncio.timeout(2.0):
             await api.request("POST", pod_path("ml/a", "binding"), body=b"{}")
@@ -115,7 +115,7 @@ async def test_a_write_ends_before_another_may_lead(server: ApiServer, api: Api)
             await api.request("GET", pod_path("ml/a"))
 
 
-async def test_the_guard_is_asked_again_once_connected(server: ApiServer, api: Api) -> None:
+async def test_the_guard_is_asked_again_once_connected(server: ApiServer, api: Api, guard: Guard) -> None:
     """The lease may end while the connection is made: nothing is sent then."""
     seen, asked = [], []
 
@@ -123,12 +123,12 @@ async def test_the_guard_is_asked_again_once_connected(server: ApiServer, api: A
         seen.append(request.method)
         return web.Response()
 
-    def guard() -> bool:
+    def says() -> bool:
         asked.append(len(seen))
         return len(asked) % 2 == 1  # yes before connecting, no after
 
     server.answer = answer
-    api.guard = guard
+    guard.says = says
     with pytest.raises(ApiFailure) as caught:
         await api.request("POST", pod_path("ml/a", "binding"), body=b"{}")
     assert (caught.value.status, caught.value.reason, seen, len(asked)) == (0, "NotLeader", [], 2)

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kai_sched.cluster import client
 from kai_sched.cluster.client import Api, ApiFailure
-from tests.unit.cluster.conftest import ApiServer, status
+from tests.unit.cluster.conftest import ApiServer, Guard, status
 
 
 async def test_request_sends_who_and_what(server: ApiServer, api: Api) -> None:
@@ -27,17 +27,29 @@ async def test_request_sends_who_and_what(server: ApiServer, api: Api) -> None:
     body = await api.request(
         "PATCH",
         "/api/v1/x",
-        params={"fieldSelector": "a=b,c!=d"},
         body=b"{}",
         content_type="application/merge-patch+json",
     )
     assert json.loads(body) == {
-        "line": "PATCH /api/v1/x?fieldSelector=a%3Db,c!%3Dd",
+        "line": "PATCH /api/v1/x",
         "who": "Bearer first",
         "type": "application/merge-patch+json",
         "accept": "application/json",
         "body": "{}",
     }
+
+
+async def test_parameters_are_encoded(server: ApiServer, api: Api) -> None:
+    seen = []
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        seen.append(request.path_qs)
+        return web.json_response({"metadata": {}})
+
+    server.answer = answer
+    async for _ in api.list_pages("/api/v1/x", {"fieldSelector": "a=b,c!=d"}):
+        pass
+    assert seen == ["/api/v1/x?limit=500&fieldSelector=a%3Db,c!%3Dd"]
 
 
 async def test_failure_tells_what_the_status_says(server: ApiServer, api: Api) -> None:
@@ -157,7 +169,7 @@ async def test_login_that_cannot_be_renewed_is_told(server: ApiServer, api: Api)
     assert api.credentials().token == "first"
 
 
-async def test_guard_keeps_writes_back(server: ApiServer, api: Api) -> None:
+async def test_guard_keeps_writes_back(server: ApiServer, api: Api, guard: Guard) -> None:
     seen = []
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -165,18 +177,18 @@ async def test_guard_keeps_writes_back(server: ApiServer, api: Api) -> None:
         return web.Response()
 
     server.answer = answer
-    api.guard = lambda: False
+    guard.says = lambda: False
     with pytest.raises(ApiFailure) as caught:
         await api.request("POST", "/x", body=b"{}")
     assert (caught.value.status, caught.value.reason) == (0, "NotLeader")
     await api.request("GET", "/x")
     await api.request("PUT", "/x", body=b"{}", guarded=False)
-    api.guard = lambda: True
+    guard.says = lambda: True
     await api.request("DELETE", "/x")
     assert seen == ["GET", "PUT", "DELETE"]
 
 
-async def test_guard_is_asked_when_a_connection_is_free(server: ApiServer, api: Api) -> None:
+async def test_guard_is_asked_when_a_connection_is_free(server: ApiServer, api: Api, guard: Guard) -> None:
     """Who waited for a connection and lost the lease meanwhile sends nothing."""
     arrived = asyncio.Semaphore(0)
     go_on = asyncio.Event()
@@ -188,7 +200,7 @@ async def test_guard_is_asked_when_a_connection_is_free(server: ApiServer, api: 
 
     server.answer = answer
     leads = True
-    api.guard = lambda: leads
+    guard.says = lambda: leads
     requests = [asyncio.create_task(api.request("POST", f"/{n}", body=b"{}")) for n in range(6)]
     for _ in range(4):
         await arrived.acquire()

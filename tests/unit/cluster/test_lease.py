@@ -14,13 +14,13 @@ import pytest_asyncio
 from aiohttp import web
 
 from kai_sched.cluster.client import Api
-from kai_sched.cluster.lease import LeaderLease, Terms, boot_time
+from kai_sched.cluster.lease import LeaderLease, LeaseTerms, boot_time
 from tests.unit.cluster.conftest import ApiServer, status
 from tests.unit.cluster.store import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kai/leases"
 # The clocks of the tests are set by hand, only the pause between two attempts is real.
-TERMS = Terms(lease_s=15.0, renew_deadline_s=10.0, retry_s=0.01)
+TERMS = LeaseTerms(lease_s=15.0, renew_deadline_s=10.0, retry_s=0.01)
 
 
 class Leases:
@@ -86,9 +86,8 @@ class Contender:
         self.lease = LeaderLease(
             lambda: Api.connect(str(self._kubeconfig)),
             "kai",
-            "kai-sched",
             name,
-            random=Random(1),
+            rng=Random(1),
             terms=TERMS,
             clock=lambda: self.now,
         )
@@ -117,7 +116,7 @@ async def two(leases: Leases, tmp_path: Path) -> AsyncIterator[Contender]:
 
 async def test_absent_lease_is_created(leases: Leases, one: Contender) -> None:
     assert not one.lease.held()
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     assert one.lease.held()
     assert one.lease.state == "leading"
@@ -132,10 +131,10 @@ async def test_absent_lease_is_created(leases: Leases, one: Contender) -> None:
 
 async def test_renewals_keep_it(leases: Leases, one: Contender, two: Contender) -> None:
     """The second one waits for as long as the record changes, whatever its clock says."""
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     acquired = leases.spec["acquireTime"]
-    two.lease.start()
+    two.lease.start("kai-sched")
     for _ in range(10):
         await leases.looked("one")
         await leases.looked("two")
@@ -151,7 +150,7 @@ async def test_record_that_does_not_change_is_taken_over(leases: Leases, two: Co
     """Neither its renewTime in the future nor the past counts."""
     gone = {"holderIdentity": "gone", "leaseDurationSeconds": 15, "leaseTransitions": 4}
     leases.write({"metadata": {"labels": {"keep": "me"}}, "spec": gone | {"renewTime": "2999-01-01T00:00:00.000000Z"}})
-    two.lease.start()
+    two.lease.start("kai-sched")
     await leases.looked("two")
     two.now += 14.9
     await leases.looked("two")
@@ -170,7 +169,7 @@ async def test_record_that_does_not_change_is_taken_over(leases: Leases, two: Co
 
 async def test_record_of_a_longer_lease_is_waited_for(leases: Leases, two: Contender) -> None:
     leases.write({"metadata": {}, "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 60}})
-    two.lease.start()
+    two.lease.start("kai-sched")
     await leases.looked("two")
     two.now += 59.0
     await leases.looked("two")
@@ -182,15 +181,15 @@ async def test_record_of_a_longer_lease_is_waited_for(leases: Leases, two: Conte
 @pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"holderIdentity": None, "leaseTransitions": None}])
 async def test_released_record_is_taken_at_once(leases: Leases, two: Contender, spec: dict[str, Any]) -> None:
     leases.write({"metadata": {}, "spec": spec})
-    two.lease.start()
+    two.lease.start("kai-sched")
     await two.lease.wait_held()
     assert leases.holder == "two"
 
 
 async def test_release_lets_the_standby_lead(leases: Leases, one: Contender, two: Contender) -> None:
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
-    two.lease.start()
+    two.lease.start("kai-sched")
     await leases.looked("two")
     lost = asyncio.create_task(one.lease.wait_lost())
     await one.lease.release()
@@ -205,9 +204,9 @@ async def test_release_lets_the_standby_lead(leases: Leases, one: Contender, two
 
 async def test_process_that_was_stopped_does_not_lead(leases: Leases, one: Contender, two: Contender) -> None:
     """Its clock has gone on: it knows at once, before anything is sent, and stays the standby of who took over."""
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
-    two.lease.start()
+    two.lease.start("kai-sched")
     await leases.looked("two")
     leases.refused["one"] = 0
     await leases.looked("one")  # what it had sent before it was stopped is answered
@@ -224,7 +223,7 @@ async def test_process_that_was_stopped_does_not_lead(leases: Leases, one: Conte
 
 async def test_short_stop_without_a_rival(leases: Leases, one: Contender) -> None:
     """Who waits for the loss hears of it, though the lease is held again a moment later."""
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     lost = asyncio.create_task(one.lease.wait_lost())
     await leases.looked("one")
@@ -236,7 +235,7 @@ async def test_short_stop_without_a_rival(leases: Leases, one: Contender) -> Non
 
 
 async def test_renewals_that_fail(leases: Leases, one: Contender) -> None:
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     await until(lambda: bool(leases.events))
     leases.refused["one"] = 500
@@ -254,7 +253,7 @@ async def test_renewals_that_fail(leases: Leases, one: Contender) -> None:
 
 async def test_write_of_another_is_no_loss(leases: Leases, one: Contender) -> None:
     """Somebody labels the Lease, somebody deletes it: the holder goes on."""
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     assert leases.lease is not None
     leases.write({**leases.lease, "metadata": {"labels": {"of": "people"}}})
@@ -265,8 +264,8 @@ async def test_write_of_another_is_no_loss(leases: Leases, one: Contender) -> No
 
 
 async def test_one_wins_the_race(leases: Leases, one: Contender, two: Contender) -> None:
-    one.lease.start()
-    two.lease.start()
+    one.lease.start("kai-sched")
+    two.lease.start("kai-sched")
     await until(lambda: one.lease.held() or two.lease.held())
     for _ in range(5):
         await leases.looked("one")
@@ -276,7 +275,7 @@ async def test_one_wins_the_race(leases: Leases, one: Contender, two: Contender)
 
 async def test_what_is_forbidden_is_named(leases: Leases, one: Contender) -> None:
     leases.refused["one"] = 403
-    one.lease.start()
+    one.lease.start("kai-sched")
     await until(lambda: one.lease.failure is not None)
     assert one.lease.state == (
         "lease kai/kai-sched: GET /apis/coordination.k8s.io/v1/namespaces/kai/leases/kai-sched: 403 Forbidden: "
@@ -289,8 +288,8 @@ async def test_what_is_forbidden_is_named(leases: Leases, one: Contender) -> Non
 
 async def test_no_login(leases: Leases, tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
-    lease = LeaderLease(lambda: Api.connect(missing), "kai", "kai-sched", "nobody", random=Random(1), terms=TERMS)
-    lease.start()
+    lease = LeaderLease(lambda: Api.connect(missing), "kai", "nobody", rng=Random(1), terms=TERMS)
+    lease.start("kai-sched")
     await until(lambda: lease.failure is not None)
     assert "missing: no such file" in lease.state
     await lease.release()
@@ -325,7 +324,7 @@ async def test_a_renewal_that_is_refused_ends_it_at_once(
     server: ApiServer, leases: Leases, one: Contender, taken: bool
 ) -> None:
     """Deleted, it is made anew before anything is sent under it; another's is left alone."""
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
     held: list[bool] = []
     answer = leases.answer
@@ -356,9 +355,9 @@ async def test_a_standby_does_not_make_a_lease_that_was_deleted(
 ) -> None:
     """Whoever was seen to lead may do so until its time is over."""
     watched = Held(server, leases, one, two)
-    one.lease.start()
+    one.lease.start("kai-sched")
     await one.lease.wait_held()
-    two.lease.start()
+    two.lease.start("kai-sched")
     await leases.looked("two")
     leases.refused["one"] = 500  # it hears of nothing
     await leases.looked("one")
@@ -372,6 +371,6 @@ async def test_a_standby_does_not_make_a_lease_that_was_deleted(
 
 
 def test_writes_of_a_leader_end_before_another_leads() -> None:
-    terms = Terms()
+    terms = LeaseTerms()
     assert terms.renew_deadline_s + terms.guarded_s <= terms.lease_s
     assert terms.guarded_s == 5.0

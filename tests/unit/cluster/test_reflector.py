@@ -13,15 +13,15 @@ import pytest_asyncio
 from aiohttp import web
 
 from kai_sched.cluster.client import Api
-from kai_sched.cluster.reflector import Kind, Pace, Reflector, Source
+from kai_sched.cluster.reflector import Kind, Reflector, ReflectorTimings, WatchSource
 from tests.unit.cluster.conftest import ApiServer, status
 from tests.unit.cluster.store import Store, until
 
 POD = ("v1", "Pod")
-PODS = Source(POD, "/api/v1/pods")
-QUEUES = Source(("scheduling.run.ai/v2", "Queue"), "/apis/scheduling.run.ai/v2/queues", optional=True)
+PODS = WatchSource(POD, "/api/v1/pods")
+QUEUES = WatchSource(("scheduling.run.ai/v2", "Queue"), "/apis/scheduling.run.ai/v2/queues", optional=True)
 # So long that a test in which a timeout decides, and not what it is about, fails.
-QUICK = Pace(watch_s=600.0, stalled_s=600.0, retry_first_s=0.01, retry_last_s=0.05, absent_s=0.01)
+QUICK = ReflectorTimings(watch_s=600.0, stalled_s=600.0, retry_first_s=0.01, retry_last_s=0.05, absent_s=0.01)
 
 
 class Mirror:
@@ -89,8 +89,8 @@ async def running(reflector: Reflector, store: Store) -> AsyncIterator[None]:
     assert task.cancelled()
 
 
-def reflect(api: Api, mirror: Mirror, source: Source = PODS, pace: Pace = QUICK) -> Reflector:
-    return Reflector(api, source, mirror, Random(1), pace)
+def reflect(api: Api, mirror: Mirror, source: WatchSource = PODS, timings: ReflectorTimings = QUICK) -> Reflector:
+    return Reflector(api, source, mirror, Random(1), timings)
 
 
 async def test_list_in_pages_then_watch(api: Api, store: Store, mirror: Mirror) -> None:
@@ -194,7 +194,7 @@ async def test_list_that_breaks_off_begins_anew(server: ApiServer, api: Api, sto
 
 async def test_stalled_watch_is_resumed(api: Api, store: Store, mirror: Mirror) -> None:
     """Not a byte comes and the connection stays: only the time tells."""
-    reflector = reflect(api, mirror, pace=Pace(stalled_s=0.2, retry_first_s=0.01))
+    reflector = reflect(api, mirror, timings=ReflectorTimings(stalled_s=0.2, retry_first_s=0.01))
     async with running(reflector, store):
         await until(lambda: reflector.synced)
         store.stalled = True
@@ -289,8 +289,8 @@ async def test_waits_grow_and_have_an_end(server: ApiServer, api: Api, store: St
         return status(500, "InternalError", "by the test")
 
     server.answer = answer
-    pace = Pace(retry_first_s=0.04, retry_last_s=0.08)
-    async with running(reflect(api, mirror, pace=pace), store):
+    timings = ReflectorTimings(retry_first_s=0.04, retry_last_s=0.08)
+    async with running(reflect(api, mirror, timings=timings), store):
         await until(lambda: len(at) > 4)
     gaps = [later - earlier for earlier, later in pairwise(at)]
     assert [gap >= least for gap, least in zip(gaps, [0.02, 0.04, 0.04, 0.04], strict=False)] == [True] * 4
@@ -326,7 +326,7 @@ async def test_optional_source_comes_and_goes(api: Api, store: Store, mirror: Mi
 
 
 async def test_metadata_only(api: Api, store: Store, mirror: Mirror) -> None:
-    source = Source(POD, "/api/v1/pods", params=(("labelSelector", "x"),), metadata_only=True)
+    source = WatchSource(POD, "/api/v1/pods", params=(("labelSelector", "x"),), metadata_only=True)
     reflector = reflect(api, mirror, source)
     async with running(reflector, store):
         await until(lambda: bool(store.watches))

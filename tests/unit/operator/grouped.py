@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -13,11 +12,9 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup, PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
-from kai_sched.operator.feed import Feed
-from kai_sched.operator.grouper import Grouper
-from kai_sched.operator.loop import Clock
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
+from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]
 PLURALS = {"Job": "jobs", "CronJob": "cronjobs", "RayCluster": "rayclusters", "PodGroup": "podgroups", "Pod": "pods"}
@@ -137,25 +134,16 @@ class Played:
         self.store = Store()
         self.store.put(PriorityClass("train", 50))
         self.changes = 0
-        self.feed = Feed(self.store, self.config, self._changed, lambda *_: None)
+        self.owners = OwnerIndex(lambda *_: None)
+        self.intake = Intake(self.store, self.config, self._changed, owners=self.owners)
+        self.feed = self.intake.sink
         self.api = MemoryApi(self._seen)
         self.delayed = False
         self._news: list[tuple[Kind, Object | None, Object]] = []
-        self.owners = Owners(lambda *_: None)
         self.events: list[Emit] = []
         self.busy = False
-        api: Any = self.api
-        self.grouper = Grouper(
-            api,
-            self.store,
-            self.feed,
-            lambda: self.config,
-            self.owners,
-            self.events.extend,
-            lambda: self.busy,
-            Clock(),
-            random.Random(1),
-        )
+        self.grouping = Grouping(self.api, self.intake, lambda: self.config, self.events.extend, lambda: self.busy)
+        self.grouper = self.grouping.grouper
         self.task: asyncio.Task[None] | None = None
 
     def _changed(self, _: bool) -> None:
@@ -177,7 +165,7 @@ class Played:
 
     def start(self) -> None:
         """This replica leads."""
-        self.task = asyncio.create_task(self.grouper.run(lambda: None))
+        self.task = asyncio.create_task(self.grouping.run())
 
     async def stop(self) -> None:
         if self.task is not None:
@@ -223,5 +211,5 @@ async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None
 async def settle(played: Played) -> None:
     """Wait until nothing is left to be done at once."""
     await asyncio.sleep(0.02)
-    await until(lambda: played.grouper.pending == 0)
+    await until(lambda: played.grouping.pending == 0)
     await asyncio.sleep(0.02)

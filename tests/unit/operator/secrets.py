@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.operator.authority import Pair
+from kai_sched.operator.http.authority import Pair
 
 NAMESPACE = "kai-scheduler"
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"

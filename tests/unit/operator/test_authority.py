@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from kai_sched.operator.authority import RENEW_AFTER, VALIDITY, Pair, age, issue, problem, service_name
+from kai_sched.operator.http.authority import RENEW_AFTER, VALIDITY, Pair, age, issue, problem, service_name
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NAME = service_name("webhook", "kai-scheduler")

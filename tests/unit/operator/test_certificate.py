@@ -13,8 +13,8 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.operator.authority import RENEW_AFTER, VALIDITY, Pair, problem
-from kai_sched.operator.certificate import SETTLE, Keeper
+from kai_sched.operator.http.authority import RENEW_AFTER, VALIDITY, Pair, problem
+from kai_sched.operator.http.certificate import SETTLE, CertificateManager
 from tests.unit.operator.grouped import until
 from tests.unit.operator.secrets import ADMISSION, NAMESPACE, PODS, QUEUES, SECRET, SECRETS, Server, failure, webhook
 
@@ -29,7 +29,7 @@ class Replica:
     def __init__(self, server: Server, now: datetime = START) -> None:
         self.now = now
         self.shown: list[Pair] = []
-        self.keeper = Keeper(server.api(), NAMESPACE, lambda: self.now, self.shown.append)
+        self.keeper = CertificateManager(server.api(), NAMESPACE, lambda: self.now, self.shown.append)
 
 
 def cluster(**objects: dict[str, Any]) -> Server:
@@ -244,7 +244,9 @@ async def test_configurations_for_another_schedulers_pods_are_told_once() -> Non
     named = {**webhook("admission.kai-scheduler.svc"), "matchConditions": [{"name": "n", "expression": MATCH}]}
     server = cluster(**{PODS: {"webhooks": [named]}})
     for scheduler, expected in (("kai-scheduler", []), ("", []), ("mine", ["webhooks.other_scheduler"])):
-        keeper = Keeper(server.api(), NAMESPACE, lambda: START, lambda _pair: None, lambda name=scheduler: name)
+        keeper = CertificateManager(
+            server.api(), NAMESPACE, lambda: START, lambda _pair: None, lambda name=scheduler: name
+        )
         with capture_logs() as lines:
             await keeper.sync()
             await keeper.sync()

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.model.read import POD, POD_GROUP
-from kai_sched.operator.clock import SteadyWall
-from kai_sched.operator.loop import LOOK_AGAIN_S, Clock
+from kai_sched.operator.clock import Clock, SteadyWall
+from kai_sched.operator.cycle_loop import DEADLINE_MAX_S
 from kai_sched.plan.effects import Bind
-from tests.unit.operator.test_loop import next_cycle, running, until
+from tests.unit.operator.test_cycle_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw_group, raw_node, raw_pod
 
 HOUR_NS = 3600 * 10**9
@@ -64,7 +64,8 @@ def test_it_never_leaps(steps: list[tuple[float, int]]) -> None:
 
 def world_on(machine: Machine) -> World:
     world = World()
-    world.loop._clock = Clock(lambda: machine.monotonic_s, machine.steady)
+    clock = Clock(lambda: machine.monotonic_s, machine.steady)
+    world.loop._clock = world.binds._clock = world.evictions._clock = clock
     world.put(NODE, raw_node("n1", gpus=2))
     return world
 
@@ -122,4 +123,4 @@ async def test_the_loop_neither_hurries_nor_sleeps_when_the_wall_clock_leaps(lea
         await next_cycle(world)
         assert len(world.decided) <= before + 3
         due = world.loop._due
-        assert due is None or world.time < due <= world.time + LOOK_AGAIN_S + 1.0
+        assert due is None or world.time < due <= world.time + DEADLINE_MAX_S + 1.0

@@ -1,4 +1,4 @@
-"""The PodGrouper: what is gone, impossible, refused or raises costs its own pods only, and is told where it belongs."""
+"""The grouper: what is gone, impossible, refused or raises costs its own pods only, and is told where it belongs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.operator import grouper
+from kai_sched.operator.grouping import workload_grouper
 from kai_sched.reconcile.grouping.registry import group_of
 from tests.unit.operator.grouped import GROUPS, Played, job, settle, until
 
@@ -107,7 +107,7 @@ async def test_a_pod_whose_rule_raises_costs_itself_only(played: Played, monkeyp
             raise ZeroDivisionError("by the test")
         return group_of(pod, *rest)
 
-    monkeypatch.setattr(grouper, "group_of", raising)
+    monkeypatch.setattr(workload_grouper, "group_of", raising)
     owner = played.api.put(job())
     for name in ("bad", "good"):
         played.owned(owner, name)
@@ -116,13 +116,13 @@ async def test_a_pod_whose_rule_raises_costs_itself_only(played: Played, monkeyp
     (event,) = played.events
     assert event.ref.key == "ml/bad"
     assert "unexpected ZeroDivisionError: by the test" in event.message
-    monkeypatch.setattr(grouper, "group_of", group_of)
+    monkeypatch.setattr(workload_grouper, "group_of", group_of)
     await until(lambda: played.shown("bad") == (NAME, None))
 
 
 @pytest.mark.parametrize("part", ["pod_write", "group_write", "pods_of"])
 async def test_what_raises_is_tried_again(played: Played, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    groups, calls = played.feed.groups, []
+    groups, calls = played.intake.groups, []
     working = getattr(groups, part)
 
     def raising(*args: Any) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import structlog
 
-from kai_sched.cluster import writing
+from kai_sched.cluster import write_queue
 from kai_sched.lowering import cache
 from kai_sched.model import store
 from kai_sched.model.recent import SIZE_MAX, Recent
-from kai_sched.operator import loop, telling
+from kai_sched.operator import cycle_trigger
+from kai_sched.operator.reporting import status_reporter
 from tests.unit.operator.traffic import Traffic, resident_bytes
 
 MEGABYTE = 1e6
@@ -90,11 +91,15 @@ async def where(traffic: Traffic, monkeypatch: pytest.MonkeyPatch, caches: list[
 async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch, caches: list[Any]) -> None:
     # What is bounded is full when counting begins.
     monkeypatch.setattr(store, "JOURNAL_LENGTH", 500)
-    monkeypatch.setattr(writing, "EVENTS_MAX", 100)
+    monkeypatch.setattr(write_queue, "EVENTS_MAX", 100)
     monkeypatch.setattr(Recent.__init__, "__defaults__", (200, SIZE_MAX))
-    for module, name in ((telling, "STATUS_PERIOD_S"), (telling, "BUSY_PERIOD_S"), (loop, "LAZY_S")):
+    for module, name in (
+        (status_reporter, "STATUS_PERIOD_S"),
+        (status_reporter, "BUSY_PERIOD_S"),
+        (cycle_trigger, "LAZY_S"),
+    ):
         monkeypatch.setattr(module, name, 0.05)  # until then what the last cycle saw is kept
-    traffic = Traffic(monkeypatch, settle_s=0.1)
+    traffic = Traffic(settle_s=0.1)
     async with traffic.run():
         await another_round(traffic, monkeypatch, caches)
         series = traffic.series()
@@ -112,9 +117,9 @@ async def test_nothing_is_kept_of_pods_that_are_gone(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.long
-async def test_memory_stays_over_250_000_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_stays_over_250_000_pods() -> None:
     """From the 50,000th pod on 20 MB more at the most, though each one is like no other."""
-    traffic = Traffic(monkeypatch)
+    traffic = Traffic()
     held_mb: dict[int, float] = {}
     async with traffic.run():
         while traffic.pods < ALL:

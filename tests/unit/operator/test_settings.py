@@ -6,7 +6,7 @@ import msgspec
 
 from kai_sched.model.config import Config
 from kai_sched.model.read import OPERATOR_CONFIG, SHARD
-from kai_sched.operator.settings import Settings
+from kai_sched.operator.intake.live_settings import LiveSettings
 
 
 def raw(spec: dict[str, object]) -> bytes:
@@ -15,13 +15,13 @@ def raw(spec: dict[str, object]) -> bytes:
 
 def test_flags_hold_where_the_cluster_says_nothing() -> None:
     base = Config(scheduler_name="mine")
-    settings = Settings(base, "default")
+    settings = LiveSettings(base, "default")
     assert settings.config == base
     assert (settings.admission.scheduler_name, settings.admission.gpu_sharing) == ("mine", False)
 
 
 def test_the_shard_changes_how_pods_are_placed_until_it_is_gone() -> None:
-    settings = Settings(Config(), "default")
+    settings = LiveSettings(Config(), "default")
     settings.observe(SHARD, "default", raw({"placementStrategy": {"gpu": "spread"}}))
     assert settings.config.plugins["nodeplacement"]["gpu"] == "spread"
     settings.observe(SHARD, "default", None)
@@ -29,7 +29,7 @@ def test_the_shard_changes_how_pods_are_placed_until_it_is_gone() -> None:
 
 
 def test_another_shard_and_another_config_are_others_business() -> None:
-    settings = Settings(Config(), "default")
+    settings = LiveSettings(Config(), "default")
     settings.observe(SHARD, "blue", raw({"placementStrategy": {"gpu": "spread"}}))
     settings.observe(OPERATOR_CONFIG, "mine", raw({"admission": {"gpuSharing": True}}))
     assert settings.config == Config()
@@ -37,7 +37,7 @@ def test_another_shard_and_another_config_are_others_business() -> None:
 
 
 def test_a_mistake_is_told_and_the_rest_goes_on() -> None:
-    settings = Settings(Config(), "default")
+    settings = LiveSettings(Config(), "default")
     settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
     settings.observe(SHARD, "default", raw({"args": {"scheduler-name": 7}, "placementStrategy": {"gpu": "scatter"}}))
     assert settings.config.queue_label == "team"
@@ -45,7 +45,7 @@ def test_a_mistake_is_told_and_the_rest_goes_on() -> None:
 
 
 def test_admission_is_set_up_by_kai_config() -> None:
-    settings = Settings(Config(), "default")
+    settings = LiveSettings(Config(), "default")
     spec = {
         "global": {"schedulerName": "other"},
         "admission": {"gpuSharing": True, "gpuPodRuntimeClassName": "", "blockNvidiaVisibleDevices": True},
@@ -58,7 +58,7 @@ def test_admission_is_set_up_by_kai_config() -> None:
 
 
 def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> None:
-    settings = Settings(Config(), "default")
+    settings = LiveSettings(Config(), "default")
     settings.fixed = True
     settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
     settings.observe(SHARD, "default", raw({"partitionLabelValue": "blue", "placementStrategy": {"cpu": "spread"}}))

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
-from kai_sched.operator import webhooks
-from kai_sched.operator.authority import Pair, issue
-from kai_sched.operator.webhooks import REVIEWS_MAX, Review, WebhookServer
+from kai_sched.operator.http import webhook_server
+from kai_sched.operator.http.authority import Pair, issue
+from kai_sched.operator.http.webhook_server import REVIEWS_MAX, Review, WebhookServer
 from kai_sched.reconcile.admission import BODY_MAX, VALIDATE_POD_GROUP, VALIDATE_QUEUE
 
 HOST = "kai-sched-webhook.kai-scheduler.svc"
@@ -35,7 +35,7 @@ def echo(path: str, body: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    first: Pair | None, review: Review = echo, answer_s: float = webhooks.ANSWER_S
+    first: Pair | None, review: Review = echo, answer_s: float = webhook_server.ANSWER_S
 ) -> AsyncIterator[WebhookServer]:
     server = WebhookServer(review, answer_s)
     if first:
@@ -96,7 +96,7 @@ async def test_a_length_that_is_not_told_is_counted() -> None:
 
 
 async def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "ALL_BODIES_BYTES_MAX", 2_500_000)
+    monkeypatch.setattr(webhook_server, "ALL_BODIES_BYTES_MAX", 2_500_000)
     first, go_on = pair(), threading.Event()
 
     def held(path: str, body: bytes) -> bytes:
@@ -175,7 +175,7 @@ async def test_reviews_beyond_the_bound_wait_their_turn() -> None:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
             statuses = await asyncio.gather(*(one(session) for _ in range(3 * REVIEWS_MAX)))
     assert set(statuses) == {200}
-    assert most == webhooks.THREADS
+    assert most == webhook_server.THREADS
 
 
 async def test_a_fault_of_ours_is_told_and_no_other_request_is_hurt() -> None:

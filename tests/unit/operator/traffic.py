@@ -17,26 +17,23 @@ import os
 import random
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kai_sched.api import names
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.login import Credentials
 from kai_sched.cluster.paths import GROUPS
 from kai_sched.model.read import POD, POD_GROUP, QUEUE, Kind
-from kai_sched.operator import app
-from kai_sched.operator.admission import Admission
-from kai_sched.operator.app import Operator
-from kai_sched.operator.loop import Clock
-from kai_sched.operator.options import Options
-from kai_sched.operator.probes import Pages
-from kai_sched.operator.settings import Settings
-from kai_sched.operator.sources import SOURCES
+from kai_sched.operator.app import Base, build_intake, connect
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.http.pages import Pages
+from kai_sched.operator.http.webhook_service import WebhookService
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.sources import SOURCES
+from kai_sched.operator.options import RunOptions
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.worlds import FREE, NODE
 
@@ -65,7 +62,7 @@ class Lease:
     def held(self) -> bool:
         return True
 
-    def start(self) -> None:
+    def start(self, name: str) -> None:
         pass
 
     async def wait_held(self) -> None:
@@ -84,7 +81,6 @@ class Server:
     def __init__(self) -> None:
         self.objects: dict[Kind, dict[str, Object]] = defaultdict(dict)
         self.version = 1
-        self.guard: Callable[[], bool] | None = None
         self.binds_at_once = 48
         self.asked = 0
         self.evicted = 0
@@ -186,18 +182,19 @@ class Traffic:
     ``settle_s`` is how long it takes until all that is put off has been done.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, settle_s: float = 1.5) -> None:
-        monkeypatch.setattr(app, "LeaderLease", Lease)
+    def __init__(self, settle_s: float = 1.5) -> None:
         self._settle_s = settle_s
         self.server = Server()
-        self.pages = Pages("kai")
-        options, settings = Options(), Settings(Options().config, "default")
+        options, settings = RunOptions(), LiveSettings(RunOptions().config, "default")
         api: Any = self.server
         self.later_s = 0.0  # what the operator's clock is ahead of the machine's
         clock = Clock(lambda: time.monotonic() + self.later_s, lambda: time.time_ns() + round(self.later_s * 1e9))
-        self.pages.metrics = Metrics("kai", clock.monotonic)
-        admission, chance = Admission(options, api, settings), random.Random(1)
-        self.operator = Operator(options, api, settings, admission, self.pages, clock, chance, "us", asyncio.Event())
+        lease: Any = Lease()
+        self.pages = Pages(Metrics("kai", clock.monotonic), lambda: (True, "us"))
+        webhooks, rng = WebhookService(options, api, settings), random.Random(1)
+        self.base = Base(options, settings, api, lease, self.pages, webhooks, clock, rng, asyncio.Event())
+        self.intake = build_intake(self.base)
+        self.operator = connect(self.base, self.intake)
         self.pods = 0
         self._number = itertools.count()
         self._batches: deque[list[tuple[Kind, str]]] = deque()
@@ -216,7 +213,7 @@ class Traffic:
             yield self
         finally:
             await self.operator.stop()
-            assert self.operator._failure == ""
+            assert self.operator.failure == ""
 
     async def come_and_go(self, pods: int) -> None:
         """So many more, a batch at a time; those that can be bound are, before the next ones come."""
@@ -234,7 +231,7 @@ class Traffic:
                 self._leave()
             async with asyncio.timeout(DEADLINE_S):
                 await asyncio.sleep(self._settle_s)  # for what is looked at a second later
-                await self.operator._writer.drained()
+                await self.intake.writes.drained()
 
     async def idle(self) -> None:
         """A cycle with nothing in it: what is kept of the last one is nothing then."""

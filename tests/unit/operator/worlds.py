@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kai_sched.cluster.binding import BindFailure
+from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.model.config import Config
 from kai_sched.model.read import QUEUE, Kind
 from kai_sched.model.store import Cluster, Store
-from kai_sched.operator.evictions import Evictions
-from kai_sched.operator.feed import Feed
-from kai_sched.operator.loop import Clock, Decided, Loop
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle_health import CycleHealth
+from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.cycle_executor import CycleExecutor
+from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.plan.effects import Bind, Evict, Plan
+from kai_sched.telemetry.metrics import Metrics
+from tests.unit.operator.builders import Intake
 
 NODE: Kind = ("v1", "Node")
 FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
@@ -69,51 +76,78 @@ class Hands:
     def __init__(self) -> None:
         self.groups: list[list[Bind]] = []
         self.victims: list[Evict] = []
+        self.raises: Exception | None = None
 
     def take(self, group: Sequence[Bind], _: Cluster) -> None:
+        if self.raises is not None:
+            raise self.raises
         self.groups.append(list(group))
+
+    def submit(self, evictions: Iterable[Evict]) -> None:
+        self.victims.extend(evictions)
 
     @property
     def pods(self) -> list[str]:
         return [bind.pod for group in self.groups for bind in group]
 
 
-class World:
-    """A feed and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act."""
+class Reports:
+    """Stands where the status reporter does."""
 
-    def __init__(self, standby_s: float = 10.0) -> None:
+    def __init__(self) -> None:
+        self.cycles: list[DecidedCycle] = []
+        self.failures: list[tuple[Bind, BindFailure, float | None]] = []
+        self.plans: list[Plan] = []
+        self.gone: list[str] = []
+
+    def bound(self, bind: Bind, seconds: float) -> None:
+        pass
+
+    def failed(self, *failure: Any) -> None:
+        self.failures.append(failure)  # type: ignore[arg-type]
+
+    def planned(self, plan: Plan, _: Cluster) -> None:
+        self.plans.append(plan)
+
+    def evicted(self, eviction: Evict, _plan: Plan, _cluster: Cluster) -> None:
+        self.gone.append(eviction.pod)
+
+
+class World:
+    """A sink and a loop over it; ``time`` and ``wall_ns`` are what its clock says, ``leads`` whether it may act."""
+
+    def __init__(self, standby_s: float = 10.0, health: CycleHealth | None = None) -> None:
         self.time = 1000.0
         self.wall_ns = 1_800_000_000 * 10**9
         self.leads = True
         self.store = Store()
-        self.decided: list[Decided] = []
-        self.failures: list[tuple[Bind, BindFailure, float | None]] = []
-        self.hands = Hands()
-        self.plans: list[Plan] = []
-        self.evicted: list[str] = []
+        self.hands, self.reports = Hands(), Reports()
+        self.decided, self.failures = self.reports.cycles, self.reports.failures
+        self.plans, self.evicted = self.reports.plans, self.reports.gone
         clock = Clock(lambda: self.time, lambda: self.wall_ns)
-        self.feed = Feed(self.store, Config(), lambda matters: self.loop.wake(matters), lambda *_: None)
-        self.loop = Loop(
+        self.intake = Intake(self.store, changed=lambda matters: self.trigger.request(matters))
+        self.feed, overlay = self.intake.sink, self.intake.overlay
+        self.trigger = CycleTrigger(overlay)
+        self.binds = BindTracker(self.store, overlay, self.trigger, self.reports, clock)
+        self.evictions = EvictionTracker(
             self.store,
-            self.feed.overlay,
+            overlay,
+            self.hands,  # type: ignore[arg-type]
+            self.reports,
+            self.trigger,
+            clock,
+        )
+        executor = CycleExecutor(self.evictions, self.binds, self.hands.take, self.decided.append)
+        self.loop = CycleLoop(
+            self.store,
             Config,
+            self.trigger,
             lambda: self.leads,
-            self.decided.append,
-            lambda *failure: self.failures.append(failure),
+            executor,
+            health or CycleHealth(Metrics(), lambda _: None, lambda: False, ("", ""), clock.monotonic),
             clock,
             standby_s,
         )
-        self.loop.send = self.hands.take
-        self.evictions = Evictions(
-            self.store,
-            self.feed.overlay,
-            self.hands.victims.extend,
-            lambda plan, _: self.plans.append(plan),
-            lambda eviction, *_: self.evicted.append(eviction.pod),
-            self.loop.wake,
-            clock,
-        )
-        self.loop.evict = self.evictions.carry_out
         self.feed.changed(QUEUE, raw_queue("org"))
         self.feed.changed(QUEUE, raw_queue("team", parent="org"))
 

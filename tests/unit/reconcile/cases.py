@@ -13,9 +13,9 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Annotate, Effect, Emit, PatchStatus, SetCondition, Write
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
-from kai_sched.reconcile.keeper import StatusKeeper
-from kai_sched.reconcile.owner_keeper import Owners
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
 from kai_sched.reconcile.pod_conditions import PodCondition
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_767_268_800 * SECOND_NS  # 2026-01-01T12:00:00Z
@@ -64,8 +64,8 @@ class World:
     """An API server that does what it is told, in memory, and tells the keeper of it."""
 
     def __init__(self, *objects: Object, config: Config = CONFIG) -> None:
-        self.keeper = StatusKeeper(config)
-        self.owners = Owners(self.keeper.observe_owner)
+        self.keeper = StatusReconciler(config)
+        self.owners = OwnerIndex(self.keeper.observe_owner)
         self.status: dict[str, dict[str, Any]] = {}
         self.conditions: dict[str, PodCondition] = {}
         self.events: list[tuple[str, str, str]] = []

@@ -9,7 +9,7 @@ import pytest
 from kai_sched.model.config import Config
 from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import resolve, wants_group
-from kai_sched.reconcile.grouping.settings import Settings, read_kinds
+from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
 from tests.unit.reconcile.workloads import CLASSES, QUEUE, SETTINGS, Thing, World, grouping, job, line, owner, pod, wire
 
 TOLD = "name: rc\nuid: uid-rc\ngroup: ray.io\nversion: v1\nkind: RayCluster\n"
@@ -17,7 +17,7 @@ CLASS, POLICY = "priorityClassName", "kai.scheduler/preemptibility"
 DELAY, GRACE = "kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period"
 
 
-def spec_of(the_pod: Thing, *things: Thing, settings: Settings = SETTINGS) -> Thing:
+def spec_of(the_pod: Thing, *things: Thing, settings: GroupingSettings = SETTINGS) -> Thing:
     spec: Thing = grouping(the_pod, World(things), settings).manifest["spec"]
     return spec
 
@@ -160,7 +160,7 @@ def test_queue(of_owner: dict[str, str], of_pod: dict[str, str], queue: str, fie
 
 def test_the_queue_label_has_the_configured_name() -> None:
     top = job(labels={"kai.scheduler/queue": "no", "example.com/queue": "yes"})
-    settings = Settings(Config(queue_label="example.com/queue"), CLASSES)
+    settings = GroupingSettings(Config(queue_label="example.com/queue"), CLASSES)
     assert spec_of(pod("p", top), top, settings=settings)["queue"] == "yes"
 
 
@@ -202,10 +202,10 @@ def test_a_plain_kind_asks_all_owners_nearest_first() -> None:
     assert spec_of(pod("p", bad), bad, run)["priorityClassName"] == "build"
 
 
-def kinds(*entries: Thing, key: str = "types") -> Settings:
+def kinds(*entries: Thing, key: str = "types") -> GroupingSettings:
     defaults, rules, notes = read_kinds({key: json.dumps(entries)}, "ConfigMap kai/kinds")
     assert notes == []
-    return Settings(priority_classes=CLASSES, defaults=defaults, rules=rules)
+    return GroupingSettings(priority_classes=CLASSES, defaults=defaults, rules=rules)
 
 
 def test_defaults_of_kinds() -> None:

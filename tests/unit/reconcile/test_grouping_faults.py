@@ -9,7 +9,7 @@ import pytest
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.reconcile.grouping.faults import GroupingError
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 from tests.unit.reconcile.kinds import KUBEFLOW, roles
 from tests.unit.reconcile.kinds_more import lws
 from tests.unit.reconcile.workloads import CLASSES, Thing, World, grouping, line, member, owner, pod
@@ -24,7 +24,7 @@ IN_JOB = {"jobset.sigs.k8s.io/replicatedjob-name": "a", "jobset.sigs.k8s.io/job-
 
 def fault(the_pod: Thing, *things: Thing) -> str:
     with pytest.raises(GroupingError) as caught:
-        grouping(the_pod, World(things), Settings(priority_classes=CLASSES))
+        grouping(the_pod, World(things), GroupingSettings(priority_classes=CLASSES))
     return str(caught.value)
 
 
@@ -282,7 +282,7 @@ def knative(there: Thing | None = None, min_scale: str = "2", gangs: bool = True
     top = owner("serving.knative.dev/v1 Service", "llm", labels={"priorityClassName": "build"})
     labels = {"serving.knative.dev/revision": "llm-1"}
     pods = [member(name, labels, group=group) for name, group in (there or {}).items()]
-    settings = Settings(Config(gang_schedule_knative=gangs), CLASSES)
+    settings = GroupingSettings(Config(gang_schedule_knative=gangs), CLASSES)
     return line(grouping(pod("p", top, labels=labels), World((top, revision), there=pods), settings))
 
 

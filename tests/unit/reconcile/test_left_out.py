@@ -11,7 +11,7 @@ from kai_sched.cycle.quarantine import Quarantine
 from kai_sched.model import objects as o
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Emit, PatchStatus, SetCondition, Write
-from kai_sched.reconcile.keeper import StatusKeeper
+from kai_sched.reconcile.status_reconciler import StatusReconciler
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)
 SHAPE = o.Shape((("cpu", 1000.0), ("pods", 1.0)))
@@ -35,7 +35,7 @@ def writes_without(*names: Change) -> list[Write]:
 
     view = store.cluster()
     result = Quarantine(run).decide(view, Config(), NOW_NS, lambda: 0.0).result
-    keeper = StatusKeeper(Config())
+    keeper = StatusReconciler(Config())
     keeper.observe_queue("q", "uid-q", b"")
     keeper.observe_pod_group("ml/g", "uid-g", b"")
     for name in ("a", "b"):

@@ -12,7 +12,7 @@ from kai_sched.model.objects import Object, Phase, PriorityClass, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QueueState
 from kai_sched.reconcile.queue_status import queue_findings, queue_statuses
-from kai_sched.reconcile.tally import Tally
+from kai_sched.reconcile.queue_usage import QueueUsage
 from tests.unit.reconcile.cases import (
     CONFIG,
     NOW,
@@ -30,7 +30,7 @@ from tests.unit.reconcile.cases import (
 
 def statuses(*objects: Object, states: tuple[QueueState, ...] = (), config: Config = CONFIG) -> dict[str, Any]:
     view = cluster(*objects)
-    return queue_statuses(view, states, config, Tally(view, config))
+    return queue_statuses(view, states, config, QueueUsage(view, config))
 
 
 def test_sums_climb_all_levels_at_once() -> None:
@@ -200,5 +200,5 @@ def test_many_pods_take_little_time() -> None:
 
 def _seconds(view: Cluster) -> float:
     started = time.perf_counter_ns()
-    queue_statuses(view, (), CONFIG, Tally(view, CONFIG))
+    queue_statuses(view, (), CONFIG, QueueUsage(view, CONFIG))
     return (time.perf_counter_ns() - started) / SECOND_NS

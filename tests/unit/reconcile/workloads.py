@@ -12,13 +12,13 @@ import msgspec
 from kai_sched.api import core
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.reconcile.grouping.manifest import Grouping
-from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner, resolve
+from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner, resolve
 from kai_sched.reconcile.grouping.registry import group_of
-from kai_sched.reconcile.grouping.settings import Settings
+from kai_sched.reconcile.grouping.settings import GroupingSettings
 
 Thing = dict[str, Any]
 CLASSES = frozenset({"train", "build-preemptible", "build", "inference"})
-SETTINGS = Settings(priority_classes=CLASSES)
+SETTINGS = GroupingSettings(priority_classes=CLASSES)
 QUEUE = {"kai.scheduler/queue": "team-a"}
 
 
@@ -57,9 +57,9 @@ class World:
     groups: Mapping[str, PodGroup] = field(default_factory=dict)
     there: Iterable[Pod] = ()
     forbidden: frozenset[str] = frozenset()  # kinds
-    asked: list[Reference] = field(default_factory=list)
+    asked: list[ObjectReference] = field(default_factory=list)
 
-    def fetch(self, reference: Reference) -> Owner | None:
+    def fetch(self, reference: ObjectReference) -> Owner | None:
         self.asked.append(reference)
         if reference.kind in self.forbidden:
             raise PermissionError(reference.subject)
@@ -88,7 +88,7 @@ def member(name: str, labels: Mapping[str, str], **more: Any) -> Pod:
     return Pod("ml", name, Shape(), uid=f"uid-{name}", labels=labels, **more)
 
 
-def grouping(the_pod: Thing, world: World, settings: Settings = SETTINGS) -> Grouping:
+def grouping(the_pod: Thing, world: World, settings: GroupingSettings = SETTINGS) -> Grouping:
     found = wire(the_pod)
     return group_of(found, resolve(found, world.fetch), world, settings)
 

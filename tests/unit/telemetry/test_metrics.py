@@ -15,7 +15,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
-from kai_sched.telemetry.faults import Faults
+from kai_sched.telemetry.faults import FaultLog
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 from kai_sched.telemetry.series import SERIES_MAX, Series
 
@@ -276,7 +276,7 @@ def test_depths_failures_and_restarts_are_shown() -> None:
 
 
 def test_faults_are_counted_by_part() -> None:
-    faults = Faults()
+    faults = FaultLog()
     for part in ("feed", "binder", "feed"):
         faults.note(part, "Pod a/a", ValueError("unexpected"))
     shown = Metrics(faults=faults).render().decode()

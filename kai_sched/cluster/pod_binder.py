@@ -1,0 +1,237 @@
+"""Binds pods: POST pods/binding with the pod's uid, many at a time, the pods of a group together.
+
+The volume binder submits the groups whose volumes are bound. The API server refuses a second bind and a pod of another
+uid, so nothing is ever bound twice. A bind whose outcome is unknown, as after a cut connection, is settled by reading
+the pod; until then the pod keeps its room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+
+from kai_sched.api import core
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.delivery import Delivery, Workers, deliver
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import pod_path
+from kai_sched.cluster.retry import BINDS
+from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.plan.effects import Bind
+from kai_sched.telemetry.faults import FAULTS
+
+INSPECT_AGAIN = Backoff(1.0, 10.0)  # between reads of a pod that cannot be read
+WORKERS = 32
+
+OBSOLETE = "Obsolete"
+FAULT = "InternalError"
+BOUND: Literal["bound"] = "bound"
+_decode_pod = msgspec.json.Decoder(core.Pod).decode
+
+
+@dataclass(frozen=True, slots=True)
+class BindFailure:
+    """Why a bind was given up.
+
+    Attributes
+    ----------
+    reason
+        OBSOLETE if the cluster has changed meanwhile, NOT_LEADER if the lease was lost, the reason that the API server
+        gave, such as "Forbidden", or FAULT for an unexpected exception of the scheduler.
+    message
+        A sentence for people.
+    status
+        The HTTP status, 0 without an answer.
+    """
+
+    reason: str
+    message: str
+    status: int = 0
+
+
+BindOutcome = BindFailure | Literal["bound"]
+
+
+class BindObserver(Protocol):
+    """Who decided the binds: says whether each is still valid, and hears of its outcome in the event loop."""
+
+    def check(self, bind: Bind) -> str:
+        """Return why the bind must not be sent any more, or an empty string."""
+
+    def bound(self, bind: Bind, seconds: float) -> None:
+        """The API server has accepted the bind, ``seconds`` after it was first sent."""
+
+    def failed(self, bind: Bind, failure: BindFailure) -> None:
+        """The bind was given up."""
+
+
+class PodBinder:
+    """Sends binds in the order of ``submit``.
+
+    Each bind is validated for the whole group when it is submitted, and again by itself right before each attempt.
+
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    queue
+        Binds that wait. Others may look at how many there are.
+    observer
+        Validates binds and hears of outcomes.
+    rng
+        Jitter of retries.
+    workers
+        How many binds are under way at most.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        queue: FifoQueue[Bind],
+        observer: BindObserver,
+        rng: random.Random,
+        workers: int = WORKERS,
+    ) -> None:
+        self._api = api
+        self._queue = queue
+        self._check = observer.check
+        self._bound = observer.bound
+        self._failed = observer.failed
+        self._rng = rng
+        self._workers = Workers("binder", queue, self._work, workers)
+
+    async def drained(self) -> None:
+        """Return once the outcome of every bind is known."""
+        await self._queue.drained()
+
+    def submit(self, group: Sequence[Bind]) -> None:
+        """Send all binds of a group, or none if one of them is obsolete."""
+        refusals = [(bind, why) for bind in group if (why := self._why_obsolete(bind))]
+        if refusals:
+            first, why = refusals[0]
+            refused = {bind.pod: why for bind, why in refusals}
+            for bind in group:
+                why_not = refused.get(bind.pod, f"not sent, because of {first.pod}: {why}")
+                self._report_failure(bind, BindFailure(OBSOLETE, why_not))
+            return
+        self._queue.submit(group)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._workers.run()
+
+    async def _work(self, bind: Bind) -> None:
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        outcome: BindOutcome
+        try:
+            outcome = await deliver(_BindRequest(self._api, bind, self._why_obsolete, self._rng), BINDS, self._rng)
+        except Exception as error:
+            outcome = BindFailure(FAULT, FAULTS.note("binder", bind.pod, error))
+        if isinstance(outcome, BindFailure):
+            self._report_failure(bind, outcome)
+        else:
+            self._bound(bind, clock() - started)
+
+    def _why_obsolete(self, bind: Bind) -> str:
+        try:
+            return self._check(bind)
+        except Exception as error:
+            return f"it cannot be checked: {FAULTS.note('binder', bind.pod, error)}"
+
+    def _report_failure(self, bind: Bind, failure: BindFailure) -> None:
+        try:
+            self._failed(bind, failure)
+        except Exception as error:
+            FAULTS.note("binder", bind.pod, error)
+
+
+class _Shown(enum.Enum):
+    """What the pod in the API server says about its bind."""
+
+    BOUND = "bound"
+    PENDING = "pending"  # not bound: the bind may be sent again
+    LOST = "lost"  # the bind can never succeed
+    UNKNOWN = "unknown"  # the pod could not be read
+
+
+class _BindRequest(Delivery[BindOutcome]):
+    """One bind. While ``_shown`` is UNKNOWN, one of the attempts may have been carried out."""
+
+    def __init__(self, api: Api, bind: Bind, check: Callable[[Bind], str], rng: random.Random) -> None:
+        self._api = api
+        self._bind = bind
+        self._check = check
+        self._rng = rng
+        self._shown = _Shown.PENDING
+
+    def obsolete(self) -> str:
+        return self._check(self._bind)
+
+    async def send(self) -> BindOutcome:
+        path = pod_path(self._bind.pod, "binding")
+        await self._api.request("POST", path, body=binding(self._bind))
+        return BOUND
+
+    async def inspect(self, failure: ApiFailure) -> BindOutcome | None:
+        problem = await self._read(_failure(failure))
+        return self._outcome(problem) if self._shown in (_Shown.BOUND, _Shown.LOST) else None
+
+    async def give_up(self, reason: str, failure: ApiFailure | None) -> BindOutcome:
+        problem = BindFailure(OBSOLETE, reason) if failure is None else _failure(failure)
+        reads = 0
+        while self._shown is _Shown.UNKNOWN:  # the pod keeps its room until it can be read
+            reads += 1
+            await asyncio.sleep(INSPECT_AGAIN.wait_s(reads, self._rng))
+            problem = await self._read(problem)
+        return self._outcome(problem)
+
+    def _outcome(self, problem: BindFailure) -> BindOutcome:
+        return BOUND if self._shown is _Shown.BOUND else problem
+
+    async def _read(self, problem: BindFailure) -> BindFailure:
+        """Read the pod into ``_shown``, and return ``problem`` as it is to be reported then."""
+        bind = self._bind
+        try:
+            path = pod_path(bind.pod)
+            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod")
+        except ApiFailure as unknown:
+            self._shown = _Shown.LOST if unknown.status == 404 else _Shown.UNKNOWN
+            return problem
+        node = (pod.spec or core.PodSpec()).node_name
+        if not pod.metadata or pod.metadata.uid != bind.uid:
+            self._shown = _Shown.LOST
+            return BindFailure(OBSOLETE, f"pod {bind.pod} was deleted and created again", problem.status)
+        if node == bind.node:
+            self._shown = _Shown.BOUND
+            return problem
+        if node:
+            self._shown = _Shown.LOST
+            return BindFailure(OBSOLETE, f"pod {bind.pod} is on node {node} already", problem.status)
+        is_deleted = problem.status == 409 and pod.metadata.deletion_timestamp is not None
+        self._shown = _Shown.LOST if is_deleted else _Shown.PENDING
+        return problem
+
+
+def _failure(failure: ApiFailure) -> BindFailure:
+    return BindFailure(failure.reason, str(failure), failure.status)
+
+
+def binding(bind: Bind) -> bytes:
+    """Return the body of the POST: a Binding with the uid of the pod."""
+    namespace, name = bind.pod.split("/", 1)
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": bind.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
+        }
+    )

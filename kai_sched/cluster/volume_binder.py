@@ -1,0 +1,227 @@
+"""Binds the volumes of pods that are about to be bound: writes what was planned, then waits until every claim is bound.
+
+The cycle executor submits groups; groups whose claims are bound go on to the pod binder. Kubernetes itself binds the
+volumes. While a group waits, its pods stay assumed, so nobody else gets their room, and no worker waits with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import names
+from kai_sched.cluster.client import MERGE, Api, ApiFailure
+from kai_sched.cluster.delivery import Delivery, deliver
+from kai_sched.cluster.paths import Path, object_path
+from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.retry import VOLUMES
+from kai_sched.model.objects import Pod, VolumeClaim
+from kai_sched.model.store import Cluster, Store
+from kai_sched.model.volumes import VolumeBook
+from kai_sched.plan.effects import Bind, ClaimVolume, SelectNode, VolumeWrite
+from kai_sched.reconcile.volume_plan import Refusal, plan_volumes
+from kai_sched.telemetry.faults import FAULTS
+
+TIMEOUT_S = 120.0
+VOLUME_BINDING = "VolumeBinding"
+
+
+class VolumeBinder:
+    """Binds the volumes of a group, then submits its binds.
+
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    store
+        The cluster as the informers show it.
+    store_changed
+        Set after each change of the store.
+    rng
+        Jitter of retries.
+    submit
+        Called with a group once all its claims are bound.
+    failed
+        Called with each bind of a group that cannot be bound.
+    version
+        Returns the resourceVersion in which the PersistentVolume of a name is known.
+    timeout_s
+        How long a group waits for its claims.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        store_changed: asyncio.Event,
+        rng: random.Random,
+        submit: Callable[[Sequence[Bind]], None],
+        failed: Callable[[Bind, BindFailure], None],
+        version: Callable[[str], str],
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._rng = rng
+        self._submit = submit
+        self._failed = failed
+        self._version = version
+        self._timeout_s = timeout_s
+        self._decided: dict[str, VolumeWrite] = {}  # writes under way, by the key of the claim
+        self._news = store_changed
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def submit(self, group: Sequence[Bind], cluster: Cluster) -> None:
+        """Bind the volumes of the group, then the group. ``cluster`` is the view that it was decided on."""
+        try:
+            writes, awaits, refusal = self._plan(group, cluster)
+        except Exception as error:
+            self._fail(group, FAULTS.note("volumes", group[0].pod, error))
+            return
+        self._decided.update({_claim_of(write): write for write in writes})
+        if not awaits and not refusal:
+            self._submit(group)
+            return
+        # If one pod is refused, what the others need is written all the same: the next cycle uses it.
+        task = asyncio.create_task(self._carry_out(group, writes, awaits, refusal), name="volumes")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    def _plan(self, group: Sequence[Bind], cluster: Cluster) -> tuple[list[VolumeWrite], list[str], str]:
+        """Return what has to be written, the claims to wait for, and why the group cannot be bound (empty: it can)."""
+        book = VolumeBook(cluster)
+        writes: list[VolumeWrite] = []
+        awaits: list[str] = []
+        decided = dict(self._decided)
+        refusal = ""
+        for bind in group:
+            pod = cluster.pods[bind.pod]
+            if not pod.shape.claims:
+                continue
+            plan = plan_volumes(book, pod, bind.node, decided)
+            if isinstance(plan, Refusal):
+                refusal = refusal or plan.message
+                continue
+            writes += plan.writes
+            awaits += plan.awaits
+            decided.update({_claim_of(write): write for write in plan.writes})
+        return writes, awaits, refusal
+
+    async def stop(self) -> None:
+        """Give up waiting."""
+        tasks = list(self._waiting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carry_out(
+        self, group: Sequence[Bind], writes: Sequence[VolumeWrite], awaits: Sequence[str], why: str
+    ) -> None:
+        """Write, wait, and hand the group on. With ``why`` the group cannot be bound, whatever is written."""
+        selected = {_claim_of(write) for write in writes if not isinstance(write, ClaimVolume)}
+        try:
+            await asyncio.gather(*(self._deliver(write) for write in writes))
+            async with asyncio.timeout(self._timeout_s):
+                why = why or await self._until_bound(group, awaits, selected)
+        except ApiFailure as failure:
+            why = str(failure)
+        except TimeoutError:
+            why = f"the claims {', '.join(awaits)} were not bound within {self._timeout_s:.0f} s"
+        except Exception as error:
+            why = FAULTS.note("volumes", group[0].pod, error)
+        finally:
+            for write in writes:
+                self._decided.pop(_claim_of(write), None)
+        if why:
+            self._fail(group, why)
+        else:
+            self._submit(group)
+
+    async def _until_bound(self, group: Sequence[Bind], awaits: Sequence[str], selected: set[str]) -> str:
+        """Return why waiting is pointless, or an empty string once every claim is bound."""
+        seen: set[str] = set()
+        while True:
+            self._news.clear()
+            left = 0
+            for key in awaits:
+                claim = self._store.get(VolumeClaim, key)
+                if not isinstance(claim, VolumeClaim) or claim.deleted:
+                    return f"PersistentVolumeClaim {key} is gone"
+                left += not claim.volume
+                if claim.selected_node:
+                    seen.add(key)
+                elif key in seen & selected and not claim.volume:
+                    return f"no volume can be made for PersistentVolumeClaim {key} on that node"
+            gone = [bind.pod for bind in group if not isinstance(self._store.get(Pod, bind.pod), Pod)]
+            if gone:
+                return f"pod {gone[0]} is gone"
+            if not left:
+                return self._reachable(group)
+            await self._news.wait()
+
+    def _reachable(self, group: Sequence[Bind]) -> str:
+        """Return why a new volume cannot be used on the node of its pod, or an empty string."""
+        book = VolumeBook(self._store.cluster())
+        for bind in group:
+            plan = plan_volumes(book, book.cluster.pods[bind.pod], bind.node)
+            if isinstance(plan, Refusal):
+                return plan.message
+        return ""
+
+    async def _deliver(self, write: VolumeWrite) -> None:
+        await deliver(_VolumeRequest(self._api, write, self._version), VOLUMES, self._rng)
+
+    def _fail(self, group: Sequence[Bind], why: str) -> None:
+        for bind in group:
+            try:
+                self._failed(bind, BindFailure(VOLUME_BINDING, why))
+            except Exception as error:
+                FAULTS.note("volumes", bind.pod, error)
+
+
+class _VolumeRequest(Delivery[bool]):
+    """One patch of a PersistentVolume or of a claim. Its failure is raised: it ends the whole group."""
+
+    def __init__(self, api: Api, write: VolumeWrite, version: Callable[[str], str]) -> None:
+        self._api = api
+        self._write = write
+        self._version = version
+
+    async def send(self) -> bool:
+        path, patch = self._claim_volume(self._write) if isinstance(self._write, ClaimVolume) else _select(self._write)
+        await self._api.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE)
+        return True
+
+    async def give_up(self, reason: str, failure: ApiFailure | None) -> bool:
+        raise failure or ValueError(reason)
+
+    def _claim_volume(self, write: ClaimVolume) -> tuple[Path, dict[str, Any]]:
+        claim = write.claim
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+        }
+        known = {
+            "uid": write.volume.uid,
+            "resourceVersion": self._version(write.volume.name),
+            "annotations": {names.BOUND_BY_CONTROLLER_ANNOTATION: "yes"},
+        }
+        path = object_path("v1", "persistentvolumes", "", write.volume.name)
+        return path, {"metadata": known, "spec": {"claimRef": reference}}
+
+
+def _select(write: SelectNode) -> tuple[Path, dict[str, Any]]:
+    claim = write.claim
+    path = object_path("v1", "persistentvolumeclaims", claim.namespace, claim.name)
+    return path, {"metadata": {"uid": claim.uid, "annotations": {names.SELECTED_NODE_ANNOTATION: write.node}}}
+
+
+def _claim_of(write: VolumeWrite) -> str:
+    return write.claim.key

@@ -1,0 +1,27 @@
+"""A cycle that has been decided, as it is handed from the cycle loop to delivery and to reporting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kai_sched.model.store import Cluster
+from kai_sched.plan.result import CycleResult
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCycle:
+    """One run of ``run_cycle``.
+
+    Attributes
+    ----------
+    cluster
+        The view that was decided on.
+    result
+        The decisions.
+    seconds
+        How long the decision took.
+    """
+
+    cluster: Cluster
+    result: CycleResult
+    seconds: float

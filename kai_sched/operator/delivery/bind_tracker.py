@@ -1,0 +1,113 @@
+"""Binds from the decision to their outcome: assumed in the store, validated before each request, reported.
+
+The cycle executor hands binds over, the pod binder and the volume binder ask ``check`` and report outcomes. Invariant:
+a pod counts as placed on its node from ``assume`` until the API server shows it there, or ``failed`` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from kai_sched.cluster.failure import NOT_LEADER
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
+from kai_sched.cluster.time_slice import TimeSlice
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Pod
+from kai_sched.model.store import Store
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.delivery.group_retries import GroupRetries
+from kai_sched.operator.delivery.node_check import node_problem
+from kai_sched.plan.effects import Bind
+
+
+class BindReporter(Protocol):
+    """Hears of the outcomes, for statuses, events and metrics."""
+
+    def bound(self, bind: Bind, seconds: float) -> None:
+        """The API server has accepted the bind, which took ``seconds``."""
+
+    def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
+        """The bind was given up. ``again`` is when its group is tried again; None: when something changes."""
+
+
+class BindTracker:
+    """For one event loop. It implements ``pod_binder.BindObserver``.
+
+    Parameters
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    trigger
+        Asks for a cycle when a bind has failed.
+    reporter
+        Hears of outcomes.
+    clock
+        The time.
+
+    Attributes
+    ----------
+    retries
+        Groups whose binds failed.
+    """
+
+    def __init__(
+        self, store: Store, overlay: Overlay, trigger: CycleTrigger, reporter: BindReporter, clock: Clock
+    ) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._trigger = trigger
+        self._reporter = reporter
+        self._clock = clock
+        self.retries = GroupRetries()
+        self._group_of: dict[str, str] = {}  # by uid of the pod, while its bind is under way
+
+    async def assume(self, group: str, binds: Sequence[Bind], time_slice: TimeSlice) -> bool:
+        """Count all pods of the group as placed. Return False, and change nothing, if one of them is gone or taken."""
+        self._group_of.update((bind.uid, group) for bind in binds)
+        assumed = []
+        for bind in binds:
+            if self._overlay.assume(bind.pod, bind.uid, bind.node):
+                assumed.append(bind)
+            await time_slice.pause()
+        if len(assumed) == len(binds):
+            return True
+        for bind in assumed:
+            self._overlay.forget(bind.pod, bind.uid)
+        self._drop(binds)
+        return False
+
+    def _drop(self, binds: Iterable[Bind]) -> None:
+        for bind in binds:
+            self._group_of.pop(bind.uid, None)
+        self._trigger.request()
+
+    def check(self, bind: Bind) -> str:
+        """Return why the bind must not be sent any more, or an empty string."""
+        pod = self._store.get(Pod, bind.pod)
+        if not isinstance(pod, Pod):
+            return f"pod {bind.pod} is gone"
+        if pod.uid != bind.uid:
+            return f"pod {bind.pod} was deleted and created again"
+        if pod.deleted_ns:
+            return f"pod {bind.pod} is being deleted"
+        if pod.node != bind.node:
+            return f"pod {bind.pod} is on node {pod.node} already" if pod.node else f"pod {bind.pod} is decided again"
+        return node_problem(self._store, bind.node)
+
+    def bound(self, bind: Bind, seconds: float) -> None:
+        """The API server has accepted the bind."""
+        self._group_of.pop(bind.uid, None)
+        self._reporter.bound(bind, seconds)
+
+    def failed(self, bind: Bind, failure: BindFailure) -> None:
+        """The bind was given up: the pod is pending again, and its group is tried again after a backoff."""
+        self._overlay.forget(bind.pod, bind.uid)
+        group = self._group_of.pop(bind.uid, bind.pod)
+        is_stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
+        again = None if is_stale else self.retries.add(group, self._clock.monotonic())
+        if is_stale:
+            self.retries.partial.add(group)
+        self._reporter.failed(bind, failure, again)
+        self._trigger.request()

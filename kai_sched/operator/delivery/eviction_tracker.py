@@ -1,0 +1,153 @@
+"""Evictions from the decision to their outcome: whether each is still valid, what came of it, and what is reported.
+
+The cycle executor hands evictions over, the pod deleter asks ``check`` and reports outcomes. Invariant: a victim counts
+as leaving from ``carry_out`` on, until the API server shows it so or the eviction has ended otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from kai_sched.cluster.backoff import Backoff, RetryTimer
+from kai_sched.cluster.pod_deleter import EvictionEnd
+from kai_sched.cluster.time_slice import TimeSlice
+from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Pod
+from kai_sched.model.store import Cluster, Store
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.delivery.node_check import node_problem
+from kai_sched.plan.effects import Evict, Plan
+from kai_sched.reconcile.eviction_notices import plans_of
+from kai_sched.telemetry.faults import FAULTS
+
+BACKOFF = Backoff(1.0, 60.0)  # of a plan with a pod that could not be evicted
+LATE_S = 0.05  # after the end of a backoff: other backoffs may end right behind it
+
+log = structlog.get_logger("evictions")
+
+
+class EvictionReporter(Protocol):
+    """Hears of what is done, for statuses, events and metrics."""
+
+    def planned(self, plan: Plan, cluster: Cluster) -> None:
+        """These evictions are about to be sent, as decided on this view."""
+
+    def evicted(self, eviction: Evict, plan: Plan, cluster: Cluster) -> None:
+        """The pod is being deleted."""
+
+
+class EvictionTracker:
+    """For one event loop. It implements ``pod_deleter.EvictionObserver``.
+
+    A plan with a pod that could not be evicted waits, whoever it is for: 1 s, doubling to 60 s.
+
+    Parameters
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    queue
+        Gets the evictions that are to be sent.
+    reporter
+        Hears of plans and outcomes.
+    trigger
+        Asks for a cycle when an eviction has failed.
+    clock
+        The time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        overlay: Overlay,
+        queue: FifoQueue[Evict],
+        reporter: EvictionReporter,
+        trigger: CycleTrigger,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._queue = queue
+        self._reporter = reporter
+        self._trigger = trigger
+        self._clock = clock
+        self._under_way: dict[str, tuple[Plan, Cluster]] = {}  # by uid of the victim
+        self._refused: dict[str, tuple[str, RetryTimer]] = {}  # by uid: key and backoff of pods that were not evicted
+
+    async def carry_out(self, decided: DecidedCycle) -> None:
+        """Send the evictions of a cycle; from now on these pods count as leaving."""
+        self._forget_gone(decided.cluster)
+        if not decided.result.evicted:
+            return
+        now, now_ns = self._clock.monotonic(), self._clock.wall_ns()
+        there = {pod.uid for key in decided.result.evicted if (pod := decided.cluster.pods.get(key)) is not None}
+        self._refused = {uid: each for uid, each in self._refused.items() if uid in there or uid in self._under_way}
+        time_slice = TimeSlice()
+        for plan in plans_of(decided.result.effects, decided.cluster):
+            waits = (self._refused[each.uid][1] for each in plan.evictions if each.uid in self._refused)
+            if any(now < timer.until for timer in waits):
+                continue
+            chosen = []
+            for each in plan.evictions:
+                if self._overlay.expect(each.pod, each.uid, now_ns):
+                    chosen.append(each)
+                await time_slice.pause()
+            if chosen:
+                self._under_way.update((each.uid, (plan, decided.cluster)) for each in chosen)
+                self._report(plan, decided.cluster)
+                self._queue.submit(chosen)
+
+    def _report(self, plan: Plan, cluster: Cluster) -> None:
+        try:
+            self._reporter.planned(plan, cluster)
+        except Exception as error:  # these pods count as leaving already, so they must be evicted
+            FAULTS.note("evictions", plan.evictions[0].pod, error)
+
+    def _forget_gone(self, cluster: Cluster) -> None:
+        for uid, (key, _) in list(self._refused.items()):
+            pod = cluster.pods.get(key)
+            if pod is None or pod.uid != uid:
+                del self._refused[uid]
+
+    def check(self, eviction: Evict) -> str:
+        """Return why the eviction must not be sent any more, or an empty string."""
+        pod = self._store.get(Pod, eviction.pod)
+        if not isinstance(pod, Pod) or pod.uid != eviction.uid:
+            return f"pod {eviction.pod} is gone"
+        if self._overlay.leaves(eviction.pod):
+            return f"pod {eviction.pod} is being deleted already"
+        plan, _ = self._under_way[eviction.uid]
+        if not plan.winners:
+            return ""
+        waiting = 0
+        for winner in plan.winners:
+            pod = self._store.get(Pod, winner.pod)
+            if not isinstance(pod, Pod) or pod.uid != winner.uid or pod.deleted_ns:
+                return f"pod {winner.pod}, for which it was to go, is gone"
+            waiting += not pod.node
+        if not waiting:
+            return f"{eviction.cause}, for which it was to go, has found room"
+        problems = filter(None, (node_problem(self._store, winner.node) for winner in plan.winners))
+        return next(problems, "")
+
+    def ended(self, eviction: Evict, end: EvictionEnd, message: str) -> None:
+        """The outcome of the eviction is known; if the pod stays, the next cycle decides again."""
+        plan, cluster = self._under_way.pop(eviction.uid)
+        if end is EvictionEnd.EVICTED:
+            self._refused.pop(eviction.uid, None)
+            self._reporter.evicted(eviction, plan, cluster)
+            return
+        self._overlay.spare(eviction.pod, eviction.uid)
+        if end is EvictionEnd.REFUSED:
+            _, timer = self._refused.setdefault(eviction.uid, (eviction.pod, RetryTimer(BACKOFF)))
+            wait_s = timer.add(self._clock.monotonic())
+            asyncio.get_running_loop().call_later(wait_s + LATE_S, self._trigger.request)
+            log.warning("eviction.refused", pod=eviction.pod, cause=eviction.cause, problem=message)
+        else:
+            log.info("eviction.dropped", pod=eviction.pod, cause=eviction.cause, why=message)
+        self._trigger.request()

@@ -1,0 +1,74 @@
+"""Groups whose binds failed: when each is tried again, and which gangs are bound only in part.
+
+The bind tracker counts failures, the cycle loop asks before each cycle who waits and who goes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kai_sched.cluster.backoff import Backoff, RetryTimer
+from kai_sched.cycle.promises import Promises
+from kai_sched.model.inflight import ALL_PODS, Turns
+from kai_sched.plan.result import CycleResult, GroupState
+
+BACKOFF_MAX_S = 60.0
+BACKOFF = Backoff(1.0, BACKOFF_MAX_S)
+ACTIVE = ("Binding", "Bound", "Running")
+_WAITING = frozenset({"Pending", "Binding", "Pipelined"})
+
+
+@dataclass(slots=True)
+class GroupRetries:
+    """For one event loop.
+
+    Attributes
+    ----------
+    timers
+        By group: when a group whose binds failed is tried again.
+    partial
+        Gangs that are bound in part: they go before all other jobs, since what they hold is of no use yet.
+    promises
+        Groups that were promised room in earlier cycles.
+    """
+
+    timers: dict[str, RetryTimer] = field(default_factory=dict)
+    partial: set[str] = field(default_factory=set)
+    promises: Promises = field(default_factory=Promises)
+
+    def add(self, group: str, now: float) -> float:
+        """Count a failure of the group; return when it is tried again, in monotonic seconds."""
+        self.partial.add(group)
+        timer = self.timers.setdefault(group, RetryTimer(BACKOFF))
+        timer.add(now)
+        return timer.until
+
+    def turns(self, now: float) -> Turns:
+        """Return who waits in the next cycle, who goes first, and who gets what it was promised."""
+        waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
+        return self.promises.turns(dict.fromkeys(self.partial, ALL_PODS), waiting)
+
+    def next_end(self, now: float) -> float | None:
+        """Return when the next group may be tried again, in monotonic seconds."""
+        return min((timer.until for timer in self.timers.values() if timer.until > now), default=None)
+
+    def settle(self, result: CycleResult, turns: Turns) -> None:
+        """Forget groups that have recovered or are gone, as of a cycle that was given these ``turns``."""
+        for key in turns.first:
+            group = result.groups.get(key)
+            if group is None or not _is_partial(group):
+                self.partial.discard(key)
+        for key in list(self.timers):
+            group = result.groups.get(key)
+            if group is None or not group.counts.keys() & _WAITING:
+                del self.timers[key]
+
+
+def partial_groups(result: CycleResult) -> set[str]:
+    """Return the gangs that are bound in part: a crash may have ended their binds."""
+    return {key for key, group in result.groups.items() if _is_partial(group)}
+
+
+def _is_partial(group: GroupState) -> bool:
+    active = sum(group.counts.get(status, 0) for status in ACTIVE)
+    return 0 < active < group.min_member and group.counts.keys().isdisjoint({"Gated"}) and "Pending" in group.counts

@@ -1,0 +1,120 @@
+"""Writes PodGroups, and into pods which PodGroup they belong to, behind the binds.
+
+It empties the queue of writes that ``Groups`` fills. What is written is computed when the write is sent, so several
+changes cost one request. A write that fails is due again later, as ``cluster.retry`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.delivery import Workers
+from kai_sched.cluster.pod_group_requests import create_group, get_group, mark_pod, replace_group
+from kai_sched.cluster.retry import GROUP_MEMBERS, POD_GROUPS, RetryAction
+from kai_sched.model.read import POD, POD_GROUP
+from kai_sched.operator.grouping.groups import Groups
+from kai_sched.operator.grouping.problem_reporter import GroupingReporter, pod_ref
+from kai_sched.operator.grouping.requests import GroupingRequests, Target
+from kai_sched.operator.intake.event_sink import EventSink
+
+WORKERS = 32
+_DELAY_AFTER_CONFLICT_S = 0.05
+
+log = structlog.get_logger("grouping")
+
+
+class GroupWriter:
+    """For one event loop.
+
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    groups
+        Knows what is to be written.
+    sink
+        Gets the answers of the API server, so that they count at once.
+    requests
+        What is to be written.
+    reporter
+        Hears of writes that are refused.
+    is_busy
+        While it returns true, binds wait, and only one write is under way.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        groups: Groups,
+        sink: EventSink,
+        requests: GroupingRequests,
+        reporter: GroupingReporter,
+        is_busy: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._groups = groups
+        self._sink = sink
+        self._queue = requests.writes
+        self._reporter = reporter
+        self._workers = Workers("grouper", self._queue, self._write, WORKERS, is_busy, _describe)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._workers.run()
+
+    async def _write(self, target: Target) -> None:
+        kind, key = target
+        try:
+            await (self._write_group(key) if kind == POD_GROUP else self._write_pod(key))
+        except ApiFailure as failure:
+            await self._failed(target, failure)
+        else:
+            self._queue.done(target)
+
+    async def _write_group(self, key: str) -> None:
+        found = self._groups.group_write(key)
+        if found is None:
+            return
+        exists, body = found
+        write = replace_group if exists else create_group
+        self._sink.changed(POD_GROUP, await write(self._api, key, body))
+
+    async def _write_pod(self, key: str) -> None:
+        metadata = self._groups.pod_write(key)
+        if metadata is not None:
+            self._groups.pod_written(key, metadata, await mark_pod(self._api, key, metadata))
+
+    async def _failed(self, target: Target, failure: ApiFailure) -> None:
+        kind, key = target
+        action = (POD_GROUPS if kind == POD_GROUP else GROUP_MEMBERS).action(failure)
+        if action is RetryAction.GIVE_UP:
+            self._queue.done(target)
+            return
+        if action is RetryAction.INSPECT and await self._has_changed(key):
+            self._queue.done(target)
+            self._queue.add(target, _DELAY_AFTER_CONFLICT_S)
+            return
+        wait_s = self._queue.failed(target)
+        log.warning("grouping.write_failed", kind=kind[1], object=key, problem=str(failure), retry_s=round(wait_s, 1))
+        if not 400 <= failure.status < 500 or failure.is_missing_right:
+            return  # nothing that the owners of the object could mend
+        uid = self._groups.uid_of(key) if kind == POD else ""
+        ref = pod_ref(key, uid) if uid else None
+        self._reporter.write_refused(ref, key, f"{kind[1]} {key} cannot be written: {failure.message}")
+
+    async def _has_changed(self, key: str) -> bool:
+        """Read a PodGroup that somebody else has written; return whether that was news."""
+        before = self._sink.known(POD_GROUP).get(key)
+        try:
+            self._sink.changed(POD_GROUP, await get_group(self._api, key))
+        except ApiFailure as failure:
+            log.info("group.unseen", group=key, problem=str(failure))
+        return self._sink.known(POD_GROUP).get(key) != before
+
+
+def _describe(target: Target) -> str:
+    kind, key = target
+    return f"{kind[1]} {key}"

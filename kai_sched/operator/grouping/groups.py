@@ -1,0 +1,384 @@
+"""The PodGroups of workloads in memory: what the API server shows, and what the rules want. The latter holds at once.
+
+The event sink hands over the pods of workloads. A pod without a group is held back until its place is decided; then the
+store shows it there, in the PodGroup as it will be. What the API server does not show yet becomes a write request.
+Nothing here does I/O: the grouper reads the owners and decides, the group writer writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Pod, PodGroup
+from kai_sched.model.read import POD, POD_GROUP, Reader
+from kai_sched.model.read_meta import version_number
+from kai_sched.model.recent import Pool
+from kai_sched.model.store import Store
+from kai_sched.operator.grouping.members import (
+    ALONE,
+    Labelled,
+    Member,
+    concerns,
+    key_of,
+    key_of_group,
+    mark_of,
+    placed,
+    trimmed,
+)
+from kai_sched.operator.grouping.requests import GroupingRequests
+from kai_sched.operator.grouping.shown_groups import ShownGroups
+from kai_sched.reconcile.grouping.manifest import Grouping, Manifest
+from kai_sched.reconcile.grouping.owners import ObjectReference, owner_of_pod
+
+# Pods go one by one when a workload shrinks: it is reconciled once they are gone.
+SHRUNK_S = 1.0
+
+
+@dataclass(slots=True)
+class Group:
+    """A PodGroup as the rules want it.
+
+    Attributes
+    ----------
+    wanted
+        The manifest as JSON.
+    like
+        The pod whose decision made the manifest.
+    members
+        The pods of the group, by key.
+    unwritten
+        Members that do not name the group in the API server yet.
+    is_sure
+        Whether the group has been decided again since the API server lost it.
+    """
+
+    wanted: bytes
+    source: str
+    like: core.Pod
+    members: set[str] = field(default_factory=set)
+    unwritten: set[str] = field(default_factory=set)
+    is_sure: bool = True
+
+
+class Groups:
+    """For one event loop. It implements ``intake.event_sink.PodGate``.
+
+    Parameters
+    ----------
+    store, overlay
+        Where pods and groups are shown.
+    reader
+        Reads PodGroups.
+    config
+        The settings that objects are read with.
+    changed
+        Called after each change of the store.
+    requests
+        Gets what is to be reconciled and written.
+    emptied
+        Called with each group that has lost its last pod.
+
+    Attributes
+    ----------
+    held
+        Pods without a place and without a node, by key. The store does not show them.
+    labelled
+        Pods by the labels that rules ask for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        overlay: Overlay,
+        reader: Reader,
+        config: Config,
+        changed: Callable[[bool], None],
+        requests: GroupingRequests,
+        emptied: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._config = config
+        self._changed = changed
+        self._requests = requests
+        self._emptied = emptied
+        self.held: dict[str, Pod] = {}  # pods without a place, and without a node
+        self.labelled = Labelled()
+        self._members: dict[str, Member] = {}
+        self._pending: dict[str, dict[str, core.Pod]] = {}  # by source
+        self._groups: dict[str, Group] = {}
+        self._of_source: dict[str, set[str]] = {}
+        self._shown = ShownGroups(store, reader, config)
+        self._same: Callable[[str], str] = Pool().one
+
+    # What the API server shows
+
+    def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
+        """See ``intake.event_sink.PodGate``."""
+        key = pod.key
+        self.labelled.put(pod)
+        meta = wire.metadata or core.Meta()
+        member = self._members.get(key)
+        if member is not None and member.uid != pod.uid:
+            self.drop(key)
+            member = None
+        if not concerns(wire, self._config.scheduler_name):
+            if member is not None:
+                self.drop(key)
+            return pod
+        source = self._same(meta.owner_references[0].uid or "") if meta.owner_references else pod.uid
+        mark = mark_of(meta)
+        if member is None or member.mark != mark:
+            if member is None:
+                member = self._members[key] = Member(pod.uid, source, mark)
+            elif member.source != source:
+                self._settle(member.source, key)
+            member.source, member.mark = source, mark
+            self._pending.setdefault(source, {})[key] = trimmed(wire)
+            self._requests.reconcile(source)
+        member.leaves = bool(meta.deletion_timestamp)
+        version = version_number(meta.resource_version)
+        if version > member.version:
+            member.shown, member.version = (self._same(pod.group), pod.sub_group), version
+        if member.place is not None:
+            self._compare(key, member)
+            return placed(pod, member.place)
+        if pod.group or pod.node:
+            self.held.pop(key, None)
+            return pod  # what the pod says holds until its place is decided
+        self.held[key] = pod
+        return None
+
+    def gone(self, key: str) -> None:
+        """The pod is gone."""
+        self.labelled.drop(key)
+        self.drop(key)
+
+    def drop(self, key: str) -> None:
+        """The pod is gone, or does not belong to a workload of ours any more."""
+        member = self._members.pop(key, None)
+        if member is None:
+            return
+        self.held.pop(key, None)
+        self._settle(member.source, key)
+        if member.place is not None and member.place[0]:
+            name = key_of_group(key, member.place)
+            self._leave(name, key)
+            if name in self._groups:
+                self._requests.reconcile(member.source, SHRUNK_S)
+
+    def show(self, key: str, raw: bytes | None, found: PodGroup | None) -> None:
+        """See ``intake.event_sink.PodGate``."""
+        self._shown.show(key, raw)
+        group = self._groups.get(key)
+        if group is None:
+            self._shown.put(key, found)
+            return
+        if raw is None:
+            group.is_sure = False
+            self._requests.reconcile(group.source, uncached=True)
+        self._refresh(key, group)
+
+    # What is decided
+
+    def sources(self) -> set[str]:
+        """Return the sources that have something to reconcile."""
+        return set(self._pending) | set(self._of_source)
+
+    def owners(self) -> Iterator[ObjectReference]:
+        """Yield what directly owns the pods that wait for a decision."""
+        for source in self._pending:
+            for pod in list(self._decidable(source).values())[:1]:
+                yield from owner_of_pod(pod).references[:1]
+
+    def waiting(self) -> list[str]:
+        """Return the sources of pods without a node."""
+        found: dict[str, None] = {}
+        for key, member in self._members.items():
+            pod = self._store.get(Pod, key)
+            if key in self.held or (isinstance(pod, Pod) and not pod.node):
+                found[member.source] = None
+        return list(found)
+
+    def pods_of(self, source: str) -> dict[str, core.Pod]:
+        """Return the pods to decide: those that wait for a decision; without any, one pod for each group.
+
+        Pods that are being deleted are left out, and so are groups that have no others: their place does not matter
+        any more, and their owner may be gone.
+        """
+        pending = self._decidable(source)
+        groups = (self._groups[key] for key in self._of_source.get(source, ()))
+        wanted = (group for group in groups if not pending or not group.is_sure)
+        likes = (group.like for group in wanted if any(map(self._stays, group.members)))
+        return {key_of(pod): pod for pod in likes} | pending
+
+    def _decidable(self, source: str) -> dict[str, core.Pod]:
+        return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}
+
+    def _stays(self, key: str) -> bool:
+        member = self._members.get(key)
+        return member is not None and not member.leaves
+
+    def staying(self, source: str, pod: core.Pod) -> tuple[str, str] | None:
+        """Return key and uid of the pod, or of another pod of its group if it is leaving; None if none stays."""
+        itself = key_of(pod)
+        groups = (self._groups[key] for key in self._of_source.get(source, ()))
+        others = (key for group in groups if group.like is pod for key in sorted(group.members))
+        key = next((key for key in (itself, *others) if self._stays(key)), None)
+        return None if key is None else (key, self._members[key].uid)
+
+    def uid_of(self, key: str) -> str:
+        """Return the uid of a pod of a workload, empty for one that is gone."""
+        member = self._members.get(key)
+        return "" if member is None else member.uid
+
+    def has(self, group: str) -> bool:
+        """Return whether the rules want the group "namespace/name", and it has pods."""
+        return group in self._groups
+
+    def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+        """The pod belongs to this group; None: to no group of ours."""
+        serial = self._store.serial
+        self._decide(source, pod, grouping)
+        if self._store.serial != serial:
+            self._changed(True)
+
+    def _decide(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+        key = key_of(pod)
+        member = self._members.get(key)
+        if member is not None and (pod.metadata is None or member.uid != pod.metadata.uid):
+            member = None  # the pod is gone, but its group may have others
+        if grouping is not None:
+            self._keep(source, pod, grouping, None if member is None else key)
+        if member is None:
+            return
+        before = member.place
+        member.place = ALONE if grouping is None else (self._same(grouping.name), grouping.sub_group)
+        if before is not None and before[0] not in ("", member.place[0]):
+            self._leave(key_of_group(key, before), key)
+        self._move(key, member)
+
+    def _keep(self, source: str, pod: core.Pod, grouping: Grouping, member: str | None) -> None:
+        """Keep the group as it is wanted now. It may be a new one only if ``member`` joins it."""
+        key = key_of_group(key_of(pod), (grouping.name, ""))
+        group = self._groups.get(key)
+        if group is None:
+            if member is None:
+                return
+            group = self._groups[key] = Group(b"", source, pod)
+        if member is not None:
+            group.members.add(member)
+        wanted = _encode(grouping.manifest)
+        is_news = wanted != group.wanted or not group.is_sure
+        self._forget_source(key, group)
+        group.wanted, group.source, group.like, group.is_sure = wanted, source, pod, True
+        self._of_source.setdefault(source, set()).add(key)
+        if is_news:
+            self._refresh(key, group)
+
+    def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
+        """These pods need no other decision."""
+        pending = self._pending.get(source, {})
+        for key, pod in pods.items():
+            if pending.get(key) is pod:
+                self._settle(source, key)
+
+    def _move(self, key: str, member: Member) -> None:
+        """Have the store show the pod in its place."""
+        place = member.place or ALONE
+        held = self.held.pop(key, None)
+        if held is not None:
+            self._overlay.observe(placed(held, place))
+        else:
+            self._overlay.regroup(key, member.uid, lambda pod: placed(pod, place))
+        self._compare(key, member)
+
+    def _settle(self, source: str, key: str) -> None:
+        pending = self._pending.get(source)
+        if pending is not None:
+            pending.pop(key, None)
+            if not pending:
+                del self._pending[source]
+
+    def _leave(self, name: str, key: str) -> None:
+        group = self._groups.get(name)
+        if group is None:
+            return
+        group.members.discard(key)
+        group.unwritten.discard(key)
+        if group.members:
+            return
+        del self._groups[name]
+        self._forget_source(name, group)
+        self._emptied(name)
+        self._shown.restore(name)
+
+    def _forget_source(self, name: str, group: Group) -> None:
+        of_source = self._of_source.get(group.source)
+        if of_source is not None:
+            of_source.discard(name)
+            if not of_source:
+                del self._of_source[group.source]
+
+    # What is to be written
+
+    def _compare(self, key: str, member: Member) -> None:
+        """Request a write if the API server does not show the pod in its place."""
+        name = "" if member.place is None else key_of_group(key, member.place)
+        group = self._groups.get(name)
+        if group is None:
+            return
+        if member.is_written:
+            group.unwritten.discard(key)
+        elif self._shown.is_ours(name):
+            group.unwritten.add(key)
+            if name in self._shown:
+                self._requests.write(POD, key)
+
+    def _refresh(self, key: str, group: Group) -> None:
+        """Have the store show the group as it is wanted, and have it written if the API server shows it otherwise."""
+        created = (group.like.metadata or core.Meta()).creation_timestamp
+        is_written = self._shown.put_wanted(key, group.wanted, created)
+        if not self._shown.is_ours(key):
+            return
+        if not is_written and group.is_sure:
+            self._requests.write(POD_GROUP, key)
+        if key in self._shown:
+            for pod in group.unwritten:
+                self._requests.write(POD, pod)
+
+    def group_write(self, key: str) -> tuple[bool, bytes] | None:
+        """Return whether the PodGroup exists, and its body as it has to be; None if nothing is to be written."""
+        group = self._groups.get(key)
+        return None if group is None or not group.is_sure else self._shown.write(key, group.wanted)
+
+    def pod_write(self, key: str) -> Manifest | None:
+        """Return the metadata that the pod has to get; None if nothing is to be written."""
+        member = self._members.get(key)
+        if member is None or member.place is None or member.is_written:
+            return None
+        name, sub_group = member.place
+        metadata: Manifest = {"uid": member.uid, "annotations": {names.POD_GROUP_ANNOTATION: name}}
+        if sub_group:
+            metadata["labels"] = {names.SUB_GROUP_LABEL: sub_group}
+        return metadata
+
+    def pod_written(self, key: str, metadata: Manifest, version: int) -> None:
+        """The API server has taken this metadata, and has the pod in this version now."""
+        member = self._members.get(key)
+        if member is None or member.uid != metadata["uid"]:
+            return
+        sub_group = metadata.get("labels", {}).get(names.SUB_GROUP_LABEL, member.shown[1])
+        member.shown = (self._same(metadata["annotations"][names.POD_GROUP_ANNOTATION]), sub_group)
+        member.version = max(member.version, version)
+        self._compare(key, member)
+
+
+def _encode(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest)

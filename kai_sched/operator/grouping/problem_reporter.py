@@ -1,0 +1,116 @@
+"""Reports what the WorkloadGrouper finds out about workloads: their owners, and what is wrong with them.
+
+The grouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from kai_sched.api import core, names
+from kai_sched.operator.grouping.groups import Groups
+from kai_sched.operator.grouping.members import key_of
+from kai_sched.operator.grouping.requests import GroupingRequests
+from kai_sched.plan.effects import Emit, Ref
+from kai_sched.reconcile import events
+from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
+from kai_sched.reconcile.grouping.manifest import Grouping
+from kai_sched.reconcile.grouping.owners import Chain, Owner
+from kai_sched.reconcile.owner_reconciler import OwnerIndex
+
+PROBLEMS_MAX = 10_000  # that are remembered, so that each is reported once
+GONE_S = 10.0  # pods whose owner was deleted get this long to go, too, before a problem is reported
+
+log = structlog.get_logger("grouping")
+
+
+class GroupingReporter:
+    """For one event loop.
+
+    Parameters
+    ----------
+    groups
+        The pods and their groups.
+    requests
+        Where a source is put that has to be reconciled again.
+    owners
+        Hears which owner each group has.
+    emit
+        Takes events.
+    monotonic
+        Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        requests: GroupingRequests,
+        owners: OwnerIndex,
+        emit: Callable[[Iterable[Emit]], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._groups = groups
+        self._requests = requests
+        self._owners = owners
+        self._emit = emit
+        self._monotonic = monotonic
+        self._problems: dict[str, str] = {}  # by uid of the object
+        self._gone_s: dict[str, float] = {}  # since when the owner is missing, by source
+
+    def grouped(self, pod: core.Pod, found: tuple[Chain, Grouping] | None) -> None:
+        """The place of the pod is decided; None: it belongs to no group of ours."""
+        meta = pod.metadata or core.Meta()
+        self._problems.pop(meta.uid or "", None)
+        if found is None:
+            return
+        chain, grouping = found
+        owner = _owner_ref(chain.owners[-1]) if chain.owners else pod_ref(key_of(pod), meta.uid or "")
+        group = f"{owner.namespace}/{grouping.name}"
+        if self._groups.has(group):  # otherwise its pods went meanwhile
+            self._owners.observe(group, owner, grouping.queue)
+        if grouping.notes:
+            self.problem(owner, "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes))
+
+    def failed(self, source: str, failures: dict[str, tuple[core.Pod, GroupingError]]) -> None:
+        """These pods have no place. If their owner is gone, wait GONE_S before that is reported."""
+        now_s = self._monotonic()
+        if any(isinstance(error, OwnerGone) for _, error in failures.values()):
+            end_s = self._gone_s.setdefault(source, now_s) + GONE_S
+            is_early = now_s < end_s
+            if is_early:
+                self._requests.reconciles.add(source, end_s - now_s)
+        else:
+            is_early = False
+            self._gone_s.pop(source, None)
+        for pod, error in failures.values():
+            staying = self._groups.staying(source, pod)
+            if staying is not None and not (is_early and isinstance(error, OwnerGone)):
+                self.problem(pod_ref(*staying), str(error))
+
+    def write_refused(self, ref: Ref | None, group: str, text: str) -> None:
+        """A write was refused for what the object says: report it about ``ref``, else about the owner of the group."""
+        ref = ref or self._owners.owner_of(group)
+        if ref is not None:
+            self.problem(ref, text)
+
+    def problem(self, ref: Ref, text: str) -> None:
+        """Log the problem of the object and emit an Event, unless that was done before."""
+        text = events.cut(text)
+        if self._problems.get(ref.uid) != text:
+            if len(self._problems) >= PROBLEMS_MAX:
+                self._problems.clear()
+            self._problems[ref.uid] = text
+            log.warning("grouping.problem", object=f"{ref.kind} {ref.key}", problem=text)
+            self._emit([events.emit(ref, names.WARNING, names.GROUPER_WARNING, text)])
+
+
+def pod_ref(key: str, uid: str) -> Ref:
+    """Return the reference of the pod "namespace/name"."""
+    namespace, _, name = key.partition("/")
+    return Ref("v1", "Pod", namespace, name, uid)
+
+
+def _owner_ref(owner: Owner) -> Ref:
+    return Ref(owner.api_version, owner.kind, owner.namespace, owner.name, owner.uid)

@@ -1,0 +1,155 @@
+"""The TLS server that the API server calls before it stores a queue, a pod group, a topology or a pod of ours.
+
+Reviews are computed in threads of their own, so the event loop goes on with binds and watches however long one takes.
+Any pod in the cluster may send requests, so the time and the memory of all reviews together are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+from aiohttp import web
+
+from kai_sched.operator.http.authority import Pair
+from kai_sched.operator.http.listener import Listener, listen
+from kai_sched.reconcile.admission import BODY_MAX
+
+ALL_BODIES_BYTES_MAX = 64 * 2**20
+REVIEWS_MAX = 32  # under way, or waiting for a thread
+THREADS = 2
+ANSWER_S = 4.5  # from the first byte of the body to the answer; the API server waits 5 s (timeoutSeconds)
+
+# Returns the answer to the path and the body of an AdmissionReview. Raises ValueError for a body that is none. Several
+# threads call it.
+Review = Callable[[str, bytes], bytes]
+
+log = structlog.get_logger("webhooks")
+
+
+class WebhookServer:
+    """Answers reviews over TLS with the newest certificate that it got. Nothing is written to a disk.
+
+    Parameters
+    ----------
+    review
+        Computes an answer.
+    answer_s
+        The time from the first byte of a request to its answer.
+    """
+
+    def __init__(self, review: Review, answer_s: float = ANSWER_S) -> None:
+        self._review = review
+        self._answer_s = answer_s
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._pair: Pair | None = None
+        self._listener: Listener | None = None
+        self._threads = ThreadPoolExecutor(THREADS, "review")
+        self._slots = asyncio.Semaphore(REVIEWS_MAX)
+        self._held_bytes = 0
+        self._leaving = False
+
+    @property
+    def port(self) -> int:
+        """The port in use; 0 before ``start``."""
+        return self._listener.port if self._listener else 0
+
+    def problem(self) -> str:
+        """Return what keeps reviews from being answered, or an empty string."""
+        if self._pair is None:
+            return "the webhook server has no certificate yet"
+        return "" if self._listener else "the webhook server does not listen yet"
+
+    def use(self, pair: Pair) -> None:
+        """Use this certificate for new connections; open ones go on."""
+        if pair != self._pair:
+            _load(self._tls, pair)
+            self._pair = pair
+
+    async def start(self, address: str) -> None:
+        """Listen. Raises AddressError, OSError."""
+        application = web.Application()
+        application.add_routes([web.post(path, self._answer) for path in BODY_MAX])
+        self._listener = await listen(application, address, self._tls)
+
+    def leave(self) -> None:
+        """Go on answering, but close each connection after its next answer, so that clients turn to other replicas."""
+        self._leaving = True
+
+    async def stop(self) -> None:
+        """Answer the requests that have arrived, then close."""
+        if self._listener:
+            await self._listener.stop()
+            self._listener = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await self._read(request, body)
+                answer = await self._reviewed(request.path, bytes(body))
+        except TimeoutError:
+            log.warning("review.late", path=request.path, bytes=len(body))
+            response = web.Response(status=503, text=f"not reviewed within {self._answer_s:g} s: try again\n")
+        except web.HTTPException as refusal:
+            response = web.Response(status=refusal.status, text=refusal.text)
+        except (ConnectionError, web.RequestPayloadError) as gone:
+            response = web.Response(status=400, text=f"the body did not come: {gone}\n")
+        except ValueError as wrong:
+            response = web.Response(status=400, text=f"not an admission review: {wrong}\n")
+        except Exception as fault:
+            log.exception("review.failed", path=request.path)
+            response = web.Response(status=500, text=f"the review failed: {type(fault).__name__}: {fault}\n")
+        else:
+            response = web.Response(body=answer, content_type="application/json")
+        finally:
+            self._held_bytes -= len(body)
+        if self._leaving or response.status in (413, 503):
+            response.force_close()
+        return response
+
+    async def _read(self, request: web.Request, body: bytearray) -> None:
+        """Fill ``body``. Raises HTTPException if it, or all bodies together, would be too large."""
+        most = BODY_MAX[request.path]
+        if (request.content_length or 0) > most:
+            raise web.HTTPRequestEntityTooLarge(most, request.content_length or 0)
+        async for part in request.content.iter_any():
+            body += part
+            self._held_bytes += len(part)
+            if len(body) > most:
+                raise web.HTTPRequestEntityTooLarge(most, len(body))
+            if self._held_bytes > ALL_BODIES_BYTES_MAX:
+                raise web.HTTPServiceUnavailable(text="too many large objects are reviewed at once: try again\n")
+
+    async def _reviewed(self, path: str, body: bytes) -> bytes:
+        """Have a thread compute the answer. A review that is late keeps its slot until it ends."""
+        await self._slots.acquire()
+        loop = asyncio.get_running_loop()
+
+        def ended(_: Future[bytes]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._slots.release)
+
+        try:
+            under_way = self._threads.submit(self._review, path, body)
+        except BaseException:
+            self._slots.release()
+            raise
+        under_way.add_done_callback(ended)
+        return await asyncio.wrap_future(under_way)
+
+
+def _load(tls: ssl.SSLContext, pair: Pair) -> None:
+    """Give the context its certificate, which it reads from files only: here a file in memory."""
+    memory = os.memfd_create("webhook-certificate", os.MFD_CLOEXEC)
+    try:
+        with open(memory, "wb", closefd=False) as file:
+            file.write(pair.key + pair.certificate)
+        tls.load_cert_chain(f"/proc/self/fd/{memory}")
+    finally:
+        os.close(memory)

@@ -1,0 +1,80 @@
+"""The webhooks of one process: their server and its certificate, from before the settings are read until after the end.
+
+They need neither the lease nor what scheduling waits for: an answer depends on the object and the settings only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import string
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+
+from kai_sched.cluster.client import Api
+from kai_sched.operator.http.certificate import CertificateManager
+from kai_sched.operator.http.webhook_server import WebhookServer
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.options import RunOptions
+from kai_sched.reconcile.admission import review
+
+log = structlog.get_logger("webhooks")
+
+
+class WebhookService:
+    """For one event loop. It does nothing if the options name no address for webhooks.
+
+    Attributes
+    ----------
+    problem, certificate_problem
+        Checks of readiness: what keeps reviews from being answered, and what is wrong with the certificate.
+    """
+
+    def __init__(self, options: RunOptions, api: Api, settings: LiveSettings) -> None:
+        self._address = options.webhook_address
+        self._delay_s = options.shutdown_delay_s if options.webhook_address else 0.0
+        self._settings = settings
+        self._rng = random.Random()  # only for the threads that review
+        self._server = WebhookServer(self._review)
+        self._certificate = CertificateManager(
+            api, options.namespace, lambda: datetime.now(UTC), self._server.use, self._scheduler_name
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self.problem = self._server.problem
+        self.certificate_problem = self._certificate.problem
+
+    async def start(self) -> None:
+        """Serve from now on. Raises AddressError, OSError."""
+        if not self._address:
+            return
+        await self._server.start(self._address)
+        self._tasks = [asyncio.create_task(self._certificate.run(), name="certificate")]
+        for watch in self._certificate.watches(random.Random()):
+            self._tasks.append(asyncio.create_task(watch.run(), name="webhook configurations"))
+
+    async def stop(self, since: float, hurry: asyncio.Event) -> None:
+        """Serve until the shutdown delay has passed since ``since`` (time.monotonic) or ``hurry`` is set; then close.
+
+        For a while after the signal to end, the cluster still sends requests to the process.
+        """
+        left_s = since + self._delay_s - time.monotonic()
+        self._server.leave()
+        if self._tasks and left_s > 0:
+            log.info("webhooks.leaving", seconds=round(left_s, 1))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(hurry.wait(), left_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._server.stop()
+
+    def _scheduler_name(self) -> str:
+        return self._settings.config.scheduler_name if self._settings.fixed else ""
+
+    def _review(self, path: str, body: bytes) -> bytes:
+        suffix = "".join(self._rng.choices(string.ascii_lowercase + string.digits, k=7))
+        return review(path, body, self._settings.admission, suffix)

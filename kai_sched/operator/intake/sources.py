@@ -1,0 +1,25 @@
+"""What the reflectors list and watch: every kind of object that a cycle, a rule of grouping or the settings need."""
+
+from __future__ import annotations
+
+from kai_sched.cluster.paths import objects_path
+from kai_sched.cluster.reflector import WatchSource
+from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, TOPOLOGY, VOLUME
+
+INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
+SOURCES = (
+    WatchSource(OPERATOR_CONFIG, objects_path(OPERATOR_CONFIG[0], "configs"), optional=True),
+    WatchSource(SHARD, objects_path(SHARD[0], "schedulingshards"), optional=True),
+    WatchSource(TOPOLOGY, objects_path(TOPOLOGY[0], "topologies"), optional=True),
+    WatchSource(QUEUE, objects_path(QUEUE[0], "queues"), remedy=INSTALL),
+    WatchSource(POD_GROUP, objects_path(POD_GROUP[0], "podgroups"), remedy=INSTALL),
+    WatchSource(("v1", "Node"), objects_path("v1", "nodes")),
+    WatchSource(("v1", "Namespace"), objects_path("v1", "namespaces")),
+    WatchSource(("scheduling.k8s.io/v1", "PriorityClass"), objects_path("scheduling.k8s.io/v1", "priorityclasses")),
+    WatchSource(("storage.k8s.io/v1", "StorageClass"), objects_path("storage.k8s.io/v1", "storageclasses")),
+    WatchSource(VOLUME, objects_path("v1", "persistentvolumes")),
+    WatchSource(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
+    WatchSource(("v1", "ConfigMap"), objects_path("v1", "configmaps"), metadata_only=True),
+    WatchSource(BIND_REQUEST, objects_path(BIND_REQUEST[0], "bindrequests"), optional=True),
+    WatchSource(POD, objects_path("v1", "pods")),
+)

@@ -1,0 +1,121 @@
+"""Hands on what the event sink sees and the store does not keep: statuses, conditions, settings.
+
+It is the observer of the event sink. Statuses go to ``reporting.observations``, settings to ``live_settings``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.model.config import Config
+from kai_sched.model.read import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.reconcile.pod_conditions import PodCondition
+
+Part = TypeVar("Part")
+
+
+class _Identity(core.Wire):
+    uid: str | None = None
+
+
+class _Object(core.Wire):
+    metadata: _Identity | None = None
+    status: msgspec.Raw = core.ABSENT
+
+
+class _Condition(core.Wire):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class _PodSpec(core.Wire):
+    scheduler_name: str | None = None
+
+
+class _PodStatus(core.Wire):
+    conditions: list[_Condition] | None = None
+
+
+class _Pod(core.Wire):
+    metadata: _Identity | None = None
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+
+
+class StatusSink(Protocol):
+    """Takes observations; the methods are those of ``StatusReconciler``."""
+
+    def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
+    def observe_pod_group(self, key: str, uid: str, raw_status: bytes, fault: str = "") -> None: ...
+    def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None: ...
+    def forget_queue(self, name: str) -> None: ...
+    def forget_pod_group(self, key: str) -> None: ...
+    def forget_pod(self, key: str) -> None: ...
+
+
+class StatusObserver:
+    """An observer of the event sink. Pods of other schedulers and pods with a node need no status, and are forgotten.
+
+    So are objects whose identity or status cannot be decoded.
+    """
+
+    def __init__(self, config: Config, settings: LiveSettings, sink: StatusSink) -> None:
+        self._scheduler = config.scheduler_name
+        self._settings = settings
+        self._sink = sink
+
+    def __call__(self, kind: Kind, key: str, raw: bytes | None, fault: str) -> None:
+        """See ``event_sink.Observer``."""
+        if kind == POD:
+            self._pod(key, raw)
+        elif kind in (SHARD, OPERATOR_CONFIG):
+            self._settings.observe(kind, key, None if raw is None else bytes(raw))
+        elif kind == QUEUE:
+            shown = _status(raw)
+            if shown is None:
+                self._sink.forget_queue(key)
+            else:
+                self._sink.observe_queue(key, *shown, fault)
+        elif kind == POD_GROUP:
+            shown = _status(raw)
+            if shown is None:
+                self._sink.forget_pod_group(key)
+            else:
+                self._sink.observe_pod_group(key, *shown, fault)
+
+    def _pod(self, key: str, raw: bytes | None) -> None:
+        pod = _read(_decode_pod, raw)
+        if pod is None or pod.spec is None or pod.spec.scheduler_name != self._scheduler:
+            self._sink.forget_pod(key)
+            return
+        shown = None
+        for condition in (pod.status.conditions if pod.status else None) or ():
+            if condition.type == names.POD_SCHEDULED:
+                shown = PodCondition(condition.status or "", condition.reason or "", condition.message or "")
+        self._sink.observe_pod(key, (pod.metadata and pod.metadata.uid) or "", shown)
+
+
+def _status(raw: bytes | None) -> tuple[str, bytes] | None:
+    """Return the uid and the status; None for an object that is gone or cannot be decoded."""
+    found = _read(_decode_object, raw)
+    if found is None:
+        return None
+    return (found.metadata and found.metadata.uid) or "", bytes(found.status)
+
+
+def _read(decode: Callable[[bytes], Part], raw: bytes | None) -> Part | None:
+    try:
+        return None if raw is None else decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

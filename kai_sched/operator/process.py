@@ -1,0 +1,101 @@
+"""One process of the operator, from its flags to its exit status.
+
+``kai-sched run`` calls ``run``. What must answer from the first moment on, the pages and the webhooks, is built and
+started here; everything else is built by ``app.connect`` once the settings have been read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Awaitable
+
+from kai_sched.cluster.client import Api
+from kai_sched.cluster.lease import LeaderLease
+from kai_sched.operator.app import Base, build_intake, connect
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.http.pages import Pages
+from kai_sched.operator.http.webhook_service import WebhookService
+from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
+from kai_sched.operator.lifecycle import on_signals
+from kai_sched.operator.options import RunOptions
+from kai_sched.telemetry.metrics import Metrics
+
+
+async def run(options: RunOptions) -> int:
+    """Run the operator; return the exit status.
+
+    Raises
+    ------
+    LoginFailure
+        If there is no way to the API server.
+    OSError
+        If an address cannot be had.
+    """
+    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+    rng = random.Random()
+
+    def connect_lease() -> Awaitable[Api]:
+        return Api.connect(options.kubeconfig, options.context, 2, options.server)
+
+    lease = LeaderLease(connect_lease, options.namespace, identity, rng=rng)
+    pages = Pages(Metrics(options.metrics_namespace), lambda: (lease.held(), lease.holder))
+    await pages.listen(options.listen_address)
+    api = await Api.connect(
+        options.kubeconfig,
+        options.context,
+        options.connections,
+        options.server,
+        guard=lease,
+        on_failure=pages.metrics.count_failure,
+    )
+    watch = asyncio.create_task(pages.watch(), name="readiness")
+    try:
+        # The threads share an interpreter: a request must not wait long for the thread that decides.
+        sys.setswitchinterval(0.002)
+        settings = LiveSettings(options.config, options.shard)
+        webhooks = WebhookService(options, api, settings)
+        if options.webhook_address:
+            pages.readiness.webhooks["webhooks"] = webhooks.problem
+        await webhooks.start()
+        ending = asyncio.Event()
+        on_signals(ending)
+        if not await _read_settings(options, api, settings, pages, ending):
+            await _leave(webhooks, pages)
+            return 0
+        base = Base(options, settings, api, lease, pages, webhooks, Clock(), rng, ending)
+        return await connect(base, build_intake(base)).run()
+    finally:
+        watch.cancel()
+        await pages.stop()
+        await api.close()
+
+
+async def _read_settings(
+    options: RunOptions, api: Api, settings: LiveSettings, pages: Pages, ending: asyncio.Event
+) -> bool:
+    """Read the settings. Return False if ``ending`` was set before that was done."""
+    reading = asyncio.create_task(
+        read_settings(api, settings, options.shard, pages.readiness.scheduling, random.Random())
+    )
+    signalled = asyncio.create_task(ending.wait())
+    await asyncio.wait((reading, signalled), return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if reading.done():
+        reading.result()
+        return True
+    reading.cancel()
+    return False
+
+
+async def _leave(webhooks: WebhookService, pages: Pages) -> None:
+    """End a process that has not started to schedule."""
+    pages.readiness.stopping = True
+    began, hurry = time.monotonic(), asyncio.Event()
+    on_signals(hurry)
+    await webhooks.stop(began, hurry)

@@ -1,0 +1,99 @@
+"""What the informers saw of statuses, kept for the thread that computes statuses: the latest of each object.
+
+The status observer and the grouper fill it in the event loop, the status reporter takes it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kai_sched.reconcile.owner_reconciler import GroupOwner, OwnerIndex
+from kai_sched.reconcile.pod_conditions import PodCondition
+from kai_sched.reconcile.status_reconciler import StatusReconciler
+
+# An observation: of a queue or group its uid, status and fault, of a pod its uid and condition, of a group its owner.
+# None: the object is gone.
+Facts = tuple[str, bytes, str] | tuple[str, PodCondition | None] | GroupOwner | None
+Found = dict[tuple[str, str], Facts]
+
+QUEUE, POD_GROUP, POD, OWNER = "Queue", "PodGroup", "Pod", "owner"
+
+
+class Observations:
+    """For one event loop. There are no more observations than objects.
+
+    The methods are those of ``StatusReconciler``.
+
+    Attributes
+    ----------
+    owners
+        The owners of pod groups.
+    """
+
+    def __init__(self) -> None:
+        self._found: Found = {}
+        self._pods: set[str] = set()  # with an observation: other pods need not be forgotten
+        self.owners = OwnerIndex(self._observe_owner)
+
+    def take(self) -> Found:
+        """Return all observations since the last call."""
+        found, self._found = self._found, {}
+        return found
+
+    def observe_queue(self, name: str, uid: str, raw_status: bytes, fault: str = "") -> None:
+        """See StatusReconciler."""
+        self._found[QUEUE, name] = (uid, raw_status, fault)
+
+    def observe_pod_group(self, key: str, uid: str, raw_status: bytes, fault: str = "") -> None:
+        """See StatusReconciler."""
+        self._found[POD_GROUP, key] = (uid, raw_status, fault)
+
+    def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
+        """See StatusReconciler."""
+        self._pods.add(key)
+        self._found[POD, key] = (uid, condition)
+
+    def forget_queue(self, name: str) -> None:
+        """See StatusReconciler."""
+        self._found[QUEUE, name] = None
+
+    def forget_pod_group(self, key: str) -> None:
+        """See StatusReconciler."""
+        self._found[POD_GROUP, key] = None
+
+    def forget_pod(self, key: str) -> None:
+        """See StatusReconciler."""
+        if key in self._pods:
+            self._pods.discard(key)
+            self._found[POD, key] = None
+
+    def _observe_owner(self, group: str, owned: GroupOwner | None) -> None:
+        self._found[OWNER, group] = owned
+
+
+def observe_all(found: Found, reconciler: StatusReconciler) -> None:
+    """Hand the observations to the reconciler. A status that is no JSON object counts as empty."""
+    for (kind, key), facts in found.items():
+        try:
+            _observe(reconciler, kind, key, facts)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            assert isinstance(facts, tuple), "only statuses are decoded"
+            _observe(reconciler, kind, key, (facts[0], b"", facts[2] if len(facts) == 3 else ""))
+
+
+def _observe(reconciler: StatusReconciler, kind: str, key: str, facts: Facts) -> None:
+    match kind, facts:
+        case "Queue", None:
+            reconciler.forget_queue(key)
+        case "Queue", (str(uid), bytes(status), str(fault)):
+            reconciler.observe_queue(key, uid, status, fault)
+        case "PodGroup", None:
+            reconciler.forget_pod_group(key)
+        case "PodGroup", (str(uid), bytes(status), str(fault)):
+            reconciler.observe_pod_group(key, uid, status, fault)
+        case "Pod", None:
+            reconciler.forget_pod(key)
+        case "Pod", (str(uid), PodCondition() | None as condition):
+            reconciler.observe_pod(key, uid, condition)
+        case "owner", GroupOwner() | None:
+            reconciler.observe_owner(key, facts)

@@ -1,0 +1,231 @@
+"""What the pods of each group and of each queue hold and request, for the statuses of both.
+
+A pod counts as in the books of the solver: it holds from when it has a node until its deletion begins; it requests what
+it holds, and also while it waits, unless it has scheduling gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kai_sched.api import names
+from kai_sched.model.checks import DEFAULT_SET, pod_sets
+from kai_sched.model.config import Config, in_pool
+from kai_sched.model.objects import BindRequest, Node, Phase, Pod, PodGroup, PriorityClass, Shape
+from kai_sched.model.priorities import default_priority, is_preemptible
+from kai_sched.model.resources import GPU, PODS, quantity_text
+from kai_sched.model.store import Change, Cluster
+
+Amounts = dict[str, float]  # by resource, in scheduler units
+_LIVE = frozenset({Phase.PENDING, Phase.RUNNING})
+SPARE_SHAPES = 1_000
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many pods of each shape (by ``id``) hold a node, and how many hold one or wait for one."""
+
+    held: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
+
+    def add(self, shape: int, holds: bool, count: int = 1) -> None:
+        """Add ``count`` pods of the shape; a negative count removes pods."""
+        _add(self.asked, shape, count)
+        if holds:
+            _add(self.held, shape, count)
+
+
+@dataclass(slots=True)
+class GroupUsage:
+    """The pods of one pod group. ``used`` counts those on nodes, leaving ones included, by sub-group."""
+
+    queue: str
+    preemptible: bool
+    sets: frozenset[str]
+    counts: Counts = field(default_factory=Counts)
+    used: dict[str, int] = field(default_factory=dict)
+    finished: bool = False
+
+
+class QueueUsage:
+    """``groups`` has every pod group of the node pool by "namespace/name", ``binding`` the node of each pod that a bind
+    request of the original's is about to give one. ``members`` are the pods of each group, known or not.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config) -> None:
+        self._config = config
+        self._begin(cluster)
+
+    def _begin(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._default = default_priority(cluster.priority_classes)
+        self.groups: dict[str, GroupUsage] = {}
+        self.members: dict[str, dict[str, None]] = {}
+        self.binding = {
+            request.pod_key: request.node
+            for _, request in sorted(cluster.bind_requests.items(), reverse=True)  # of two for a pod the first counts
+            if request.is_live and request.node in cluster.nodes
+        }
+        self._queues: dict[tuple[str, bool], Counts] = {}
+        self._shapes: dict[int, Shape] = {}
+        self._most_shapes = SPARE_SHAPES
+        self._prices: dict[int, list[tuple[str, float]]] = {}
+        self._bare_classes: dict[str, bool] = {}
+        for key, pod in cluster.pods.items():
+            if pod.group:
+                self.members.setdefault(f"{pod.namespace}/{pod.group}", {})[key] = None
+            else:
+                self._count_bare(pod, 1)
+        for key in cluster.pod_groups:
+            self._count_group(key)
+
+    def update(self, cluster: Cluster, changes: Iterable[Change]) -> Iterable[str] | None:
+        """Go on to a later view that differs by these objects.
+
+        Return the groups whose usage may have changed, including those that are gone; None if any may have.
+        """
+        changed = sorted(changes, key=lambda change: (change[0].__name__, change[1]))
+        if any(self._matters_to_all(kind, key, cluster) for kind, key in changed):
+            self._begin(cluster)
+            return None
+        before, self._cluster = self._cluster, cluster
+        touched = {key: None for kind, key in changed if kind is PodGroup}
+        for key in (key for kind, key in changed if kind is Pod):
+            for pod, count in ((before.pods.get(key), -1), (cluster.pods.get(key), 1)):
+                if pod is None:
+                    continue
+                if not pod.group:
+                    self._count_bare(pod, count)
+                    continue
+                group = f"{pod.namespace}/{pod.group}"
+                touched[group] = None
+                if count > 0:
+                    self.members.setdefault(group, {})[key] = None
+                else:
+                    self.members.get(group, {}).pop(key, None)
+        for key in touched:
+            self._count_group(key)
+            if not self.members.get(key, True):
+                del self.members[key]
+        self._forget_shapes()
+        return touched
+
+    def _matters_to_all(self, kind: type, key: str, cluster: Cluster) -> bool:
+        """Whether the change may affect how any pod counts."""
+        if kind is Node:
+            return (key in cluster.nodes) != (key in self._cluster.nodes)
+        return kind in (PriorityClass, BindRequest)
+
+    def _count_group(self, key: str) -> None:
+        """Count the pods of the group again."""
+        before = self.groups.pop(key, None)
+        if before is not None:
+            _join(self._counts(before.queue, before.preemptible), before.counts, -1)
+        group = self._cluster.pod_groups.get(key)
+        if group is None or not in_pool(group.labels, self._config):
+            return
+        preemptible = is_preemptible(group, self._cluster.priority_classes, self._default)
+        usage = self.groups[key] = GroupUsage(group.queue, preemptible, pod_sets(group))
+        pods = self._cluster.pods
+        for member in self.members.get(key, ()):
+            self._add(pods[member], usage, usage.counts, 1)
+        _join(self._counts(usage.queue, usage.preemptible), usage.counts, 1)
+
+    def _count_bare(self, pod: Pod, count: int) -> None:
+        """A pod without a group was added (1) or removed (-1)."""
+        if pod.scheduler != self._config.scheduler_name or not in_pool(pod.labels, self._config):
+            return
+        name = pod.priority_class
+        if name not in self._bare_classes:
+            alone = PodGroup("", "", priority_class=name)
+            self._bare_classes[name] = is_preemptible(alone, self._cluster.priority_classes, self._default)
+        self._add(pod, None, self._counts(pod.queue or names.DEFAULT_QUEUE, self._bare_classes[name]), count)
+
+    def _add(self, pod: Pod, group: GroupUsage | None, counts: Counts, count: int) -> None:
+        if group is not None and (pod.sub_group or DEFAULT_SET) not in group.sets:
+            return
+        if pod.phase not in _LIVE:
+            if group is not None and pod.phase == Phase.SUCCEEDED:
+                group.finished = True
+            return
+        node = pod.node or (self.binding.get(pod.key, "") if self.binding and not pod.deleted_ns else "")
+        if node:
+            if group is not None:
+                name = pod.sub_group or DEFAULT_SET
+                group.used[name] = group.used.get(name, 0) + 1
+            if node not in self._cluster.nodes:
+                return
+        elif pod.gates:
+            return
+        if pod.deleted_ns:
+            return
+        shape = id(pod.shape)
+        self._shapes[shape] = pod.shape
+        counts.add(shape, bool(node), count)
+
+    def _counts(self, queue: str, preemptible: bool) -> Counts:
+        return self._queues.setdefault((queue, preemptible), Counts())
+
+    def _forget_shapes(self) -> None:
+        """Forget shapes that no pod has any more, once they may be the majority."""
+        if len(self._shapes) > self._most_shapes:
+            used = {shape for counts in self._queues.values() for shape in counts.asked}
+            self._shapes = {shape: self._shapes[shape] for shape in used}
+            self._prices = {shape: price for shape, price in self._prices.items() if shape in used}
+            self._queues = {key: counts for key, counts in self._queues.items() if counts.asked}
+            self._most_shapes = 2 * len(used) + SPARE_SHAPES
+
+    def queue_amounts(self, queue: str) -> tuple[Amounts, Amounts, Amounts]:
+        """Return what the groups in this queue, not below it, hold, hold without being preemptible, and request."""
+        elastic = self._queues.get((queue, True)) or Counts()
+        fixed = self._queues.get((queue, False)) or Counts()
+        fixed_amounts = self.amounts(fixed.held)
+        held, asked = self.amounts(elastic.held), self.amounts(elastic.asked)
+        add_amounts(held, fixed_amounts)
+        add_amounts(asked, self.amounts(fixed.asked))
+        return held, fixed_amounts, asked
+
+    def amounts(self, counts: Mapping[int, int]) -> Amounts:
+        """Return what these numbers of pods by shape request together, in the units of limits."""
+        total: Amounts = {}
+        for shape, count in counts.items():
+            price = self._prices.get(shape)
+            if price is None:
+                price = self._prices[shape] = _price(self._shapes[shape])
+            for resource, amount in price:
+                total[resource] = total.get(resource, 0.0) + amount * count
+        return total
+
+
+def _price(shape: Shape) -> list[tuple[str, float]]:
+    price = [(resource, amount) for resource, amount in shape.request if resource != PODS]
+    if shape.shared_quota:
+        price.append((GPU, shape.shared_quota))
+    return price
+
+
+def _add(counts: dict[int, int], shape: int, count: int) -> None:
+    left = counts.get(shape, 0) + count
+    if left:
+        counts[shape] = left
+    else:
+        counts.pop(shape, None)
+
+
+def _join(total: Counts, more: Counts, sign: int) -> None:
+    for into, counts in ((total.held, more.held), (total.asked, more.asked)):
+        for shape, count in counts.items():
+            _add(into, shape, sign * count)
+
+
+def add_amounts(total: Amounts, more: Mapping[str, float]) -> None:
+    """Add ``more`` to ``total`` in place."""
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, 0.0) + amount
+
+
+def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
+    """The amounts as a Kubernetes ResourceList; the scheduler's one GPU resource goes by the name of NVIDIA's."""
+    wire = {names.NVIDIA_GPU if name == GPU else name: quantity_text(name, value) for name, value in amounts.items()}
+    return dict(sorted(wire.items()))

@@ -1,0 +1,133 @@
+"""Trips through the code: ARCHITECTURE.md lists them, and each function of a trip hands on to the next one.
+
+A trip is a list of steps. To add one, add its steps to TRIPS, and its list to ARCHITECTURE.md under the same title. A
+function hands on to the next one by mentioning its name, or by a port: then it mentions the port, and the function that
+connects the two mentions the name of the next one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+
+from tests.tree import ROOT
+
+STEPS_MAX = 12
+
+
+@dataclass(frozen=True)
+class Step:
+    """A function. ``port`` is what it calls if that is not named as the next step; ``wired`` is who connects them."""
+
+    file: str
+    function: str
+    port: str = ""
+    wired: tuple[str, str] = ("", "")
+
+    @property
+    def name(self) -> str:
+        return self.function.rpartition(".")[2]
+
+
+SINK = "kai_sched/operator/intake/event_sink.py"
+TRIGGER = "kai_sched/operator/cycle_trigger.py"
+LOOP = "kai_sched/operator/cycle_loop.py"
+BINDER = "kai_sched/cluster/pod_binder.py"
+EXECUTOR = "kai_sched/operator/delivery/cycle_executor.py"
+APP = "kai_sched/operator/app.py"
+
+TRIPS = {
+    "From an event's bytes to the bind's request": (
+        Step("kai_sched/cluster/reflector.py", "Reflector._handle"),
+        Step(SINK, "EventSink.changed"),
+        Step(SINK, "EventSink._put"),
+        Step(SINK, "EventSink._take", "_changed", (APP, "build_intake")),
+        Step(TRIGGER, "CycleTrigger.request", "_requested", (TRIGGER, "CycleTrigger.wait")),
+        Step(LOOP, "CycleLoop.run"),
+        Step(LOOP, "CycleLoop._turn"),
+        Step(
+            "kai_sched/operator/delivery/cycle_executor.py",
+            "CycleExecutor.carry_out",
+            "_send",
+            (APP, "_build_delivery"),
+        ),
+        Step("kai_sched/cluster/volume_binder.py", "VolumeBinder.submit", "_submit", (APP, "_build_delivery")),
+        Step(BINDER, "PodBinder.submit", "_queue", (BINDER, "PodBinder.__init__")),
+        Step(BINDER, "PodBinder._work", "_BindRequest", ("kai_sched/cluster/delivery.py", "deliver")),
+        Step(BINDER, "_BindRequest.send"),
+    ),
+}
+
+
+def function(file: str, qualified: str) -> ast.AST:
+    """The function of that name, such as "Class.method". Raises LookupError."""
+    found: ast.AST = ast.parse((ROOT / file).read_text())
+    for part in qualified.split("."):
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        inside = [each for each in ast.iter_child_nodes(found) if isinstance(each, kinds) and each.name == part]
+        if not inside:
+            raise LookupError(f"{file} has no {qualified}")
+        found = inside[0]
+    return found
+
+
+def mentions(file: str, qualified: str) -> set[str]:
+    """The names and attributes in the function."""
+    nodes = list(ast.walk(function(file, qualified)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def broken(steps: tuple[Step, ...]) -> list[str]:
+    """What is wrong with the trip."""
+    found = [f"{len(steps)} steps"] if len(steps) > STEPS_MAX else []
+    try:
+        for step in steps:
+            function(step.file, step.function)
+        for step, following in pairwise(steps):
+            wanted = step.port or following.name
+            if wanted not in mentions(step.file, step.function):
+                found.append(f"{step.function} does not mention {wanted}")
+            if step.port and not _connects(step, following):
+                found.append(f"{step.wired[1]} does not connect {step.function} to {following.function}")
+    except LookupError as error:
+        found.append(str(error))
+    return found
+
+
+def _connects(step: Step, following: Step) -> bool:
+    """Whether the wiring mentions the next function, or is an event that the next function waits for."""
+    if following.name in mentions(*step.wired):
+        return True
+    waits = step.wired[1].rpartition(".")[2]
+    return step.port in mentions(*step.wired) and waits in mentions(following.file, following.function)
+
+
+def listed(title: str) -> list[tuple[str, str]]:
+    """The file and the function of each line of the numbered list below the title in ARCHITECTURE.md."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    _, _, below = text.partition(f"### {title}\n")
+    section = re.split(r"^#", below, maxsplit=1, flags=re.MULTILINE)[0]
+    return re.findall(r"^\d+\. `([\w.]+)` \(`([\w./]+)`\)", section, re.MULTILINE)
+
+
+@pytest.mark.parametrize("title", TRIPS)
+def test_each_function_of_a_trip_hands_on_to_the_next(title: str) -> None:
+    assert broken(TRIPS[title]) == []
+
+
+@pytest.mark.parametrize("title", TRIPS)
+def test_the_document_lists_the_trip(title: str) -> None:
+    assert listed(title) == [(step.function, step.file) for step in TRIPS[title]]
+
+
+def test_a_broken_trip_is_found() -> None:
+    steps = TRIPS["From an event's bytes to the bind's request"]
+    assert broken(steps[:2] + steps[3:]) == ["EventSink.changed does not mention _take"]
+    assert broken((Step(SINK, "EventSink.nothing"),)) == [f"{SINK} has no EventSink.nothing"]
+    assert broken((steps[3], steps[6])) == ["build_intake does not connect EventSink._take to CycleLoop._turn"]
+    assert broken(steps + steps)[0] == "24 steps"

@@ -1,0 +1,203 @@
+"""Workers, and how long they wait after failures."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from structlog.testing import capture_logs
+
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster.delivery import Workers
+from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
+from kai_sched.cluster.lanes import Lane, Lanes, lane_of
+from kai_sched.cluster.retry import (
+    BINDS,
+    EVICTIONS,
+    GROUP_MEMBERS,
+    POD_GROUPS,
+    STATUSES,
+    VOLUMES,
+    RetryAction,
+    RetryPolicy,
+)
+from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.telemetry.faults import AGAIN_S, FaultLog
+
+
+async def test_workers_do_all_items_whatever_one_raises() -> None:
+    done: list[int] = []
+    most = 0
+
+    async def work(item: int) -> None:
+        nonlocal most
+        most = max(most, queue.pending)
+        await asyncio.sleep(0)
+        if item % 3 == 0:
+            raise ZeroDivisionError(item)
+        done.append(item)
+
+    queue: FifoQueue[int] = FifoQueue()
+    task = asyncio.create_task(Workers("test", queue, work, 2).run())
+    await queue.drained()
+    queue.submit(range(10))
+    assert queue.pending == 10
+    async with asyncio.timeout(5.0):
+        await queue.drained()
+    assert (done, queue.pending, most) == ([1, 2, 4, 5, 7, 8], 0, 10)
+    queue.submit([11])
+    async with asyncio.timeout(5.0):
+        await queue.drained()
+    assert done[-1] == 11
+    assert not task.done()
+    task.cancel()
+
+
+async def test_while_others_come_first_one_worker_goes_on_in_order() -> None:
+    queue: FifoQueue[int] = FifoQueue()
+    busy, under_way, most, done = True, 0, 0, []
+
+    async def work(item: int) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.001)
+        done.append(item)
+        under_way -= 1
+
+    task = asyncio.create_task(Workers("test", queue, work, 4, lambda: busy).run())
+    queue.submit(range(12))
+    async with asyncio.timeout(5.0):
+        await queue.drained()
+    assert (done, most) == (list(range(12)), 1)
+    busy = False
+    queue.submit(range(12))
+    async with asyncio.timeout(5.0):
+        await queue.drained()
+    assert most > 1
+    task.cancel()
+
+
+POLICIES = [BINDS, EVICTIONS, STATUSES, VOLUMES, POD_GROUPS, GROUP_MEMBERS]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_write_without_the_lease_is_given_up(policy: RetryPolicy) -> None:
+    assert policy.action(ApiFailure("PUT", "/x", 0, NOT_LEADER, "by the test")) is RetryAction.GIVE_UP
+
+
+@pytest.mark.parametrize(
+    ("policy", "actions"),
+    [
+        (BINDS, {0: "inspect", 401: "give up", 404: "give up", 409: "inspect", 429: "retry", 500: "inspect"}),
+        (EVICTIONS, {0: "inspect", 403: "give up", 404: "inspect", 409: "inspect", 429: "retry", 503: "inspect"}),
+        (STATUSES, {0: "retry", 400: "give up", 404: "give up", 409: "give up", 429: "retry", 500: "retry"}),
+        (VOLUMES, {0: "give up", 409: "give up", 429: "give up", 500: "give up"}),
+        (POD_GROUPS, {0: "retry", 403: "retry", 404: "retry", 409: "inspect", 422: "retry", 500: "retry"}),
+        (GROUP_MEMBERS, {0: "retry", 403: "retry", 404: "give up", 409: "give up", 500: "retry"}),
+    ],
+)
+def test_what_follows_a_failure(policy: RetryPolicy, actions: dict[int, str]) -> None:
+    found = {status: policy.action(ApiFailure("PUT", "/x", status, "", "by the test")).value for status in actions}
+    assert found == actions
+
+
+def test_waits_double_up_to_the_longest_however_many_failures() -> None:
+    backoff, rng = Backoff(1.0, 60.0), random.Random(1)
+    for failures, most_s in ((1, 1.0), (2, 2.0), (3, 4.0), (7, 60.0), (1100, 60.0), (10**9, 60.0)):
+        waits = [backoff.wait_s(failures, rng) for _ in range(50)]
+        assert all(most_s / 2 <= each <= most_s for each in waits)
+        assert len(set(waits)) > 1
+    assert 25.0 <= backoff.wait_s(1, rng, 24.5) <= 25.5
+    assert 30.5 <= backoff.wait_s(1, rng, 9e9) <= 31.0
+
+
+def test_a_fault_is_told_once_in_a_while_and_counted() -> None:
+    now = 0.0
+    faults = FaultLog(lambda: now)
+
+    def fail(what: str) -> str:
+        try:
+            raise ValueError(what)
+        except ValueError as error:
+            return faults.note("part", what, error)
+
+    with capture_logs() as logs:
+        assert fail("a") == "unexpected ValueError: a (a fault of the scheduler: its log has more)"
+        for n in range(20):
+            fail(str(n))
+        now += AGAIN_S
+        fail("b")
+    assert [(line["event"], line["item"], line["log_level"]) for line in logs] == [
+        ("fault.unexpected", "a", "error"),
+        ("fault.unexpected", "b", "error"),
+    ]
+    assert logs[0]["exc_info"].args == ("a",)
+    assert faults.counts == {"part": 22}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "lane"),
+    [
+        ("POST", "/api/v1/namespaces/ml/pods/a/binding", Lane.BINDS),
+        ("DELETE", "/api/v1/namespaces/ml/pods/a", Lane.DELETES),
+        ("GET", "/api/v1/namespaces/ml/pods/a", Lane.READS),
+        ("PATCH", "/api/v1/namespaces/ml/pods/a/status", Lane.WRITES),
+        ("POST", "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups", Lane.WRITES),
+    ],
+)
+def test_each_request_has_its_lane(method: str, path: str, lane: Lane) -> None:
+    assert lane_of(method, path) is lane
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4, 8, 16, 64, 200])
+async def test_no_lane_keeps_another_from_its_slots(slots: int) -> None:
+    """One that takes all that it can get leaves some to each other one, and all slots can be used together."""
+    for greedy in Lane:
+        lanes = Lanes(slots)
+        taken: list[bool] = []
+        waiting = [asyncio.create_task(lanes.acquire(greedy)) for _ in range(slots + 5)]
+        await asyncio.sleep(0)
+        taken = [each.result() for each in waiting if each.done()]
+        others = [lane for lane in Lane if lane not in (greedy, Lane.BINDS)] if slots >= 8 else []
+        async with asyncio.timeout(1.0):
+            held = [(lane, await lanes.acquire(lane)) for lane in others]
+        assert len(taken) + len(held) <= slots
+        for own in taken:
+            lanes.release(greedy, own)
+        await asyncio.sleep(0)
+        assert sum(each.done() for each in waiting) >= min(len(waiting), 2 * len(taken))
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_slots_are_neither_lost_nor_made() -> None:
+    """After many comings, goings and cancellations all of them are there again."""
+    rng, lanes = random.Random(7), Lanes(16)
+    under_way = most = 0
+
+    async def use(lane: Lane) -> None:
+        nonlocal under_way, most
+        own = await lanes.acquire(lane)
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await asyncio.sleep(rng.random() / 200)
+        finally:
+            under_way -= 1
+            lanes.release(lane, own)
+
+    tasks = []
+    for _ in range(600):
+        tasks.append(asyncio.create_task(use(rng.choice(list(Lane)))))
+        if rng.random() < 0.3:
+            rng.choice(tasks).cancel()
+        if rng.random() < 0.2:
+            await asyncio.sleep(0.001)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert most == 16
+    assert under_way == 0
+    assert [lanes._shared, *lanes._own.values()] == [lanes.binds, 0, 1, 1, 1]
+    assert not lanes._waiting

@@ -1,0 +1,92 @@
+"""Binding volumes: whatever is wrong with one group, it is told and given up, and all others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from kai_sched.cluster import volume_binder
+from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
+from kai_sched.model.config import Config
+from kai_sched.model.read import POD, Reader
+from kai_sched.model.store import Store
+from kai_sched.plan.effects import Bind
+from kai_sched.reconcile.volume_plan import Refusal
+from tests.unit.cluster.scripted import ScriptedApi
+from tests.unit.operator.worlds import raw
+
+A, B = Bind("ml/a", "a", "n1"), Bind("ml/b", "b", "n1")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.store = Store()
+        reader = Reader(Config())
+        for name in "ab":
+            claims = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+            spec = {"containers": [{"name": "c"}], "volumes": claims}
+            found = reader.read(POD, raw(name, 1, "ml", spec=spec), lambda *_: None)
+            assert found is not None
+            self.store.put(found)
+        self.sent: list[str] = []
+        self.failed: list[tuple[str, BindFailure]] = []
+        self.binding = VolumeBinder(
+            ScriptedApi(),  # type: ignore[arg-type]
+            self.store,
+            asyncio.Event(),
+            random.Random(1),
+            self._send,
+            lambda bind, failure: self.failed.append((bind.pod, failure)),
+            lambda _: "1",
+        )
+
+    def _send(self, group: Sequence[Bind]) -> None:
+        self.sent += [bind.pod for bind in group]
+
+
+async def test_planning_that_raises_costs_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    plan = volume_binder.plan_volumes
+
+    def raising(book: object, pod: object, *rest: object) -> object:
+        if getattr(pod, "name", "") == "a":
+            raise ZeroDivisionError("by the test")
+        return plan(book, pod, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(volume_binder, "plan_volumes", raising)
+    cluster = bench.store.cluster()
+    for bind in (A, B, Bind("ml/gone", "g", "n1")):
+        bench.binding.submit([bind], cluster)
+    async with asyncio.timeout(5.0):
+        while len(bench.failed) < 3:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    told = dict(bench.failed)
+    assert told["ml/a"] == BindFailure(
+        VOLUME_BINDING, "unexpected ZeroDivisionError: by the test (a fault of the scheduler: its log has more)"
+    )
+    assert told["ml/b"].message == "node n1 is gone: the pod is scheduled again"
+    assert "KeyError" in told["ml/gone"].message
+    assert bench.sent == []
+
+
+async def test_waiting_that_raises_gives_the_group_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stay assumed for ever else."""
+    bench = Bench()
+    monkeypatch.setattr(volume_binder, "plan_volumes", lambda *_: Refusal("by the test"))
+
+    def raising(*_: object) -> None:
+        raise ZeroDivisionError("by the test")
+
+    working = bench.binding._failed
+    bench.binding._failed = raising
+    bench.binding.submit([A], bench.store.cluster())
+    bench.binding._failed = working
+    bench.binding.submit([B], bench.store.cluster())
+    async with asyncio.timeout(5.0):
+        while not bench.failed:  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(0.005)
+    assert ("ml/b", BindFailure(VOLUME_BINDING, "by the test")) in bench.failed
