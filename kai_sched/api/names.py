@@ -92,9 +92,6 @@ GROVE_TOPOLOGY_ANNOTATION = "grove.io/topology-name"
 LWS_SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 KNATIVE_MIN_SCALE_ANNOTATION = "autoscaling.knative.dev/min-scale"
 
-# What the key of a group in a result begins with where the group is a pod of a name that a real group has, too.
-BARE_MARK = "pod:"
-
 # The ConfigMap that Kubernetes itself keeps in every namespace.
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 

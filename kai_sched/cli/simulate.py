@@ -109,14 +109,14 @@ def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | Non
 
 def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
     """The case's cycles in turn. After the last one the world moves on only where somebody asks what became of it."""
-    from kai_sched.cycle.promises import Promises
+    from kai_sched.cycle.hints import HintTracker
     from kai_sched.cycle.run import run_cycle
     from kai_sched.lowering.cache import Cache
 
     step_ns = round(case.seconds_between_cycles * 1e9)
     world = World(step_ns, case.keeps_terminating, case.is_scenario, case.is_scenario)
     cluster, cache = case.store.cluster(), Cache()
-    now_ns, promises = case.now_ns or 0, Promises()
+    now_ns, tracker = case.now_ns or 0, HintTracker()
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
     work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
@@ -125,13 +125,13 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = run_cycle(cluster, case.config, now_ns, cache, turns=promises.turns())
+            result = run_cycle(cluster, case.config, now_ns, cache, hints=tracker.next_hints())
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)
         now_ns += step_ns
         if step_ns > 0 or not case.is_scenario:
-            promises.note(cluster, result, case.config)
+            tracker.record(cluster, result, case.config)
 
 
 def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:

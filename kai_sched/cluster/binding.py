@@ -20,6 +20,7 @@ from kai_sched.cluster.client import NOT_LEADER, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.pool import Pool
+from kai_sched.model.keys import split_key
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.faults import FAULTS
 
@@ -181,7 +182,7 @@ class Binder:
 
 def binding(bind: Bind) -> bytes:
     """The body of the POST."""
-    namespace, name = bind.pod.split("/", 1)
+    namespace, name = split_key(bind.pod)
     return msgspec.json.encode(
         {
             "apiVersion": "v1",

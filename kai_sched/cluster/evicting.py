@@ -18,7 +18,7 @@ from kai_sched.cluster.client import NOT_LEADER, STRATEGIC, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.pool import Pool
-from kai_sched.cluster.writing import rfc3339
+from kai_sched.model.times import format_seconds
 from kai_sched.plan.effects import Evict
 from kai_sched.telemetry.faults import FAULTS
 
@@ -133,7 +133,7 @@ class Evicter:
             "status": "True",
             "reason": names.PREEMPTION_BY_SCHEDULER,
             "message": self._explain(eviction),
-            "lastTransitionTime": rfc3339(self._now()),
+            "lastTransitionTime": format_seconds(self._now()),
         }
         return msgspec.json.encode({"metadata": {"uid": eviction.uid}, "status": {"conditions": [condition]}})
 

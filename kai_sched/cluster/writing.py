@@ -13,7 +13,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -24,6 +23,7 @@ from kai_sched.cluster.budget import Budget
 from kai_sched.cluster.client import MERGE, NOT_LEADER, STRATEGIC, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, objects_path
+from kai_sched.model.times import format_seconds
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
 from kai_sched.reconcile.events import MESSAGE_MAX as MESSAGE_MAX
 from kai_sched.reconcile.events import cut
@@ -206,7 +206,7 @@ class Writer:
                 if not version:
                     return
                 if write.changes_status:
-                    condition["lastTransitionTime"] = rfc3339(self._now())
+                    condition["lastTransitionTime"] = format_seconds(self._now())
                 await self._patch(
                     write.ref,
                     "status",
@@ -226,7 +226,7 @@ class Writer:
         await self._api.request("PATCH", path_of(ref, part), body=sent, content_type=content_type)
 
     async def _emit(self, emit: Emit) -> None:
-        event = event_of(emit, self._source, rfc3339(self._now()))
+        event = event_of(emit, self._source, format_seconds(self._now()))
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
         try:
             await self._api.request("POST", objects_path("v1", "events", namespace), body=msgspec.json.encode(event))
@@ -271,11 +271,6 @@ def event_of(emit: Emit, source: str, now: str) -> dict[str, Any]:
         "lastTimestamp": now,
         "count": 1,
     }
-
-
-def rfc3339(wall_s: float) -> str:
-    """Seconds since the epoch as Kubernetes writes a time."""
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _key(write: Write) -> Key:

@@ -37,7 +37,9 @@ def leave_out(cluster: Cluster, culprits: Iterable[Change], keep: bool) -> Witho
     A pod leaves its node to nobody else. With ``keep`` it goes on to hold what it asked for, and to be in its group.
     """
     gone = set(culprits)
-    requests = {request.pod_key: request for _, request in sorted(cluster.bind_requests.items()) if request.is_live}
+    requests: dict[str, BindRequest] = {
+        request.pod_key: request for _, request in sorted(cluster.bind_requests.items()) if request.is_live
+    }
     for kind, key in list(gone):
         request = cluster.bind_requests.get(key) if kind is BindRequest else None
         if request is not None:
@@ -51,7 +53,7 @@ def leave_out(cluster: Cluster, culprits: Iterable[Change], keep: bool) -> Witho
             held.add(key)
             gone.discard((Pod, key))
         elif pod.node and pod.group:
-            spared.add(f"{pod.namespace}/{pod.group}")
+            spared.add(pod.group_key)
         for node in (pod.node, requests[key].node if key in requests else ""):
             if node:
                 cordoned.add(node)
@@ -98,8 +100,8 @@ def explained(
     found = dict(groups)
     members: dict[str, list[Pod]] = {key: [] for kind, key in left_out if kind is PodGroup}
     for pod in cluster.pods.values() if members else ():
-        if pod.group and (key := f"{pod.namespace}/{pod.group}") in members:
-            members[key].append(pod)
+        if pod.group and pod.group_key in members:
+            members[pod.group_key].append(pod)
     for (kind, key), problem in sorted(left_out.items(), key=lambda entry: (entry[0][0].__name__, entry[0][1])):
         reason = reasons.left_out(f"{kind.__name__} {key}", problem)
         if kind is Queue:
@@ -113,7 +115,7 @@ def explained(
 
 
 def _explain_pod(pod: Pod, reason: reasons.Reason, found: dict[str, GroupState]) -> None:
-    group = f"{pod.namespace}/{pod.group}" if pod.group else pod.key
+    group: str = pod.group_key
     state = found.get(group)
     if state is None:
         found[group] = _state_of(group, pod.queue or DEFAULT_QUEUE, [pod], reason)

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from kai_sched.api import names
 from kai_sched.cycle.explain import ACTION_NAMES, Known, explain_group
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
@@ -197,7 +197,7 @@ def _group_key(lowered: Lowered) -> Callable[[int], str]:
 
     def key_of(j: int) -> str:
         key: str = groups[j].key
-        return names.BARE_MARK + key if bare[j] and key in taken else key
+        return bare_pod_group_key(key) if bare[j] and key in taken else key
 
     return key_of
 

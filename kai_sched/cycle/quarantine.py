@@ -18,7 +18,7 @@ from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.faults import LoweringFault
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import (
     BindRequest,
     Node,
@@ -116,14 +116,14 @@ class Quarantine:
         config: Config,
         now_ns: int,
         timer: Callable[[], float],
-        turns: Turns = NO_TURNS,
+        hints: SchedulingHints = NO_HINTS,
         whole: bool = False,
     ) -> Decision:
         """As ``run_cycle``, but for objects that make it raise; their names and faults are in ``result.left_out``.
 
         ``whole``: what is made when it is read is read, so that what raises there is found, too.
         """
-        attempt = _Attempt(self._run, cluster, config, now_ns, timer, turns, whole)
+        attempt = _Attempt(self._run, cluster, config, now_ns, timer, hints, whole)
         before = dict(self._culprits)
         tried = self._release(cluster, timer())
         flaw: Exception | None = None
@@ -254,11 +254,11 @@ class _Attempt:
     config: Config
     now_ns: int
     timer: Callable[[], float]
-    turns: Turns
+    hints: SchedulingHints
     whole: bool
 
     def run(self, view: Cluster, cache: Cache, whole: bool = False) -> CycleResult:
-        result = self.run_cycle(view, self.config, self.now_ns, cache, self.timer, self.turns)
+        result = self.run_cycle(view, self.config, self.now_ns, cache, self.timer, self.hints)
         if whole or self.whole:
             for made_when_read in (result.pods, result.groups, result.nodes):
                 len(made_when_read)

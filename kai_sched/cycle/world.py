@@ -47,7 +47,9 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     evicted = frozenset(result.evicted)
     settled: dict[str, PodState] = {}
     pods: dict[str, Pod] = {}
-    requests = {request.pod_key: request for _, request in sorted(cluster.bind_requests.items())}
+    requests: dict[str, BindRequest] = {
+        request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
+    }
     for key, state in result.pods.items():
         before = cluster.pods[key]
         request = requests.get(key) if state.status == "Binding" else None
@@ -97,7 +99,7 @@ def _stand(pod: Pod, state: PodState) -> PodState:
 def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:
     """Let every group with running pods count as started a minute before ``now_ns``, and none as ever evicted."""
     running = {
-        f"{pod.namespace}/{pod.group}" for pod in pods.values() if pod.phase == Phase.RUNNING and not pod.deleted_ns
+        pod.group_key for pod in pods.values() if pod.group and pod.phase == Phase.RUNNING and not pod.deleted_ns
     }
     for key, group in groups.items():
         start_ns = now_ns - RUNNING_FOR_NS if key in running else 0
@@ -108,7 +110,7 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
 def _stamp(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[str, Pod], now_ns: int) -> None:
     """Keep the times that the scheduler writes on pod groups: when one started from nothing, when it last lost a pod,
     since when it runs with fewer pods than it needs."""
-    evicted = {cluster.pods[key].group_key for key in result.evicted}
+    evicted = {cluster.pods[key].group_key for key in result.evicted if cluster.pods[key].group}
     broken = _broken(cluster, pods)
     for key, group in cluster.pod_groups.items():
         counts = result.groups[key].counts if key in result.groups else {}
@@ -125,6 +127,8 @@ def _broken(cluster: Cluster, pods: Mapping[str, Pod]) -> set[str]:
     used: dict[str, Counter[str]] = defaultdict(Counter)
     finished = set()
     for pod in pods.values():
+        if not pod.group:
+            continue
         if pod.phase == Phase.SUCCEEDED:
             finished.add(pod.group_key)
         elif pod.node and pod.phase != Phase.FAILED:

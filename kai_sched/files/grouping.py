@@ -13,6 +13,7 @@ from kai_sched.files.items import Item, problem_in, warner
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.keys import split_key
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import POD, POD_GROUP
@@ -132,7 +133,7 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
             except FieldError:
                 continue  # its reader tells it
     settings = Settings(config, frozenset(classes or SHIPPED_CLASSES))
-    namespace, _, name = config.kinds_config_map.partition("/")
+    namespace, name = split_key(config.kinds_config_map)
     found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
     if found is None:
         return settings

@@ -20,6 +20,7 @@ from kai_sched.lowering.limits import duration, moment, whole
 from kai_sched.lowering.rows import Entry, Names, RowTable
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -34,7 +35,6 @@ ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE, LAST_START, MAY_EVICT_AT, 
 UNSET = -2  # GRACE: the group does not say
 
 SCALING_POD = "scaling-pod"
-BARE_PREFIX = "pod:"
 SPARE_NUMBERS = 10_000
 
 
@@ -203,7 +203,7 @@ class Cache:
             self.priority_classes.row(group.priority_class),
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
-            int(identity.startswith(BARE_PREFIX)),
+            int(is_marked(identity)),
             moment(group.last_start_ns) if group.last_start_ns else 0,
             moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
             moment(group.stale_since_ns) if group.stale_since_ns else 0,
@@ -224,14 +224,14 @@ class Cache:
             except Exception as error:
                 faults.add(Pod, key, error)
         faults.end()
-        gone_groups = [bare_key(key) for key in gone]
+        gone_groups = [bare_pod_group_key(key) for key in gone]
         self.sharing.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
         for key, pod, known in present:
             try:
                 entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, known, config)))
-                own = bare_key(key)
+                own = bare_pod_group_key(key)
                 if _is_bare(pod, config):
                     group = _group_of(pod)
                     bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
@@ -248,9 +248,9 @@ class Cache:
 
     def _pod_cells(self, key: str, pod: Pod, known: KnownShape, config: Config) -> tuple[int, ...]:
         if pod.group:
-            group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
+            group = self.group_ids.row(pod.group_key)
         else:
-            group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
+            group = self.group_ids.row(bare_pod_group_key(key)) if _is_bare(pod, config) else NULL
         reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
         labelled, priority = _task_priority(pod)
@@ -318,11 +318,6 @@ class Cache:
     def _classify(self, row: int, label_set: int) -> None:
         before = self.classes[self.pods.cells[row, CLASS]]
         self.pods.cells[row, CLASS] = self._class_of(before.known, before.reserves, label_set)
-
-
-def bare_key(pod_key: str) -> str:
-    """The identity of the group that a pod without a pod group is; no pod group can have it."""
-    return BARE_PREFIX + pod_key
 
 
 def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:

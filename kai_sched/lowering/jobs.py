@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering import cache as cells
-from kai_sched.lowering.cache import Cache, bare_key
+from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.rows import Names
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
@@ -37,7 +38,9 @@ class JobRows:
     set_ptr: Ints  # (J + 1,)
 
 
-def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, grace_s: float, now_ns: int) -> JobRows:
+def lower_jobs(
+    cluster: Cluster, cache: Cache, queues: QueueRows, hints: SchedulingHints, grace_s: float, now_ns: int
+) -> JobRows:
     """All pod groups, those that pods without one are included.
 
     ``grace_s``: how long a group that does not say may lack pods; negative = for ever.
@@ -59,45 +62,45 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
     np.cumsum(sizes[layout], out=set_ptr[1:])
     times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
     times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
-    _let_rest(times[:, 1], cache.groups.objects[rows], turns, now_ns)
+    _let_rest(times[:, 1], cache.groups.objects[rows], hints, now_ns)
     return JobRows(
         rows,
         queue,
         np.where(known, priority, 0),
         (preemptible & known).astype(np.uint8),
         refused,
-        *_turns(cache, rows, turns),
+        *_turns(cache, rows, hints),
         times,
         layout,
         set_ptr,
     )
 
 
-def _turns(cache: Cache, rows: Longs, turns: Turns) -> tuple[Flags, Ints]:
+def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, Ints]:
     found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
-    named = turns.promised | turns.first.keys() | turns.later
+    named = hints.pipelined_free | hints.first.keys() | hints.deferred
     if not named:
         return found, ahead
     place = np.empty(len(cache.groups.objects), np.int64)
     place[rows] = np.arange(rows.size)
     for key in named:
-        for row in (cache.groups.row_of.get(key), cache.groups.row_of.get(bare_key(key))):
+        for row in (cache.groups.row_of.get(key), cache.groups.row_of.get(bare_pod_group_key(key))):
             if row is None:
                 continue
             j = place[row]
-            if key in turns.later:
+            if key in hints.deferred:
                 found[j] = Turn.LATER
-            elif key in turns.first:
-                found[j], ahead[j] = Turn.FIRST, turns.first[key]
+            elif key in hints.first:
+                found[j], ahead[j] = Turn.FIRST, hints.first[key]
             else:
                 found[j] = Turn.PROMISED
     return found, ahead
 
 
-def _let_rest(waits_until: Longs, groups: npt.NDArray[np.object_], turns: Turns, now_ns: int) -> None:
-    """Put off those that ``turns`` lets rest, but for delays that are still running. ``groups``: (J,) PodGroup."""
-    if turns.searched or turns.only:
-        rests = np.array([turns.rests(group.key) for group in groups], bool)
+def _let_rest(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
+    """Put off those that ``hints`` lets rest, but for delays that are still running. ``groups``: (J,) PodGroup."""
+    if hints.searched or hints.may_search:
+        rests = np.array([hints.defers_search(group.key) for group in groups], bool)
         waits_until[rests & (waits_until <= now_ns)] = RESTS
 
 

@@ -23,7 +23,7 @@ from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -45,16 +45,16 @@ class Lowered:
     spare_status: npt.NDArray[np.int8]
     resources: tuple[str, ...]  # (R,)
     blame: list[str]  # (C,) what exactly refuses a class, where something does
-    searched: Mapping[str, tuple[int, ...]]  # ``Turns.searched``
+    searched: Mapping[str, tuple[int, ...]]  # ``SchedulingHints.searched``
 
 
-def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Turns = NO_TURNS) -> Lowered:
+def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
     """Bring the cache up to date and make the tables of this cycle."""
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
-    jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s, moment(now_ns))
+    jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
     rows = cache.pods.ordered()
-    columns = _columns(cache, rows, turns.nodes)
+    columns = _columns(cache, rows, hints.nominated_nodes)
     status = _statuses(columns, now_ns, config)
     job, sets = memberships(cache, columns, jobs)
     node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
@@ -106,7 +106,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         _statuses(cache.pods.cells[spare], now_ns, config),
         classes.resources,
         classes.blame,
-        turns.searched,
+        hints.searched,
     )
 
 

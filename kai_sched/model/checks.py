@@ -117,11 +117,10 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
     members: dict[str, Counter[str]] = defaultdict(Counter)
     finished: set[str] = set()
     for pod in cluster.pods.values():
-        key = f"{pod.namespace}/{pod.group}"
         if pod.group and pod.phase in _LIVE:
-            members[key][pod.sub_group or DEFAULT_SET] += 1
-        elif pod.phase == Phase.SUCCEEDED:
-            finished.add(key)
+            members[pod.group_key][pod.sub_group or DEFAULT_SET] += 1
+        elif pod.group and pod.phase == Phase.SUCCEEDED:
+            finished.add(pod.group_key)
     for key, group in sorted(cluster.pod_groups.items()):
         subject = f"PodGroup {key}"
         if group.priority_class and group.priority_class not in cluster.priority_classes:
@@ -249,7 +248,7 @@ def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
 
 
 def _membership(subject: str, pod: Pod, sets: Mapping[str, frozenset[str]], cluster: Cluster) -> Iterator[Problem]:
-    key = f"{pod.namespace}/{pod.group}"
+    key = pod.group_key
     if key not in cluster.pod_groups:
         message = f"there is no PodGroup {key!r}, so the pod is never scheduled: add the group, or correct the name"
         yield Problem("", subject, "metadata.annotations[pod-group-name]", message)

@@ -8,39 +8,10 @@ elsewhere), or until it is known to have failed and is *forgotten*.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
-
-ALL_PODS = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle.
-
-    ``first`` says with how many of their pods: with any more a group is tried among the others (``ALL_PODS``: no end).
-    ``nodes`` are the nodes, by pod, that these were promised: they get them where they still fit.
-    ``promised``: those that were promised room that was free already (``CycleResult.promised``). Where that comes again
-    it is bound.
-    ``searched``: what each action found for groups that have had their turn to have others evicted, and not all had:
-    these wait for it; ``only``, where it is not empty, are all that may have others evicted in this cycle.
-    """
-
-    first: Mapping[str, int] = field(default_factory=dict)
-    later: frozenset[str] = frozenset()
-    promised: frozenset[str] = frozenset()
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    only: frozenset[str] = frozenset()
-
-    def rests(self, group: str) -> bool:
-        """Whether nobody is evicted for the group in this cycle, as others are owed their turn."""
-        return group in self.searched or (bool(self.only) and group not in self.only)
-
-
-NO_TURNS = Turns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +60,7 @@ class Overlay:
     def assume(self, key: str, uid: str, node: str) -> bool:
         """Count the pod as being on the node. False, and nothing is done, where that pod is not there to be bound."""
         pod = self._store.get(Pod, key)
-        if not isinstance(pod, Pod) or pod.uid != uid or pod.node:
+        if pod is None or pod.uid != uid or pod.node:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
         self._show(key, replace(before, node=node))
@@ -104,7 +75,7 @@ class Overlay:
     def expect(self, key: str, uid: str, now_ns: int) -> bool:
         """Count the pod as leaving since now. False, and nothing is done, where it is gone or leaving already."""
         pod = self._store.get(Pod, key)
-        if not isinstance(pod, Pod) or pod.uid != uid or pod.deleted_ns:
+        if pod is None or pod.uid != uid or pod.deleted_ns:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
         self._show(key, replace(before, deleted_ns=now_ns))
@@ -113,7 +84,7 @@ class Overlay:
     def leaves(self, key: str) -> bool:
         """Whether the API server itself shows the pod as leaving."""
         pod, assumed = self._store.get(Pod, key), self._assumed.get(key)
-        return isinstance(pod, Pod) and pod.deleted_ns != 0 and (assumed is None or assumed.deleted_ns == 0)
+        return pod is not None and pod.deleted_ns != 0 and (assumed is None or assumed.deleted_ns == 0)
 
     def spare(self, key: str, uid: str) -> None:
         """The eviction failed or was not sent: the pod stays. Of no effect where that is known already."""
@@ -124,7 +95,7 @@ class Overlay:
     def regroup(self, key: str, uid: str, change: Callable[[Pod], Pod]) -> None:
         """The pod belongs elsewhere, whatever the API server shows yet. Of no effect where that pod is not there."""
         pod = self._store.get(Pod, key)
-        if isinstance(pod, Pod) and pod.uid == uid:
+        if pod is not None and pod.uid == uid:
             before = self._assumed.get(key) or Assumed("", 0, pod)
             self._show(key, replace(before, observed=change(before.observed)))
 

@@ -12,6 +12,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
+
 UNLIMITED = -1.0
 NO_LABELS: Mapping[str, str] = {}
 
@@ -130,8 +132,8 @@ class PodGroup:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +231,13 @@ class Pod:
     gpu_groups: tuple[str, ...] = ()  # devices shared with others, from the labels runai-gpu-group*
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
     @property
-    def group_key(self) -> str:
-        """The group that the pod is in: its pod group, or itself."""
-        return f"{self.namespace}/{self.group}" if self.group else self.key
+    def group_key(self) -> GroupKey:
+        """The key of the group that the pod is in: its PodGroup; for a bare pod the key of the pod."""
+        return group_key(self.namespace, self.group or self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +252,12 @@ class BindRequest:
     gpu_groups: tuple[str, ...] = ()  # devices that the pod will share
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
     @property
-    def pod_key(self) -> str:
-        return f"{self.namespace}/{self.pod}"
+    def pod_key(self) -> ObjectKey:
+        return object_key(self.namespace, self.pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +290,8 @@ class VolumeClaim:
     attributes_class: str = ""
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +337,8 @@ class ConfigMap:
     name: str
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)

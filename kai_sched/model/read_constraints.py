@@ -8,6 +8,7 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.faults import FieldError, Warn, decode_part, shown
+from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
     HostPort,
     NodeSelector,
@@ -183,9 +184,9 @@ def read_claims(spec: core.PodSpec, namespace: str, pod: str) -> tuple[str, ...]
     found = set()
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            found.add(f"{namespace}/{volume.persistent_volume_claim.claim_name}")
+            found.add(object_key(namespace, volume.persistent_volume_claim.claim_name or ""))
         elif volume.ephemeral is not None:
-            found.add(f"{namespace}/{pod}-{volume.name}")
+            found.add(object_key(namespace, f"{pod}-{volume.name}"))
     return tuple(sorted(found))
 
 
@@ -212,4 +213,4 @@ def read_config_maps(spec: core.PodSpec, namespace: str, exempt_prefix: str) -> 
     found = {each.name for each in needed if each.name and not each.optional and each.name != names.ROOT_CA_CONFIG_MAP}
     if exempt_prefix:
         found = {name for name in found if not name.startswith(exempt_prefix)}
-    return tuple(sorted(f"{namespace}/{name}" for name in found))
+    return tuple(sorted(object_key(namespace, name) for name in found))

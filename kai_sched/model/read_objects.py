@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kai_sched.api import core, names
 from kai_sched.api.custom import INT32_MAX
 from kai_sched.model.faults import FieldError, shown
+from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
     NO_LABELS,
     ConfigMap,
@@ -107,7 +108,7 @@ def read_volume(wire: core.PersistentVolume) -> Volume:
         identity(meta),
         node_affinity=read_node_selector(required, "spec.nodeAffinity.required") if required else None,
         storage_class=spec.storage_class_name or "",
-        claim=f"{claim.namespace or ''}/{claim.name or ''}" if claim else "",
+        claim=object_key(claim.namespace or "", claim.name or "") if claim else "",
         phase=(wire.status.phase if wire.status else None) or "",
         access_modes=tuple(sorted(set(spec.access_modes or ()))),
         size_bytes=_size_bytes(spec.capacity, "spec.capacity"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar
 
 from kai_sched.model.objects import (
     BindRequest,
@@ -22,7 +22,7 @@ from kai_sched.model.objects import (
 )
 
 # What a view calls the objects of each kind.
-TABLES: Mapping[type[Object], str] = {
+TABLES: Mapping[type, str] = {
     Queue: "queues",
     Node: "nodes",
     PodGroup: "pod_groups",
@@ -39,7 +39,9 @@ TABLES: Mapping[type[Object], str] = {
 # How many changes are remembered; a reader that is further behind looks at everything again.
 JOURNAL_LENGTH = 65_536
 
+# An object that was put or removed: its kind and its key.
 Change = tuple[type[Object], str]
+Kind = TypeVar("Kind", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,9 @@ class Cluster:
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
     journal_start: int
 
-    def table(self, kind: type[Object]) -> Mapping[str, Object]:
+    def table(self, kind: type[Kind]) -> Mapping[str, Kind]:
         """All objects of the kind, by key."""
-        found: Mapping[str, Object] = getattr(self, TABLES[kind])
+        found: Mapping[str, Kind] = getattr(self, TABLES[kind])
         return found
 
     @classmethod
@@ -86,7 +88,8 @@ class Store:
     """Mutable, single-threaded: the owner puts and removes objects, and takes a view for each cycle."""
 
     def __init__(self) -> None:
-        self._tables: dict[type[Object], dict[str, Object]] = {kind: {} for kind in TABLES}
+        # Typed by the key: the table of a kind holds objects of that kind only.
+        self._tables: dict[type, dict[str, Any]] = {kind: {} for kind in TABLES}
         self._journal: list[Change] = []
         self._journal_start = 0
         self._id = object()
@@ -109,12 +112,15 @@ class Store:
         """Number of changes so far."""
         return self._journal_start + len(self._journal)
 
-    def get(self, kind: type[Object], key: str) -> Object | None:
-        return self._tables[kind].get(key)
+    def get(self, kind: type[Kind], key: str) -> Kind | None:
+        """The object of this kind and key; None where there is none."""
+        found: Kind | None = self._tables[kind].get(key)
+        return found
 
-    def all(self, kind: type[Object]) -> Mapping[str, Object]:
-        """The objects of a kind by key, as they are at any time: not for another thread, and not to be kept."""
-        return self._tables[kind]
+    def all(self, kind: type[Kind]) -> Mapping[str, Kind]:
+        """The live table of a kind, by key. It changes with the store: do not keep it or pass it to another thread."""
+        found: Mapping[str, Kind] = self._tables[kind]
+        return found
 
     def _note(self, kind: type[Object], key: str) -> None:
         if len(self._journal) >= 2 * JOURNAL_LENGTH:
@@ -127,17 +133,17 @@ class Store:
         """A view of now."""
         tables = {kind: dict(table) for kind, table in self._tables.items()}
         return Cluster(
-            queues=cast(dict[str, Queue], tables[Queue]),
-            nodes=cast(dict[str, Node], tables[Node]),
-            pod_groups=cast(dict[str, PodGroup], tables[PodGroup]),
-            pods=cast(dict[str, Pod], tables[Pod]),
-            bind_requests=cast(dict[str, BindRequest], tables[BindRequest]),
-            priority_classes=cast(dict[str, PriorityClass], tables[PriorityClass]),
-            volume_claims=cast(dict[str, VolumeClaim], tables[VolumeClaim]),
-            volumes=cast(dict[str, Volume], tables[Volume]),
-            storage_classes=cast(dict[str, StorageClass], tables[StorageClass]),
-            config_maps=cast(dict[str, ConfigMap], tables[ConfigMap]),
-            namespaces=cast(dict[str, Namespace], tables[Namespace]),
+            queues=tables[Queue],
+            nodes=tables[Node],
+            pod_groups=tables[PodGroup],
+            pods=tables[Pod],
+            bind_requests=tables[BindRequest],
+            priority_classes=tables[PriorityClass],
+            volume_claims=tables[VolumeClaim],
+            volumes=tables[Volume],
+            storage_classes=tables[StorageClass],
+            config_maps=tables[ConfigMap],
+            namespaces=tables[Namespace],
             store_id=self._id,
             serial=self.serial,
             journal=self._journal,

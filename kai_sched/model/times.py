@@ -110,3 +110,8 @@ def _seconds(text: str, long_units: bool) -> float:
 def format_time(ns: int) -> str:
     """RFC 3339 in UTC, whole seconds, of nanoseconds since the epoch: "2026-01-31T12:00:00Z"."""
     return datetime.fromtimestamp(ns // _SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_seconds(seconds: float) -> str:
+    """As ``format_time``, of seconds since the epoch."""
+    return format_time(int(seconds * _SECOND_NS))

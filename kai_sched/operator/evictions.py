@@ -86,7 +86,7 @@ class Evictions:
     def check(self, eviction: Evict) -> str:
         """Why the eviction makes no sense any more; empty where it does."""
         pod = self._store.get(Pod, eviction.pod)
-        if not isinstance(pod, Pod) or pod.uid != eviction.uid:
+        if pod is None or pod.uid != eviction.uid:
             return f"pod {eviction.pod} is gone"
         if self._overlay.leaves(eviction.pod):
             return f"pod {eviction.pod} is being deleted already"
@@ -96,7 +96,7 @@ class Evictions:
         waiting = 0
         for winner in plan.winners:
             pod = self._store.get(Pod, winner.pod)
-            if not isinstance(pod, Pod) or pod.uid != winner.uid or pod.deleted_ns:
+            if pod is None or pod.uid != winner.uid or pod.deleted_ns:
                 return f"pod {winner.pod}, for which it was to go, is gone"
             waiting += not pod.node
         if not waiting:

@@ -217,7 +217,7 @@ class Feed:
                 )
         for name in {before, node} - {""}:
             found = self._store.get(Node, name)
-            if isinstance(found, Node):
+            if found is not None:
                 self._store.put(self._marked(found))
         self._changed(True)
 

@@ -24,6 +24,7 @@ from kai_sched.cluster.owners import OwnerReader
 from kai_sched.cluster.paths import object_path
 from kai_sched.cluster.turns import Turn
 from kai_sched.model.config import Config
+from kai_sched.model.keys import group_key, split_key
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
@@ -269,7 +270,7 @@ class Grouper:
     async def _read_kinds(self, key: str) -> tuple[KindDefaults, KindRules]:
         if key not in self._feed.known(CONFIG_MAP):
             return {}, {}
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         path = object_path("v1", "configmaps", namespace, name)
         data = read(_decode_config_map, await self._api.request("GET", path), path, "the ConfigMap of the kinds").data
         defaults, rules, notes = read_kinds(data or {}, f"ConfigMap {key}")
@@ -286,7 +287,7 @@ class Grouper:
             return
         chain, grouping = found
         owner = _ref(chain.owners[-1]) if chain.owners else _pod_ref(key_of(pod), meta.uid or "")
-        group = f"{owner.namespace}/{grouping.name}"
+        group = group_key(owner.namespace, grouping.name)
         if self._groups.has(group):  # else its pods went while this was found out
             self._keeper.observe(group, owner, grouping.queue)
         if grouping.notes:
@@ -382,5 +383,5 @@ def _ref(owner: Owner) -> Ref:
 
 
 def _pod_ref(key: str, uid: str) -> Ref:
-    namespace, _, name = key.partition("/")
+    namespace, name = split_key(key)
     return Ref("v1", "Pod", namespace, name, uid)

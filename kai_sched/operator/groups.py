@@ -165,7 +165,7 @@ class Groups:
         found: dict[str, None] = {}
         for key, member in self._members.items():
             pod = self._store.get(Pod, key)
-            if key in self.held or (isinstance(pod, Pod) and not pod.node):
+            if key in self.held or (pod is not None and not pod.node):
                 found[member.source] = None
         return list(found)
 
@@ -364,7 +364,7 @@ class Groups:
     def _is_ours(self, key: str) -> bool:
         """Whether the group is in our node pool; others have schedulers of their own."""
         found = self._store.get(PodGroup, key)
-        return isinstance(found, PodGroup) and in_pool(found.labels, self._config)
+        return found is not None and in_pool(found.labels, self._config)
 
     def _put(self, key: str, found: PodGroup | None) -> None:
         if found is None:

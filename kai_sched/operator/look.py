@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kai_sched.cluster.client import ApiFailure
+from kai_sched.model.keys import group_key
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
 from kai_sched.operator.groups import Groups
@@ -59,12 +60,11 @@ class Look:
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
         """As ``draft.View``."""
-        found = self._store.get(PodGroup, f"{namespace}/{name}")
-        return found if isinstance(found, PodGroup) else None
+        return self._store.get(PodGroup, group_key(namespace, name))
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """As ``draft.View``."""
         for key in self._groups.labelled.keys(namespace, label, value):
             pod = self._store.get(Pod, key) or self._groups.held.get(key)
-            if isinstance(pod, Pod):
+            if pod is not None:
                 yield pod

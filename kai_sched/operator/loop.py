@@ -19,11 +19,12 @@ from kai_sched.cluster.backoff import Backoff as Doubling
 from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
 from kai_sched.cluster.turns import Turn
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.cycle.quarantine import Decision, Quarantine
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import ALL_PODS, Overlay, Turns
+from kai_sched.model.hints import ALL_PODS, SchedulingHints
+from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import SteadyWall
@@ -89,7 +90,7 @@ class Setbacks:
 
     backoff: dict[str, Backoff] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
-    promises: Promises = field(default_factory=Promises)
+    tracker: HintTracker = field(default_factory=HintTracker)
 
     def add(self, group: str, now: float) -> float:
         """One more failure; returns when the group is tried again."""
@@ -98,10 +99,10 @@ class Setbacks:
         backoff.add(now)
         return backoff.until
 
-    def turns(self, now: float) -> Turns:
+    def hints(self, now: float) -> SchedulingHints:
         """Who waits, who goes first, and who is to get what it was promised."""
         waiting = frozenset(group for group, backoff in self.backoff.items() if now < backoff.until)
-        return self.promises.turns(dict.fromkeys(self.torn, ALL_PODS), waiting)
+        return self.tracker.next_hints(dict.fromkeys(self.torn, ALL_PODS), waiting)
 
     def next_end(self, now: float) -> float | None:
         """When the next group has waited long enough."""
@@ -215,37 +216,37 @@ class Loop:
         if not self._may_act():
             self._leads = False
             self._led.clear()
-            await self._decide(Turns())
+            await self._decide(SchedulingHints())
             return self._standby_s
         if not self._leads:
             # A predecessor may have died in the middle of binding a gang: what it left goes first.
-            first = await self._decide(Turns(), whole=True)
+            first = await self._decide(SchedulingHints(), whole=True)
             self._setbacks.torn = await self._in_thread(lambda: _torn(first.result))
             self._leads = True
         self._turned_at = self._clock.monotonic()
-        turns = self._setbacks.turns(self._turned_at)
-        decided = await self._decide(turns, whole=bool(turns.first or self._setbacks.backoff))
+        hints = self._setbacks.hints(self._turned_at)
+        decided = await self._decide(hints, whole=bool(hints.first or self._setbacks.backoff))
         if self._may_act():
-            self._settle_setbacks(decided.result, turns)
-            if self._setbacks.promises.note(decided.cluster, decided.result, self._config()):
+            self._settle_setbacks(decided.result, hints)
+            if self._setbacks.tracker.record(decided.cluster, decided.result, self._config()):
                 self.wake(matters=False)
-            if self._setbacks.promises.due:
+            if self._setbacks.tracker.due:
                 self.wake()
             await self._act(decided)
             self._acted(decided)
-        next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
-        wait_s = min(LOOK_AGAIN_S, max(0.0, (next_ns - now_ns) / 1e9))
-        self._due = self._clock.monotonic() + wait_s + LATE_S if next_ns else None
+        next_deadline_ns, now_ns = decided.result.next_deadline_ns, self._clock.wall_ns()
+        wait_s = min(LOOK_AGAIN_S, max(0.0, (next_deadline_ns - now_ns) / 1e9))
+        self._due = self._clock.monotonic() + wait_s + LATE_S if next_deadline_ns else None
         return decided.seconds
 
-    async def _decide(self, turns: Turns, whole: bool = False) -> Decided:
+    async def _decide(self, hints: SchedulingHints, whole: bool = False) -> Decided:
         """A cycle; with ``whole`` all of its result may be read here without anything being raised."""
         cluster, config = self._store.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
             decision: Decision = await self._in_thread(
                 lambda: self._quarantine.decide(
-                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, turns, whole
+                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, hints, whole
                 )
             )
         finally:
@@ -257,9 +258,9 @@ class Loop:
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _settle_setbacks(self, result: CycleResult, turns: Turns) -> None:
+    def _settle_setbacks(self, result: CycleResult, hints: SchedulingHints) -> None:
         """Forget setbacks of groups that have recovered or are gone."""
-        for key in turns.first:
+        for key in hints.first:
             group = result.groups.get(key)
             if group is None or not _is_torn(group):
                 self._setbacks.torn.discard(key)
@@ -300,7 +301,7 @@ class Loop:
     def check(self, bind: Bind) -> str:
         """Why the bind makes no sense any more; empty where it does."""
         pod = self._store.get(Pod, bind.pod)
-        if not isinstance(pod, Pod):
+        if pod is None:
             return f"pod {bind.pod} is gone"
         if pod.uid != bind.uid:
             return f"pod {bind.pod} was deleted and created anew"
@@ -329,7 +330,7 @@ class Loop:
 def node_problem(store: Store, name: str) -> str:
     """Why no pod can be put onto the node; empty where one can."""
     node = store.get(Node, name)
-    if not isinstance(node, Node):
+    if node is None:
         return f"node {name} is gone"
     if node.unschedulable:
         return f"node {name} was cordoned"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
 from kai_sched.operator.loop import Decided
 from kai_sched.operator.news import Found, hand_on
@@ -169,5 +170,5 @@ def kinds_of(result: CycleResult) -> tuple[int, int, int]:
 
 def pod_ref(effect: Bind | Pipeline) -> Ref:
     """The pod that gets a place."""
-    namespace, name = effect.pod.split("/", 1)
+    namespace, name = split_key(effect.pod)
     return Ref("v1", "Pod", namespace, name, effect.uid)

@@ -138,10 +138,9 @@ class Telling:
         """The API server has taken the bind, which took so long."""
         now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
         created_ns, key, queue, unlabelled = None, bind.pod, "", False
-        if isinstance(pod, Pod):
+        if pod is not None:
             created_ns, key = pod.created_ns, pod.group_key
-            found = self._store.get(PodGroup, key) if pod.group else None
-            group = found if isinstance(found, PodGroup) else None
+            group = self._store.get(PodGroup, key) if pod.group else None
             queue = group.queue if group else pod.queue
             unlabelled = pod.scheduler == self._config.scheduler_name and self._news.owners.is_unlabelled(pod, group)
         self._batch.bound.append(Bound(bind, seconds, now_ns, created_ns, key, queue, unlabelled))
@@ -219,7 +218,7 @@ class Telling:
     def _version(self, ref: Ref) -> str:
         """In which version the pod waits for a node; empty where it does not."""
         pod = self._store.get(Pod, ref.key)
-        if not isinstance(pod, Pod) or pod.uid != ref.uid or pod.node or pod.deleted_ns:
+        if pod is None or pod.uid != ref.uid or pod.node or pod.deleted_ns:
             return ""
         return str(self._feed.known(POD).get(ref.key, ""))
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_sched.model.keys import object_key
+
 
 @dataclass(frozen=True, slots=True)
 class Bind:
@@ -92,7 +94,7 @@ class Ref:
     @property
     def key(self) -> str:
         """ "namespace/name", or the name alone."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return object_key(self.namespace, self.name) if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)

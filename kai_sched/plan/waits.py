@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kai_sched.api import names
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Pod
 from kai_sched.plan.effects import Effect, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
@@ -18,9 +18,9 @@ def by_group(effects: Sequence[Effect], pods: Mapping[str, Pod]) -> dict[str, li
     for effect in effects:
         if isinstance(effect, Pipeline):
             pod = pods[effect.pod]
-            # A pod without a group is one of its own name, which in the result has a mark where a real group has it.
-            own = (pod.key, names.BARE_MARK + pod.key)
-            for key in (pod.group_key,) if pod.group else own:
+            # In a result, the key of a bare pod's group is marked where a PodGroup has the same key.
+            keys = (pod.group_key,) if pod.group else (pod.group_key, bare_pod_group_key(pod.key))
+            for key in keys:
                 found.setdefault(key, []).append(effect)
     return found
 

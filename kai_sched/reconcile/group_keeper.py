@@ -8,6 +8,7 @@ from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import PodGroup
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
@@ -86,7 +87,7 @@ class GroupKeeper(Kept):
         return found
 
     def _due(self, key: str, subject: Shown, moment: Moment) -> list[Write]:
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         ref = Ref(names.POD_GROUP_VERSION, "PodGroup", namespace, name, subject.uid)
         group = moment.cluster.pod_groups.get(key)
         members, state = moment.tally.groups.get(key), moment.result.groups.get(key)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kai_sched.api import names
 from kai_sched.model.config import Config
+from kai_sched.model.keys import unmarked
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Evict, Write
@@ -153,9 +153,9 @@ class StatusKeeper:
         self._groups.reword(reworded)
         self._owners.mark_groups(changed)
         for key in changed:
-            self._pods.mark((key.removeprefix(names.BARE_MARK), *tally.members.get(key, ())))
+            self._pods.mark((unmarked(key), *tally.members.get(key, ())))
         for key in reworded:
-            self._pods.reword((key.removeprefix(names.BARE_MARK), *tally.members.get(key, ())))
+            self._pods.reword((unmarked(key), *tally.members.get(key, ())))
         self._placed, self._states = placed, states
 
 

@@ -65,7 +65,7 @@ class Owners:
 
     def is_unlabelled(self, pod: Pod, group: PodGroup | None) -> bool:
         """Whether the pod is in the default queue because nobody named one."""
-        return is_unlabelled(pod, group, self._owned.get(f"{pod.namespace}/{pod.group}"))
+        return is_unlabelled(pod, group, self._owned.get(pod.group_key) if pod.group else None)
 
 
 class OwnerKeeper(Kept):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kai_sched.api import names
 from kai_sched.model.checks import DEFAULT_SET
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Ref, SetCondition, Write
@@ -105,9 +106,9 @@ class PodKeeper(Kept):
 
     def _due(self, key: str, pod: Pod, subject: PodSubject, moment: Moment, found: list[Write]) -> None:
         cluster, tally = moment.cluster, moment.tally
-        group_key = f"{pod.namespace}/{pod.group}"
-        group = cluster.pod_groups.get(group_key)
-        unlabelled = is_unlabelled(pod, group, self._owners.get(group_key)) and in_pool(pod.labels, self._config)
+        group = cluster.pod_groups.get(pod.group_key) if pod.group else None
+        owned = self._owners.get(pod.group_key) if pod.group else None
+        unlabelled = is_unlabelled(pod, group, owned) and in_pool(pod.labels, self._config)
         if unlabelled and self._ledger.tell(subject, names.QUEUE_LABEL_MISSING):
             found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
         if key in moment.placed or key in tally.binding or pod.gates:
@@ -122,9 +123,9 @@ class PodKeeper(Kept):
         """What the pod is told, and whether its group wants the condition."""
         if not pod.group:
             # A pod without a group is a group of its own name, marked where a real one has that name.
-            own = result.groups.get(f"pod:{key}") or result.groups.get(key)
+            own = result.groups.get(bare_pod_group_key(key)) or result.groups.get(key)
             return _of_group(own), True
-        group_key = f"{pod.namespace}/{pod.group}"
+        group_key = pod.group_key
         group = cluster.pod_groups.get(group_key)
         if group is None:
             return (unknown_group(group_key) if in_pool(pod.labels, self._config) else None), True

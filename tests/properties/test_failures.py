@@ -51,7 +51,7 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (nodes, "_devices"),
     (classes, "label_column"),
     (constraints, "label_column"),
-    *((run, name) for name in ("lower_settings", "solve", "lift", "next_change")),
+    *((run, name) for name in ("lower_settings", "solve", "lift", "next_deadline")),
 )
 FAULTS: tuple[type[BaseException], ...] = (ValueError, MemoryError, KeyboardInterrupt)
 

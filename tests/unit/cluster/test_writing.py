@@ -14,7 +14,8 @@ from kai_sched.api.legal import is_subdomain
 from kai_sched.cluster import writing
 from kai_sched.cluster.budget import Budget
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.cluster.writing import ATTEMPTS, EVENTS_MAX, Writer, event_of, path_of, rfc3339
+from kai_sched.cluster.writing import ATTEMPTS, EVENTS_MAX, Writer, event_of, path_of
+from kai_sched.model.times import format_seconds
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, Ref, SetCondition, Write
 from tests.unit.cluster.scripted import Naps, ScriptedApi, failure
 
@@ -211,7 +212,7 @@ async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
     bench.now_s += 60.0
     await bench.write(emit)
     created, again, looked, counted = bench.api.asked
-    assert created[2] == event_of(emit, "kai-scheduler", rfc3339(NOW_S))
+    assert created[2] == event_of(emit, "kai-scheduler", format_seconds(NOW_S))
     assert again[2]["metadata"]["name"] == created[2]["metadata"]["name"]
     path = f"/api/v1/namespaces/ml/events/{created[2]['metadata']['name']}"
     assert looked[:2] == ("GET", path)
@@ -221,7 +222,7 @@ async def test_the_same_fact_is_one_event_that_counts(bench: Bench) -> None:
 
 def test_an_event_fits_and_differs_by_what_it_says() -> None:
     def event(ref: Ref, message: str) -> dict[str, Any]:
-        return event_of(Emit(ref, "Normal", "Told", message), "kai-scheduler", rfc3339(NOW_S))
+        return event_of(Emit(ref, "Normal", "Told", message), "kai-scheduler", format_seconds(NOW_S))
 
     found = [event(POD, "a"), event(POD, "b"), event(Ref("v1", "Pod", "ml", "a", "other"), "a"), event(QUEUE, "a")]
     assert len({one["metadata"]["name"] for one in found}) == 4
@@ -292,7 +293,7 @@ def test_the_name_of_an_event_is_one() -> None:
     """However long the name of its object, and wherever that is cut."""
     for end in ("a" * 253, "a" * 199 + ".b", "a" * 198 + "-.b", "a"):
         ref = Ref("v1", "Pod", "ml", end, "u")
-        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", rfc3339(NOW_S))["metadata"]["name"]
+        name = event_of(Emit(ref, "Normal", "R", "m"), "kai", format_seconds(NOW_S))["metadata"]["name"]
         assert is_subdomain(name)
 
 
