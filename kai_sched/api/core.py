@@ -49,19 +49,19 @@ class Header(Wire):
     items: list[Raw] | UnsetType | None = UNSET
 
 
-class Resources(Wire):
+class ResourceRequirements(Wire):
     requests: dict[str, Quantity] | None = None
     limits: dict[str, Quantity] | None = None
 
 
-class Port(Wire):
+class ContainerPort(Wire):
     container_port: int | None = None
     host_port: int | None = None
     protocol: str | None = None
     host_ip: str | None = field(default=None, name="hostIP")
 
 
-class Reference(Wire):
+class ConfigMapReference(Wire):
     """A named object that may be optional."""
 
     name: str | None = None
@@ -69,7 +69,7 @@ class Reference(Wire):
 
 
 class EnvSource(Wire):
-    config_map_key_ref: Reference | None = None
+    config_map_key_ref: ConfigMapReference | None = None
 
 
 class Env(Wire):
@@ -77,7 +77,7 @@ class Env(Wire):
 
 
 class EnvFrom(Wire):
-    config_map_ref: Reference | None = None
+    config_map_ref: ConfigMapReference | None = None
 
 
 class Mount(Wire):
@@ -87,7 +87,7 @@ class Mount(Wire):
 class Container(Wire):
     name: str | None = None
     resources: Raw = ABSENT
-    ports: list[Port] | None = None
+    ports: list[ContainerPort] | None = None
     env: list[Env] | None = None
     env_from: list[EnvFrom] | None = None
     volume_mounts: list[Mount] | None = None
@@ -99,7 +99,7 @@ class ClaimSource(Wire):
 
 
 class ProjectedSource(Wire):
-    config_map: Reference | None = None
+    config_map: ConfigMapReference | None = None
 
 
 class Projected(Wire):
@@ -113,7 +113,7 @@ class EphemeralSource(Wire):
 class PodVolume(Wire):
     name: str | None = None
     persistent_volume_claim: ClaimSource | None = None
-    config_map: Reference | None = None
+    config_map: ConfigMapReference | None = None
     projected: Projected | None = None
     ephemeral: EphemeralSource | None = None
 
@@ -145,13 +145,13 @@ class PodStatus(Wire):
     nominated_node_name: str | None = None
 
 
-class Pod(Wire):
+class WirePod(Wire):
     metadata: Meta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
-class Taint(Wire):
+class WireTaint(Wire):
     key: str
     value: str | None = None
     effect: str | None = None
@@ -159,7 +159,7 @@ class Taint(Wire):
 
 class NodeSpec(Wire):
     unschedulable: bool | None = None
-    taints: list[Taint] | None = None
+    taints: list[WireTaint] | None = None
 
 
 class Condition(Wire):
@@ -173,21 +173,21 @@ class NodeStatus(Wire):
     conditions: list[Condition] | None = None
 
 
-class Node(Wire):
+class WireNode(Wire):
     metadata: Meta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
-class Requirement(Wire):
+class WireRequirement(Wire):
     key: str
     operator: str
     values: list[str] | None = None
 
 
 class SelectorTerm(Wire):
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
+    match_expressions: list[WireRequirement] | None = None
+    match_fields: list[WireRequirement] | None = None
 
 
 class Selector(Wire):
@@ -198,14 +198,14 @@ class Selector(Wire):
 
 class LabelSelector(Wire):
     match_labels: Labels = None
-    match_expressions: list[Requirement] | None = None
+    match_expressions: list[WireRequirement] | None = None
 
 
 class NodeAffinity(Wire):
     required_during_scheduling_ignored_during_execution: Selector | None = None
 
 
-class PodTerm(Wire):
+class WirePodTerm(Wire):
     topology_key: str
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
@@ -214,14 +214,14 @@ class PodTerm(Wire):
     mismatch_label_keys: list[str] | None = None
 
 
-class WeightedPodTerm(Wire):
+class WireWeightedPodTerm(Wire):
     weight: int
-    pod_affinity_term: PodTerm
+    pod_affinity_term: WirePodTerm
 
 
 class PodAffinity(Wire):
-    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodTerm] | None = None
+    required_during_scheduling_ignored_during_execution: list[WirePodTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WireWeightedPodTerm] | None = None
 
 
 class Affinity(Wire):
@@ -230,7 +230,7 @@ class Affinity(Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(Wire):
+class WireToleration(Wire):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -241,20 +241,20 @@ class ClaimSpec(Wire):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     selector: LabelSelector | None = None
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
 
 
-class Phase(Wire):
+class PhaseStatus(Wire):
     phase: str | None = None
 
 
 class PersistentVolumeClaim(Wire):
     metadata: Meta | None = None
     spec: ClaimSpec | None = None
-    status: Phase | None = None
+    status: PhaseStatus | None = None
 
 
 class VolumeAffinity(Wire):
@@ -280,7 +280,7 @@ class VolumeSpec(Wire):
 class PersistentVolume(Wire):
     metadata: Meta | None = None
     spec: VolumeSpec | None = None
-    status: Phase | None = None
+    status: PhaseStatus | None = None
 
 
 class TopologyExpression(Wire):
@@ -292,28 +292,28 @@ class TopologyTerm(Wire):
     match_label_expressions: list[TopologyExpression] | None = None
 
 
-class StorageClass(Wire):
+class WireStorageClass(Wire):
     metadata: Meta | None = None
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTerm] | None = None
 
 
-class ConfigMap(Wire):
+class WireConfigMap(Wire):
     metadata: Meta | None = None
 
 
-class Namespace(Wire):
+class WireNamespace(Wire):
     metadata: Meta | None = None
 
 
-class PriorityClass(Wire):
+class WirePriorityClass(Wire):
     metadata: Meta | None = None
     value: int | None = None
     global_default: bool | None = None
 
 
-class Workload(Wire):
+class OwnerObject(Wire):
     """An object that owns pods, of whatever kind. Both parts are absent where only its metadata was asked for."""
 
     metadata: Meta | None = None

@@ -89,7 +89,7 @@ def simulate(
     -A -o json" prints it; each scenario file is a cluster of its own. What a scenario says of actions, cycles and time
     holds unless an option says otherwise. Exit status: 0, or 2 where the input cannot be used.
     """
-    from kai_sched.cli.simulate import Options, simulate
+    from kai_sched.cli.simulate import SimulateOptions, simulate
 
     given = {
         "scheduler_name": scheduler_name,
@@ -98,7 +98,7 @@ def simulate(
         "node_pool": partition_label_value,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    options = Options(tuple(paths), actions, cycles, now, config, output, solver, settings)
+    options = SimulateOptions(tuple(paths), actions, cycles, now, config, output, solver, settings)
     raise typer.Exit(simulate(options))
 
 
@@ -129,7 +129,7 @@ def run(
     Several may run: one leads, the others wait to take over. Exit status: 0 after a signal, 1 where the lease was lost
     or a part failed (start it again), 2 where it cannot start.
     """
-    from kai_sched.cli.run import Request, run
+    from kai_sched.cli.run import RunArguments, run
     from kai_sched.model.config import Config
     from kai_sched.operator.options import Options
 
@@ -154,7 +154,7 @@ def run(
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
     )
-    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level)))
+    raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
 
 
 @app.command()

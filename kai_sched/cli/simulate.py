@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_sched import library
 from kai_sched.cycle.world import World, advance, restart_clocks
-from kai_sched.files.load import Case, load
+from kai_sched.files.load import SimulationCase, load
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read_config import parse_actions
@@ -28,7 +28,7 @@ DATA = ("json", "yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SimulateOptions:
     """The command's options as they were given; None where they were not."""
 
     paths: tuple[str, ...]
@@ -41,7 +41,7 @@ class Options:
     settings: Mapping[str, str] = field(default_factory=dict)  # fields of Config
 
 
-def simulate(options: Options) -> int:
+def simulate(options: SimulateOptions) -> int:
     """Run the command; returns the exit status."""
     # A name that the terminal's encoding cannot show must not stop the command.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -66,7 +66,7 @@ def simulate(options: Options) -> int:
     return 0
 
 
-def _choose_solver(cases: Sequence[Case], solver: str, progress: Progress) -> None:
+def _choose_solver(cases: Sequence[SimulationCase], solver: str, progress: Progress) -> None:
     clusters = [case.store.cluster() for case in cases]
     effort_s = sum(
         library.effort_s(cluster, case.actions) * case.cycles for cluster, case in zip(clusters, cases, strict=True)
@@ -99,7 +99,9 @@ def _read_now(text: str | None, problems: list[Problem]) -> int | None:
         return None
 
 
-def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None) -> Case:
+def _with_options(
+    case: SimulationCase, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None
+) -> SimulationCase:
     """The case as the options want it; what they leave open is as the files say, the time at last the clock's."""
     if now_ns is None:
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
@@ -107,7 +109,7 @@ def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | Non
     return replace(case, config=config, cycles=cycles or case.cycles, now_ns=now_ns)
 
 
-def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
+def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
     """The case's cycles in turn. After the last one the world moves on only where somebody asks what became of it."""
     from kai_sched.cycle.hints import HintTracker
     from kai_sched.cycle.run import run_cycle
@@ -134,7 +136,7 @@ def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle
             tracker.record(cluster, result, case.config)
 
 
-def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:
+def _print_data(case: SimulationCase, output: str, problems: Sequence[Problem], progress: Progress) -> None:
     """The case as one line of JSON, or one YAML document."""
     documents = (json.cycle_document(cycle, not case.is_scenario) for cycle in _decide(case, True, progress))
     told = None if case.is_scenario else problems
@@ -146,7 +148,7 @@ def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: 
         sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), told)))
 
 
-def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
+def _tables(case: SimulationCase, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line and the evictions of each cycle but the last, the tables of the last, and a summary."""
     width = width_of_output(unfolded=wide)
     if one_of_many:

@@ -30,7 +30,7 @@ DOUBT = Backoff(1.0, 10.0)  # between looks at a pod that cannot be read
 
 OBSOLETE = "Obsolete"
 FAULT = "InternalError"
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
 
 @dataclass(frozen=True, slots=True)

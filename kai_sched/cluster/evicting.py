@@ -25,7 +25,7 @@ from kai_sched.telemetry.faults import FAULTS
 ATTEMPTS = 6
 BACKOFF = Backoff(0.2, 5.0, asked_max_s=5.0)
 
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
 
 class End(enum.Enum):

@@ -66,7 +66,7 @@ ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdic
 
 
 @dataclass(slots=True)
-class Known:
+class SharedFacts:
     """What many groups may share: the facts of a class of pods, the leaves below a queue ("" for all of them), and,
     by resource, what is free and what there is on nodes that take pods, and what is free on the others."""
 
@@ -75,10 +75,10 @@ class Known:
     free: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
 
-def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
+def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
     """Why something of group ``j`` is pending, and why nobody made room for it."""
     codes = _found(j, lowered, solution)
-    reason = _main_reason(j, lowered, solution, known)
+    reason = _main_reason(j, lowered, solution, shared)
     if Help.DELAYED in codes.values():
         group = lowered.groups[j]
         until = format_time(int(lowered.snapshot.jobs.waits_until[j]))
@@ -105,20 +105,20 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
     return {action: Help(code) for action, code in zip(Action, codes, strict=False)}
 
 
-def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
+def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
     """What stands in the group's own way."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
-    culprit = int(decisions.culprit[j])
+    blocking_row = int(decisions.culprit[j])
     queue = lowered.groups[j].queue
     match verdict:
         case Verdict.OK:
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
             above = lowered.queues.left_out.get(queue)
-            return reasons.no_queue(queue, _leaves(lowered, "", known), above, bool(lowered.bare[j]))
+            return reasons.no_queue(queue, _leaves(lowered, "", shared), above, bool(lowered.bare[j]))
         case Verdict.QUEUE_NOT_LEAF:
-            return reasons.queue_not_leaf(queue, _leaves(lowered, queue, known))
+            return reasons.queue_not_leaf(queue, _leaves(lowered, queue, shared))
         case Verdict.GANG_NOT_READY:
             return reasons.not_ready(_short_sets(j, lowered, solution))
         case Verdict.NO_CHUNK:
@@ -126,23 +126,27 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> 
         case Verdict.OVER_LIMIT | Verdict.OVER_QUOTA:
             return _gate(j, verdict, lowered, solution)
         case Verdict.NO_FIT:
-            c = int(lowered.snapshot.tasks.cls[culprit])
-            if c not in known.facts:
-                known.facts[c] = _facts(c, culprit, lowered, solution, known)
+            c = int(lowered.snapshot.tasks.cls[blocking_row])
+            if c not in shared.facts:
+                shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
-            facts = replace(known.facts[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked)
-            return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, known))
+            facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
+            return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
             what = (
-                "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
+                "spec.topologyConstraint (topology-aware scheduling)"
+                if blocking_row == NULL
+                else _refusal(blocking_row, lowered)
             )
             return reasons.not_supported(what)
         case Verdict.NO_HELP:
             return reasons.no_help()
         case Verdict.TOO_LARGE:
-            return _too_large(culprit, lowered)
+            return _too_large(blocking_row, lowered)
         case _:
-            return reasons.refused(lowered.pods[culprit].key, CLASS_TEXTS[verdict].format(_blame(culprit, lowered)))
+            return reasons.refused(
+                lowered.pods[blocking_row].key, CLASS_TEXTS[verdict].format(_refusal(blocking_row, lowered))
+            )
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
@@ -159,14 +163,14 @@ def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
     return reasons.not_ready(short) if short else reasons.gated(statuses.count(Status.GATED))
 
 
-def _blame(t: int, lowered: Lowered) -> str:
-    return lowered.blame[int(lowered.snapshot.tasks.cls[t])]
+def _refusal(t: int, lowered: Lowered) -> str:
+    return lowered.refusals[int(lowered.snapshot.tasks.cls[t])]
 
 
-def _leaves(lowered: Lowered, above: str, known: Known) -> list[str]:
+def _leaves(lowered: Lowered, above: str, shared: SharedFacts) -> list[str]:
     """Names of the leaf queues, those below one queue where it is given."""
-    if above in known.leaves:
-        return known.leaves[above]
+    if above in shared.leaves:
+        return shared.leaves[above]
     parent, queues = lowered.snapshot.queues.parent, lowered.queues.queues
     names = []
     for q in np.flatnonzero(lowered.queues.is_leaf):
@@ -176,8 +180,8 @@ def _leaves(lowered: Lowered, above: str, known: Known) -> list[str]:
             row = parent[row]
         if found:
             names.append(queues[q].name)
-    known.leaves[above] = sorted(names)
-    return known.leaves[above]
+    shared.leaves[above] = sorted(names)
+    return shared.leaves[above]
 
 
 def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str, int, int, int]]:
@@ -218,7 +222,7 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
-def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
+def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
     """What stands in the way of class ``c``, of which ``t`` is one; the pod's and the gang's own part is left open."""
     facts = solution.facts
     request = lowered.snapshot.classes.request[c]
@@ -237,9 +241,9 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -
     scarce = _scarce(request, facts.short[c])
     free = {}
     if scarce != NULL:
-        if scarce not in known.free:
-            known.free[scarce] = _free(scarce, lowered, solution)
-        free[lowered.resources[scarce]] = known.free[scarce]
+        if scarce not in shared.free:
+            shared.free[scarce] = _free(scarce, lowered, solution)
+        free[lowered.resources[scarce]] = shared.free[scarce]
     return NoFit(
         pod="",
         placed=0,
@@ -254,7 +258,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -
     )
 
 
-def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
+def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
     """The facts of a group of which each pod would fit alone: with the resource that is short for all of them."""
     classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
@@ -264,16 +268,16 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, known
     elif len(waiting) == facts.asked:
         asked = classes.request[waiting].sum(axis=0)
     else:
-        return facts  # which of them it is about is not known
+        return facts  # which of them it is about is not shared
     for r in sorted(range(len(lowered.resources)), key=lambda r: r != GPU):
         if asked[r] <= 0.0:
             continue
-        if r not in known.free:
-            known.free[r] = _free(r, lowered, solution)
-        if asked[r] > known.free[r][0]:
+        if r not in shared.free:
+            shared.free[r] = _free(r, lowered, solution)
+        if asked[r] > shared.free[r][0]:
             resource = lowered.resources[r]
             holders = _holders(r, lowered, solution) if r < PODS else []
-            free = {resource: known.free[r]}
+            free = {resource: shared.free[r]}
             return replace(facts, in_all={resource: float(asked[r])}, free=free, holders=holders, holders_of=resource)
     return facts
 

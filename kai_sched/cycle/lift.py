@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kai_sched.cycle.explain import ACTION_NAMES, Known, explain_group
+from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
@@ -182,7 +182,7 @@ def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
             status, n = Status.PENDING, NULL
         node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
         found[pod.key] = PodState(STATUS_NAMES[status], node)
-    for pod, status in zip(lowered.spare, lowered.spare_status.tolist(), strict=True):
+    for pod, status in zip(lowered.omitted_pods, lowered.omitted_status.tolist(), strict=True):
         found[pod.key] = PodState(STATUS_NAMES[status], pod.node)
     return dict(sorted(found.items()))
 
@@ -205,7 +205,7 @@ def _group_key(lowered: Lowered) -> Callable[[int], str]:
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
-    known = Known()
+    shared = SharedFacts()
     status, node = state.task[:, STATUS].copy(), state.task[:, NODE].copy()
     waits = np.array(_never_ran(lowered, solution), bool)
     status[waits], node[waits] = Status.PENDING, NULL
@@ -231,7 +231,7 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
             _needed(lowered, j),
             dict(sorted(counts.items())),
             dict(sorted(nodes.items())),
-            explain_group(j, lowered, solution, known) if pending else None,
+            explain_group(j, lowered, solution, shared) if pending else None,
         )
     return dict(sorted(found.items()))
 

@@ -28,7 +28,7 @@ from kai_sched.reconcile.grouping.settings import Settings, read_kinds
 PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 CONFIG_MAP = ("v1", "ConfigMap")
 
-_pod = msgspec.json.Decoder(core.Pod)
+_pod = msgspec.json.Decoder(core.WirePod)
 _data = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -42,7 +42,7 @@ def may_lack_group(item: Item, scheduler_name: str) -> bool:
     return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
 
 
-class Grouper:
+class InputGrouper:
     """Groups pods one by one and keeps the groups. ``queues`` says what names the queue of each, by its subject."""
 
     def __init__(self, objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> None:
@@ -91,7 +91,7 @@ class Grouper:
             found.append(Item(item.source, POD_GROUP, msgspec.json.encode(manifest)))
         return found
 
-    def _keep(self, item: Item, pod: core.Pod, found: Grouping) -> None:
+    def _keep(self, item: Item, pod: core.WirePod, found: Grouping) -> None:
         """The last pod of a group decides; the group is as old as its oldest pod."""
         key = Key(*POD_GROUP, found.manifest["metadata"]["namespace"], found.name)
         created = pod.metadata.creation_timestamp if pod.metadata else None
@@ -106,7 +106,7 @@ class Grouper:
         for note in found.notes:
             warn(Problem(str(item.source), note.subject, note.field, note.message))
 
-    def _name_in_vain(self, pod: core.Pod) -> str:
+    def _name_in_vain(self, pod: core.WirePod) -> str:
         try:
             chain = resolve(pod, self._objects.fetch)
         except GroupingError:

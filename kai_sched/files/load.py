@@ -12,7 +12,7 @@ from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
-from kai_sched.files.sources import Source, read_bytes
+from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
@@ -29,7 +29,7 @@ ITEMS_BETWEEN_REPORTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SimulationCase:
     """A cluster to decide.
 
     ``path`` is the file as it was named, the first one where several make up a cluster. ``now_ns`` is None where the
@@ -46,7 +46,7 @@ class Case:
     now_ns: int | None = None
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, FilePosition] = field(default_factory=dict)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Case:
 class Loaded:
     """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be decided."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[SimulationCase, ...]
     problems: tuple[Problem, ...]
 
     @property
@@ -100,7 +100,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
             places.append(None)
         plain.append(item)
     if not places and not any(problem.fatal for problem in problems):
-        source = str(Source(paths[0])) if len(paths) == 1 else ""
+        source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
     cases = []
@@ -119,7 +119,7 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
     """The config file as a change of configurations; where it cannot be applied that is noted."""
     if config is None:
         return lambda base: base
-    source = str(Source(config))
+    source = str(FilePosition(config))
     try:
         change = read_overlay(config, read_bytes(config, stdin), problems)
     except BrokenInput as error:
@@ -137,14 +137,14 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
     return apply
 
 
-def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
     config = overlay(cluster_config(items, problems))
-    return Case(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
+    return SimulationCase(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
 
 
-def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
     place = item.source
-    case = Case(place.path, "", True, Store(), Config())
+    case = SimulationCase(place.path, "", True, Store(), Config())
     try:
         scenario = read_scenario(item.raw, warner(item, problems))
     except FieldError as error:
@@ -153,7 +153,7 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
     items = [
         inner
         for number, raw in enumerate(scenario.objects, 1)
-        for inner in unfold(Source(place.path, place.document, number), raw, problems)
+        for inner in unfold(FilePosition(place.path, place.document, number), raw, problems)
     ]
     case = replace(
         case,
@@ -168,12 +168,12 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
 
 
 def _read(
-    expanded: Expanded, case: Case, pace: Pace, problems: list[Problem], unread: Counter[Kind]
-) -> dict[str, Source]:
+    expanded: Expanded, case: SimulationCase, pace: Pace, problems: list[Problem], unread: Counter[Kind]
+) -> dict[str, FilePosition]:
     """Fill the store of the case; returns where each object came from. What is wrong, singly and together, is noted."""
     items = expanded.items
     reader = Reader(case.config)
-    sources: dict[str, Source] = {}
+    sources: dict[str, FilePosition] = {}
     for number, item in enumerate(items):
         if number % ITEMS_BETWEEN_REPORTS == 0:
             pace.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")

@@ -9,7 +9,7 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
-from kai_sched.files.sources import Source, documents
+from kai_sched.files.sources import FilePosition, documents
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
@@ -60,7 +60,7 @@ def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:
     if len(found) != 1:
         raise BrokenInput(f"{len(found)} documents: a config file has one")
     raw = bytes(found[0])
-    source = Source(path)
+    source = FilePosition(path)
 
     def warn(field: str, message: str) -> None:
         problem = Problem(str(source), "", field, message)

@@ -14,7 +14,7 @@ import msgspec
 from kai_sched.api import core
 from kai_sched.files.controllers.making import Workload, made_up_uid
 from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.grouping import PRIORITY_CLASS, Grouper, may_lack_group
+from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper, may_lack_group
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
@@ -61,7 +61,7 @@ def expand_workloads(items: Sequence[Item], config: Config, problems: list[Probl
     if not work and not ungrouped:
         return Expanded(list(items))
     objects = Objects(items, config)
-    grouper = Grouper(objects, items, config, problems)
+    grouper = InputGrouper(objects, items, config, problems)
     maker = _Maker(objects, config, problems)
     made = [each for item in work for each in maker.make(item, grouper)]
     # In an order that does not depend on the files.
@@ -99,7 +99,7 @@ class _Maker:
         # Younger than all that is there: it is to be judged as if it were created now.
         self._now = format_time(objects.latest_ns + SECOND_NS)
 
-    def make(self, item: Item, grouper: Grouper) -> list[Item]:
+    def make(self, item: Item, grouper: InputGrouper) -> list[Item]:
         """What there is to schedule of the workload, its pods with their groups."""
         try:
             key, meta = _key(item), meta_of(item)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
-from kai_sched.lowering.faults import Faults
+from kai_sched.lowering.errors import ErrorCollector
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.limits import duration, moment, whole
 from kai_sched.lowering.rows import Entry, Names, RowTable
@@ -145,19 +145,19 @@ class Cache:
     def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         if keys:
             self.columns.clear()
-        faults = Faults()
+        errors = ErrorCollector()
         for name in keys:
             node = cluster.nodes.get(name)
             try:
                 counts = node is not None and in_pool(node.labels, config) and _has_worker_label(node, config)
             except Exception as error:
-                faults.add(Node, name, error)
+                errors.add(Node, name, error)
                 continue
             if node is not None and counts:
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
-        faults.end()
+        errors.end()
 
     def _sync_bindings(self, cluster: Cluster) -> list[str]:
         """Look at all live bind requests; returns the pods to look at again. Of two for a pod the first counts."""
@@ -175,7 +175,7 @@ class Cache:
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
         entries: list[Entry] = []
-        faults = Faults()
+        errors = ErrorCollector()
         for key in keys:
             group = cluster.pod_groups.get(key)
             try:
@@ -184,8 +184,8 @@ class Cache:
                 else:
                     entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
             except Exception as error:
-                faults.add(PodGroup, key, error)
-        faults.end()
+                errors.add(PodGroup, key, error)
+        errors.end()
         self.groups.remove(gone)
         _put(self.groups, entries, PodGroup)
 
@@ -213,7 +213,7 @@ class Cache:
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
         present: list[tuple[str, Pod, KnownShape]] = []
-        faults = Faults()
+        errors = ErrorCollector()
         for key in keys:
             pod = cluster.pods.get(key)
             if pod is None or pod.phase == Phase.FAILED:
@@ -222,8 +222,8 @@ class Cache:
             try:
                 present.append((key, pod, self._known(pod.shape)))
             except Exception as error:
-                faults.add(Pod, key, error)
-        faults.end()
+                errors.add(Pod, key, error)
+        errors.end()
         gone_groups = [bare_pod_group_key(key) for key in gone]
         self.sharing.difference_update(gone)
         entries: list[Entry] = []
@@ -238,9 +238,9 @@ class Cache:
                 elif own in self.groups.row_of:
                     gone_groups.append(own)
             except Exception as error:
-                faults.add(Pod, key, error)
+                errors.add(Pod, key, error)
             (self.sharing.add if pod.shape.shared_devices else self.sharing.discard)(key)
-        faults.end()
+        errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
         _put(self.pods, entries, Pod)
@@ -325,13 +325,13 @@ def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
     try:
         table.put(entries)
     except Exception:
-        faults = Faults()
+        errors = ErrorCollector()
         for key, _, _, cells in entries:
             try:
                 np.array(cells, np.int64)
             except Exception as error:
-                faults.add(kind, key, error)
-        faults.end()
+                errors.add(kind, key, error)
+        errors.end()
         raise
 
 

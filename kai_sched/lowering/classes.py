@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
-from kai_sched.lowering.likeness import class_kinds
+from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
@@ -40,7 +40,7 @@ class ClassRows:
     ports: Flags
     n_domains: int
     resources: tuple[str, ...]  # (R,)
-    blame: list[str]  # (C,) what exactly refuses the class, where something does
+    refusals: list[str]  # (C,) what exactly refuses the class, where something does
 
 
 def lower_classes(
@@ -67,11 +67,11 @@ def lower_classes(
     waits[of_task[movable]] = True
     resources = _resources(found, nodes)
     book = SignatureBook()
-    blame = [""] * len(found)
-    table = _table(found, waits, resources, book, blame, cluster, config)
+    refusals = [""] * len(found)
+    table = _table(found, waits, resources, book, refusals, cluster, config)
     terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
-    kind = class_kinds(found, cluster.volume_claims)[of_task]
-    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, blame)
+    kind = equivalent_classes(found, cluster.volume_claims)[of_task]
+    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, refusals)
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
@@ -109,7 +109,7 @@ def _table(
     waits: npt.NDArray[np.bool_],
     resources: tuple[str, ...],
     book: SignatureBook,
-    blame: list[str],
+    refusals: list[str],
     cluster: Cluster,
     config: Config,
 ) -> Classes:
@@ -136,12 +136,12 @@ def _table(
         cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
         if not waits[c]:
             continue
-        verdict, blame[c], volumes = judge_volumes(shape, storage)
+        verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
-            verdict, blame[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
         elif verdict == Verdict.OK and missing:
-            verdict, blame[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
+            verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, bool(cpu_only[c]), volumes, config))
     return Classes(request, quota, signature, cpu_only, refused)

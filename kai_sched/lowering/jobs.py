@@ -143,7 +143,7 @@ def _local_set(layout: Layout, name: str) -> int:
 def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints, Ints]) -> tuple[Jobs, Sets]:
     """The two tables, once the sets of all tasks in canonical order are known (NULL for tasks of no job).
 
-    ``alike``: likeness and kin of the jobs (``lowering.likeness``).
+    ``alike``: likeness and kin of the jobs (``lowering.equivalence``).
     """
     n_sets = int(jobs.set_ptr[-1])
     task_ptr = np.zeros(n_sets + 1, np.int32)

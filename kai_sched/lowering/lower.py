@@ -16,9 +16,9 @@ from kai_sched.lowering import cache as cells
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
+from kai_sched.lowering.equivalence import job_equivalence
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
-from kai_sched.lowering.likeness import job_likeness
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
@@ -41,10 +41,10 @@ class Lowered:
     layouts: list[Layout]  # (J,)
     bare: npt.NDArray[np.bool_]  # (J,) the group is a pod without one
     pods: npt.NDArray[np.object_]  # (T,) Pod
-    spare: npt.NDArray[np.object_]  # pods that the solver need not see
-    spare_status: npt.NDArray[np.int8]
+    omitted_pods: npt.NDArray[np.object_]  # pods that the solver need not see
+    omitted_status: npt.NDArray[np.int8]
     resources: tuple[str, ...]  # (R,)
-    blame: list[str]  # (C,) what exactly refuses a class, where something does
+    refusals: list[str]  # (C,) what exactly refuses a class, where something does
     searched: Mapping[str, tuple[int, ...]]  # ``SchedulingHints.searched``
 
 
@@ -77,7 +77,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         status,
         columns[:, cells.FOREIGN].astype(np.uint8),
     )
-    alike = job_likeness(classes.kind, job, sets, _not_placed(status), _traits(jobs, config), jobs.queue)
+    alike = job_equivalence(classes.kind, job, sets, _not_placed(status), _traits(jobs, config), jobs.queue)
     job_table, set_table = make_tables(cache, jobs, sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
@@ -93,7 +93,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(set_table),
         classes.n_domains,
     )
-    spare = rows[~wanted]
+    omitted = rows[~wanted]
     return Lowered(
         snapshot,
         queues,
@@ -102,10 +102,10 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         [cache.layouts[number] for number in jobs.layout],
         cache.groups.cells[jobs.rows, cells.BARE] == 1,
         cache.pods.objects[rows[order]],
-        cache.pods.objects[spare],
-        _statuses(cache.pods.cells[spare], now_ns, config),
+        cache.pods.objects[omitted],
+        _statuses(cache.pods.cells[omitted], now_ns, config),
         classes.resources,
-        classes.blame,
+        classes.refusals,
         hints.searched,
     )
 

@@ -51,13 +51,13 @@ SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
 _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
-    ("v1", "Node"): (msgspec.json.Decoder(core.Node), read_node),
+    ("v1", "Node"): (msgspec.json.Decoder(core.WireNode), read_node),
     ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
     VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
-    ("v1", "ConfigMap"): (msgspec.json.Decoder(core.ConfigMap), read_config_map),
-    ("v1", "Namespace"): (msgspec.json.Decoder(core.Namespace), read_namespace),
-    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.StorageClass), read_storage_class),
-    ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.PriorityClass), read_priority_class),
+    ("v1", "ConfigMap"): (msgspec.json.Decoder(core.WireConfigMap), read_config_map),
+    ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
+    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
+    ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.WirePriorityClass), read_priority_class),
 }
 _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     QUEUE: read_queue,
@@ -87,7 +87,7 @@ CLASSES: Mapping[Kind, type[Object]] = {
 KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
-_pod = msgspec.json.Decoder(core.Pod)
+_pod = msgspec.json.Decoder(core.WirePod)
 _custom = msgspec.json.Decoder(core.CustomObject)
 
 
@@ -97,7 +97,7 @@ class Reader:
     def __init__(self, config: Config) -> None:
         self._pods = PodReader(config)
 
-    def read_pod(self, wire: core.Pod, warn: Warn) -> Pod:
+    def read_pod(self, wire: core.WirePod, warn: Warn) -> Pod:
         """As ``read``, for a pod that is decoded already."""
         return self._pods.read(wire, warn)
 

@@ -29,7 +29,7 @@ PORT_MAX = 65_535
 WEIGHT_MAX = 100
 
 _affinity = msgspec.json.Decoder(core.Affinity | None)
-_tolerations = msgspec.json.Decoder(list[core.Toleration] | None)
+_tolerations = msgspec.json.Decoder(list[core.WireToleration] | None)
 _selector = msgspec.json.Decoder(dict[str, str] | None)
 
 Affinity = tuple[NodeSelector | None, tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[WeightedPodTerm, ...]]
@@ -52,7 +52,7 @@ def read_node_selector(selector: core.Selector, field: str) -> NodeSelector:
     return tuple(terms)
 
 
-def _requirements(wire: Sequence[core.Requirement] | None, known: Iterable[str], field: str) -> list[Requirement]:
+def _requirements(wire: Sequence[core.WireRequirement] | None, known: Iterable[str], field: str) -> list[Requirement]:
     found = []
     for i, each in enumerate(wire or ()):
         if each.operator not in known:
@@ -143,7 +143,7 @@ def _read_affinity(wire: core.Affinity, namespace: str, labels: Mapping[str, str
     return node_selector, required[0], required[1], tuple(preferred)
 
 
-def _term(wire: core.PodTerm, namespace: str, labels: Mapping[str, str], field: str) -> PodTerm:
+def _term(wire: core.WirePodTerm, namespace: str, labels: Mapping[str, str], field: str) -> PodTerm:
     selector = None
     if wire.label_selector is not None:
         # As in Kubernetes, a key that the pod itself lacks asks for nothing.
@@ -195,7 +195,7 @@ def read_config_maps(spec: core.PodSpec, namespace: str, exempt_prefix: str) -> 
 
     Names that start with a non-empty ``exempt_prefix`` are made for the pod once it has its GPU.
     """
-    needed: list[core.Reference] = []
+    needed: list[core.ConfigMapReference] = []
     mounted: set[str | None] = set()
     for group in (spec.init_containers, spec.containers, spec.ephemeral_containers):
         for container in group or ():

@@ -206,7 +206,7 @@ def too_deep(name: str) -> str:
     return f"sub-group {name!r} has {SUB_GROUP_DEPTH_MAX} or more above it: have at most {SUB_GROUP_DEPTH_MAX} levels"
 
 
-def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
+def _sub_group(wire: podgroup.SubGroupSpec, index: int, warn: Warn) -> SubGroup:
     if not wire.name:
         # The empty name stands for the root of the tree.
         raise FieldError(f"spec.subGroups[{index}].name", "empty: give the sub-group a name")
@@ -221,7 +221,7 @@ def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
     )
 
 
-def _topology(wire: podgroup.TopologyConstraint | None) -> TopologyConstraint | None:
+def _topology(wire: podgroup.TopologyConstraintSpec | None) -> TopologyConstraint | None:
     if wire is None or not wire.topology:
         return None
     return TopologyConstraint(wire.topology, wire.required_topology_level or "", wire.preferred_topology_level or "")

@@ -39,7 +39,7 @@ _FILESYSTEM = "Filesystem"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
-def read_node(wire: core.Node) -> Node:
+def read_node(wire: core.WireNode) -> Node:
     """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly."""
     meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
     name = identity(meta)
@@ -131,7 +131,7 @@ def _size_bytes(quantities: Mapping[str, core.Quantity] | None, field: str) -> f
         raise FieldError(f"{field}.{_STORAGE}", str(error)) from None
 
 
-def read_storage_class(wire: core.StorageClass) -> StorageClass:
+def read_storage_class(wire: core.WireStorageClass) -> StorageClass:
     """Allowed topologies become a node selector. Raises FieldError."""
     topologies: NodeSelector | None = None
     if wire.allowed_topologies:
@@ -151,13 +151,13 @@ def read_storage_class(wire: core.StorageClass) -> StorageClass:
     )
 
 
-def read_config_map(wire: core.ConfigMap) -> ConfigMap:
+def read_config_map(wire: core.WireConfigMap) -> ConfigMap:
     """Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     return ConfigMap(namespace_of(meta), identity(meta))
 
 
-def read_namespace(wire: core.Namespace) -> Namespace:
+def read_namespace(wire: core.WireNamespace) -> Namespace:
     """The labels count for inter-pod terms. Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     name = identity(meta)
@@ -165,7 +165,7 @@ def read_namespace(wire: core.Namespace) -> Namespace:
     return Namespace(name, {**(meta.labels or NO_LABELS), names.NAMESPACE_NAME_LABEL: name})
 
 
-def read_priority_class(wire: core.PriorityClass) -> PriorityClass:
+def read_priority_class(wire: core.WirePriorityClass) -> PriorityClass:
     """Raises FieldError where it has no name or no value."""
     name = identity(wire.metadata or core.Meta())
     if wire.value is None:

@@ -47,7 +47,7 @@ class PodReader:
         self._constraints = ConstraintReader()
         self._shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
-    def read(self, wire: core.Pod, warn: Warn) -> Pod:
+    def read(self, wire: core.WirePod, warn: Warn) -> Pod:
         """The pod. Raises FieldError for what makes it unusable; the rest goes to ``warn``."""
         meta = wire.metadata or core.Meta()
         spec = wire.spec or core.PodSpec()

@@ -17,7 +17,7 @@ Finding = tuple[str, str]
 
 SIDECAR_POLICY = "Always"
 
-_resources = msgspec.json.Decoder(core.Resources | None)
+_resources = msgspec.json.Decoder(core.ResourceRequirements | None)
 _amounts = msgspec.json.Decoder(dict[str, core.Quantity] | None)
 
 
@@ -84,7 +84,7 @@ class RequestReader:
 
 def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, ...]]:
     """A container's requests; one that is missing is its limit, as the API server fills it in."""
-    resources = decode_part(_resources, raw, field) or core.Resources()
+    resources = decode_part(_resources, raw, field) or core.ResourceRequirements()
     asked = resources.requests or {}
     request, bad = read_amounts(asked, "requests")
     limits = {name: value for name, value in (resources.limits or {}).items() if name not in asked}
@@ -95,7 +95,7 @@ def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, 
 
 def _raise_to_pod_level(total: Request, raw: bytes) -> list[Finding]:
     """What the pod asks for as a whole, beside its containers; a limit counts where nobody requests anything."""
-    resources = decode_part(_resources, raw, "spec.resources") or core.Resources()
+    resources = decode_part(_resources, raw, "spec.resources") or core.ResourceRequirements()
     asked, bad = read_amounts(resources.requests, "spec.resources.requests")
     limits = {name: value for name, value in (resources.limits or {}).items() if canonical(name) not in total | asked}
     implied, bad_limits = read_amounts(limits, "spec.resources.limits")

@@ -54,7 +54,7 @@ class Recent(Generic[Key, Value]):
         self._size += entry[1]
 
 
-class Pool:
+class TextPool:
     """Gives equal texts that come near each other as one object. Interned ones are for ever on some Pythons."""
 
     def __init__(self) -> None:

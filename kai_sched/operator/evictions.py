@@ -111,7 +111,7 @@ class Evictions:
             self._refused.pop(eviction.uid, None)
             self._done(eviction, plan, cluster)
             return
-        self._overlay.spare(eviction.pod, eviction.uid)
+        self._overlay.cancel_eviction(eviction.pod, eviction.uid)
         if end is End.REFUSED:
             _, backoff = self._refused.setdefault(eviction.uid, (eviction.pod, Backoff()))
             wait_s = backoff.add(self._clock.monotonic())

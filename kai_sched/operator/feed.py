@@ -49,7 +49,7 @@ class _Versioned(core.Wire):
 UNREADABLE_POD = "UnreadablePod"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -62,7 +62,7 @@ class _Seen(NamedTuple):
     version: int
     node: str = ""
     has_ended: bool = False
-    pod: core.Pod | None = None
+    pod: core.WirePod | None = None
 
 
 class Feed:

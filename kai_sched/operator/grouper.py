@@ -219,7 +219,7 @@ class Grouper:
         self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in stuck})
         return not stuck
 
-    async def _place(self, pod: core.Pod, look: Look, settings: Settings) -> tuple[Chain, Grouping] | None:
+    async def _place(self, pod: core.WirePod, look: Look, settings: Settings) -> tuple[Chain, Grouping] | None:
         """The owners and the group of the pod; None where it is to have none. Raises GroupingError, ApiFailure."""
         while True:
             try:
@@ -280,7 +280,7 @@ class Grouper:
 
     # Telling
 
-    def _tell_notes(self, pod: core.Pod, found: tuple[Chain, Grouping] | None) -> None:
+    def _tell_notes(self, pod: core.WirePod, found: tuple[Chain, Grouping] | None) -> None:
         meta = pod.metadata or core.Meta()
         self._problems.pop(meta.uid or "", None)
         if found is None:
@@ -294,7 +294,7 @@ class Grouper:
             text = "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes)
             self._tell(owner, text)
 
-    def _tell_failed(self, source: str, failed: dict[str, tuple[core.Pod, GroupingError]]) -> None:
+    def _tell_failed(self, source: str, failed: dict[str, tuple[core.WirePod, GroupingError]]) -> None:
         """Tell pods why they have no place; where their owner is gone, only once they had the time to go, too."""
         now_s = self._clock.monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failed.values()):

@@ -21,7 +21,7 @@ from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Kind, Reader
 from kai_sched.model.read_meta import version_number
-from kai_sched.model.recent import Pool
+from kai_sched.model.recent import TextPool
 from kai_sched.model.store import Store
 from kai_sched.operator.members import ALONE, Labelled, Member, concerns, key_of, key_of_group, mark_of, placed, trimmed
 from kai_sched.reconcile.grouping.manifest import Grouping, Manifest, merged
@@ -45,7 +45,7 @@ class Group:
 
     wanted: bytes
     source: str
-    like: core.Pod
+    like: core.WirePod
     members: set[str] = field(default_factory=set)
     unwritten: set[str] = field(default_factory=set)
     is_sure: bool = True
@@ -70,15 +70,15 @@ class Groups:
         self.held: dict[str, Pod] = {}  # pods without a place, and without a node
         self.labelled = Labelled()
         self._members: dict[str, Member] = {}
-        self._pending: dict[str, dict[str, core.Pod]] = {}  # by source
+        self._pending: dict[str, dict[str, core.WirePod]] = {}  # by source
         self._groups: dict[str, Group] = {}
         self._of_source: dict[str, set[str]] = {}
         self._shown: dict[str, bytes] = {}  # all PodGroups of the API server
-        self._same: Callable[[str], str] = Pool().one
+        self._same: Callable[[str], str] = TextPool().one
 
     # What the API server shows
 
-    def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
+    def take(self, wire: core.WirePod, pod: Pod) -> Pod | None:
         """The pod as the store is to show it; None for one that is held back."""
         key = pod.key
         self.labelled.put(pod)
@@ -169,7 +169,7 @@ class Groups:
                 found[member.source] = None
         return list(found)
 
-    def pods_of(self, source: str) -> dict[str, core.Pod]:
+    def pods_of(self, source: str) -> dict[str, core.WirePod]:
         """The pods to look at: those that wait for a decision; where there are none, one for each group.
 
         None that is leaving, and for no group all of whose pods are: where they belong matters no more, and what owns
@@ -181,14 +181,14 @@ class Groups:
         likes = (group.like for group in wanted if any(map(self._stays, group.members)))
         return {key_of(pod): pod for pod in likes} | pending
 
-    def _decidable(self, source: str) -> dict[str, core.Pod]:
+    def _decidable(self, source: str) -> dict[str, core.WirePod]:
         return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}
 
     def _stays(self, key: str) -> bool:
         member = self._members.get(key)
         return member is not None and not member.leaves
 
-    def staying(self, source: str, pod: core.Pod) -> tuple[str, str] | None:
+    def staying(self, source: str, pod: core.WirePod) -> tuple[str, str] | None:
         """Key and uid of the pod, or of another of its group where it is gone or leaving; None where none stays."""
         itself = key_of(pod)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
@@ -205,14 +205,14 @@ class Groups:
         """Whether the group "namespace/name" is one that the rules want, with pods in it."""
         return group in self._groups
 
-    def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+    def decided(self, source: str, pod: core.WirePod, grouping: Grouping | None) -> None:
         """The pod belongs there; None: to no group of ours."""
         serial = self._store.serial
         self._decide(source, pod, grouping)
         if self._store.serial != serial:
             self._changed(True)
 
-    def _decide(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+    def _decide(self, source: str, pod: core.WirePod, grouping: Grouping | None) -> None:
         key = key_of(pod)
         member = self._members.get(key)
         if member is not None and (pod.metadata is None or member.uid != pod.metadata.uid):
@@ -227,7 +227,7 @@ class Groups:
             self._leave(key_of_group(key, before), key)
         self._move(key, member)
 
-    def _keep(self, source: str, pod: core.Pod, grouping: Grouping, member: str | None) -> None:
+    def _keep(self, source: str, pod: core.WirePod, grouping: Grouping, member: str | None) -> None:
         """Keep the group as it is wanted now; where ``member`` joins it, it may be a new one."""
         key = key_of_group(key_of(pod), (grouping.name, ""))
         group = self._groups.get(key)
@@ -245,7 +245,7 @@ class Groups:
         if is_news:
             self._refresh(key, group)
 
-    def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
+    def settled(self, source: str, pods: dict[str, core.WirePod]) -> None:
         """These need no other look."""
         pending = self._pending.get(source, {})
         for key, pod in pods.items():

@@ -20,7 +20,7 @@ from kai_sched.cluster.binding import OBSOLETE, BindFailure
 from kai_sched.cluster.client import NOT_LEADER
 from kai_sched.cluster.turns import Turn
 from kai_sched.cycle.hints import HintTracker
-from kai_sched.cycle.quarantine import Decision, Quarantine
+from kai_sched.cycle.quarantine import Outcome, Quarantine
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
 from kai_sched.model.hints import ALL_PODS, SchedulingHints
@@ -244,16 +244,16 @@ class Loop:
         cluster, config = self._store.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
-            decision: Decision = await self._in_thread(
-                lambda: self._quarantine.decide(
+            outcome: Outcome = await self._in_thread(
+                lambda: self._quarantine.run_cycle(
                     cluster, config, self._clock.wall_ns(), self._clock.monotonic, hints, whole
                 )
             )
         finally:
             self.busy_since = None
-        self._troubles.decided(decision)
-        self._back_at = decision.back_at
-        return Decided(cluster, decision.result, self._clock.monotonic() - started)
+        self._troubles.decided(outcome)
+        self._back_at = outcome.retry_at
+        return Decided(cluster, outcome.result, self._clock.monotonic() - started)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -16,7 +16,7 @@ from kai_sched import Config, Store, run_cycle
 from kai_sched.cli import simulate
 from kai_sched.cycle.hints import HintTracker
 from kai_sched.cycle.world import World, advance
-from kai_sched.files.load import Case, Loaded
+from kai_sched.files.load import Loaded, SimulationCase
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Object
 from kai_sched.model.store import Cluster
@@ -83,7 +83,7 @@ def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.Mon
     store, gave_up = Store(), "the search for others to leave was ended"
     for item in make_crowd(4, 4, 20, random.Random(1), Crowd(sub_groups=True, picky=True, limits=True)):
         store.put(item)
-    case = Case("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
+    case = SimulationCase("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
     monkeypatch.setattr(simulate, "load", lambda *_, **__: Loaded((case,), ()))
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out := io.BytesIO()))
     options = simulate.Options((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")

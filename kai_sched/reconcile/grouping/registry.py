@@ -65,7 +65,7 @@ SKIPPED_IN_GROUP = frozenset(
 )
 
 
-def group_of(pod: core.Pod, chain: Chain, view: View, settings: Settings) -> Grouping:
+def group_of(pod: core.WirePod, chain: Chain, view: View, settings: Settings) -> Grouping:
     """The group that the pod belongs to. ``chain`` is that of ``owners.resolve``.
 
     Raises GroupingError where an object does not say what its kind's rule needs.

@@ -15,7 +15,7 @@ from kai_sched.snapshot.tables import Ints, Longs
 Hashes = npt.NDArray[np.uint64]
 
 
-def class_kinds(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
+def equivalent_classes(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
     """(C,) equal numbers for classes that differ in their requests only, in the order of meeting."""
     rows: dict[object, int] = {}
     return np.array([rows.setdefault(_kind(each, claims), len(rows)) for each in classes], np.int32)
@@ -27,7 +27,7 @@ def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
     return each.known.place, each.matches, volumes
 
 
-def job_likeness(
+def job_equivalence(
     kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], traits: Longs, queue: Ints
 ) -> tuple[Ints, Ints]:
     """Likeness (J,) and kin (J,) of the jobs.
