@@ -80,9 +80,7 @@ def run_cycle(
 
     if not jit.interpreted():
         return run(cluster, config, now_ns, cache, timer, hints)
-    with progress.step(
-        "running a scheduling cycle with the interpreted solver (faster once `kai-sched warmup` has been run)"
-    ):
+    with progress.step("running a scheduling cycle with the interpreted solver (`kai-sched warmup` makes it faster)"):
         return run(cluster, config, now_ns, cache, timer, hints)
 
 

@@ -36,11 +36,11 @@ def segment_fault(name: str) -> str:
     if len(name) > NAME_LENGTH:
         return f"{shown(name)} has {len(name):,} characters: names have at most {NAME_LENGTH}"
     if "/" in name:
-        return f"{name!r} has a slash: names of objects have none"
+        return f"{name!r} has a slash: object names must not have one"
     if "%" in name or name in (".", ".."):
-        return f"{name!r} cannot stand in a path: give the object another name"
+        return f"{name!r} cannot be part of a path: give the object another name"
     if not name.isprintable():
-        return f"{name!r} has control characters: names of objects have none"
+        return f"{name!r} has control characters: object names must not have any"
     return ""
 
 

@@ -75,7 +75,7 @@ def simulate(
         typer.Option(
             parser=flags.one_of(*SOLVERS),
             metavar="|".join(SOLVERS),
-            help="How it is computed; compiled is faster for large clusters, once it is compiled.",
+            help="How the solver runs; compiled is faster for large clusters, but is compiled at first use.",
         ),
     ] = "auto",
     scheduler_name: flags.SchedulerNameOffline = None,
@@ -83,7 +83,7 @@ def simulate(
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
     partition_label_value: flags.PartitionLabelValueOffline = None,
 ) -> None:
-    """Decide what the scheduler would do, from files.
+    """Show what the scheduler would do with the objects in files.
 
     All files of plain Kubernetes objects together are one cluster, as "kubectl get nodes,pods,queues,podgroups
     -A -o json" prints it; each scenario file is a cluster of its own. What a scenario says of actions, cycles and time

@@ -121,9 +121,9 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
     now_ns, tracker = case.now_ns or 0, HintTracker()
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
-    work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
+    work = f"scheduling {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
     if jit.interpreted():
-        work += " with the solver interpreted (--solver compiled is faster, once it is compiled)"
+        work += " with the interpreted solver (--solver compiled is faster for large clusters)"
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):

@@ -27,18 +27,20 @@ NODE_TEXTS = {
     Verdict.MIG_ONLY: "MIG devices only",
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
-    Verdict.VOLUME_AFFINITY: "a volume of the pod out of reach",
-    Verdict.WORKER_LABEL: "no worker label for such pods",
+    Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",
+    Verdict.WORKER_LABEL: "worker label missing",
     Verdict.HOST_PORT: "host port taken",
-    Verdict.POD_AFFINITY: "pod affinity not met by a pod there",
-    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity to a pod there",
-    Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there to this one",
+    Verdict.POD_AFFINITY: "pod affinity matches no pod there",
+    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity against a pod there",
+    Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there against this one",
 }
 CLASS_TEXTS = {
     Verdict.CLAIM_MISSING: "PersistentVolumeClaim {} does not exist",
     Verdict.CLAIM_LOST: "PersistentVolumeClaim {} has lost its volume",
     Verdict.CLAIM_DELETED: "PersistentVolumeClaim {} is being deleted",
-    Verdict.CLAIM_UNBOUND: "PersistentVolumeClaim {} is not bound, and its class binds at once (or is unknown)",
+    Verdict.CLAIM_UNBOUND: (
+        "PersistentVolumeClaim {} is not bound, and its storage class binds immediately or does not exist"
+    ),
     Verdict.VOLUME_MISSING: "PersistentVolume {}, to which its claim is bound, does not exist",
     Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
 }
@@ -51,16 +53,16 @@ ACTION_NAMES = {
 }
 HELP_TEXTS = {
     Help.OVER_SHARE: "its queue would hold more than its fair share",
-    Help.OVER_QUOTA: "its queue would hold more for non-preemptible work than its quota",
-    Help.LIKE_ANOTHER: "a group like it of the same queue found nobody",
-    Help.NOBODY: "there is nobody who may be evicted for it",
-    Help.NO_ROOM: "there is no room for it even with all others gone that may be evicted for it",
-    Help.SHARES: "what fair shares allow to take from other queues is not enough",
-    Help.THEIR_TURN: "those who would have to leave get the room back before its turn, or fair shares spare them all",
-    Help.TOO_LONG: "the search for others to leave was ended, as all searches of this action together took too long",
-    Help.NOT_FOUND: "no set of others makes room for it",
+    Help.OVER_QUOTA: "its queue would hold more non-preemptible work than its quota",
+    Help.LIKE_ANOTHER: "an equivalent group of the same queue found no victims",
+    Help.NOBODY: "no pod may be evicted for it",
+    Help.NO_ROOM: "it would not fit even without all pods that may be evicted for it",
+    Help.SHARES: "other queues hold too little above their fair shares",
+    Help.THEIR_TURN: "every possible victim would be scheduled again before it, or is protected by fair share",
+    Help.TOO_LONG: "the search for victims was cut short: the searches of this action reached their work limit",
+    Help.NOT_FOUND: "no set of victims makes room for it",
 }
-OTHERS_FIRST = "others, whose search was ended before, go first in this cycle"
+OTHERS_FIRST = "groups whose search for victims was cut short before go first in this cycle"
 # Where others could make room by leaving. Else it is not worth a word that nobody did.
 ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
 

@@ -139,7 +139,9 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
         return settings
     data = _data.decode(found.raw).get("data")
     if not isinstance(data, dict) or not all(isinstance(text, str) for text in data.values()):
-        problems.append(problem_in(found, "data", "expected a mapping of texts: the kinds it tells of are left out"))
+        problems.append(
+            problem_in(found, "data", "expected a mapping of texts: its settings for workload kinds are ignored")
+        )
         return settings
     defaults, rules, notes = read_kinds(data, found.subject)
     warn = warner(found, problems)

@@ -51,7 +51,7 @@ def _document_end(view: memoryview, start: int, end: int, data: bytes) -> int:
             return position - 1
         raise BrokenInput(f"{_place(data, position)}: not valid JSON: {_plain(str(error))}: correct the file") from None
     except RecursionError:
-        raise BrokenInput(f"{_place(data, start)}: nested too deep: no Kubernetes object is") from None
+        raise BrokenInput(f"{_place(data, start)}: nested too deeply for a Kubernetes object") from None
     return end
 
 

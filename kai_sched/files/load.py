@@ -190,12 +190,12 @@ def _read(
         subject = f"{item.kind[1]} {found.key}"
         first = sources.setdefault(subject, item.source)
         if first is not item.source:
-            message = f"there already, in {first}: leave one of them out"
+            message = f"already defined in {first}: remove one of them"
             problems.append(Problem(str(item.source), subject, "", message, fatal=True))
             continue
         case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
-        message = "no object in it that the scheduler works with: name files with nodes, queues, pod groups and pods"
+        message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))
     for problem in problems_of(case.store.cluster(), case.config):
         source = sources.get(problem.subject)
@@ -223,9 +223,7 @@ def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[
     for path in dict.fromkeys(paths):
         if given[path] and unused[path] >= given[path]:
             kinds = ", ".join(sorted({item.kind[1] for item in plain if item.source.path == path}))
-            message = (
-                f"no object in it that the scheduler works with ({kinds}): correct the kind, or leave the file out"
-            )
+            message = f"it has no object that the scheduler uses ({kinds}): correct the kind, or leave the file out"
             found.append(Problem(path, "", "", message, fatal=True))
     return found
 
@@ -233,8 +231,8 @@ def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[
 def _unread(counts: Mapping[Kind, int]) -> list[Problem]:
     found = []
     for (version, kind), count in sorted(counts.items()):
-        text = f"{count} object{'' if count == 1 else 's'} left out: this version does not use the kind"
+        text = f"{count} object{'' if count == 1 else 's'} ignored: this version does not use the kind"
         if kind in VERSIONS:
-            text = f"{count} object{'' if count == 1 else 's'} left out: this version reads {VERSIONS[kind]}"
+            text = f"{count} object{'' if count == 1 else 's'} ignored: this version reads {VERSIONS[kind]}"
         found.append(Problem("", f"{kind} ({version})", "", text))
     return found

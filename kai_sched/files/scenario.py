@@ -78,7 +78,7 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
         raise FieldError("spec.cycles", f"{cycles} is not a number of cycles: give 1 to {CYCLES_MAX:,}")
     seconds = spec.seconds_between_cycles or 0.0
     if seconds < 0:
-        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} is below 0: the clock runs forwards")
+        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} is below 0: give 0 or more")
     if seconds * cycles > SPAN_MAX_S:
         raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} makes the scenario last too long: give less")
     config = SCENARIO_CONFIG

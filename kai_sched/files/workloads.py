@@ -110,7 +110,7 @@ class _Maker:
             return []
         first = self._objects.get(key)
         if first is not None and first is not item:
-            message = f"there already, in {first.source}: leave one of them out"
+            message = f"already defined in {first.source}: remove one of them"
             self._problems.append(Problem(str(item.source), key.subject, "", message, fatal=True))
             return []
         if key in self._objects.owned:
@@ -139,7 +139,7 @@ class _Maker:
             for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
                 count += 1
                 if count > OBJECTS_MAX:
-                    message = f"gives more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
+                    message = f"would create more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
                     raise GroupingError(key.subject, "", message)
                 manifest["metadata"].setdefault("creationTimestamp", created)
                 child = Item(item.source, (manifest["apiVersion"], manifest["kind"]), msgspec.json.encode(manifest))
@@ -148,7 +148,7 @@ class _Maker:
                 if is_new and self._objects.get(child_key) is not None:
                     if child.kind == CLAIM:
                         continue
-                    message = f"it makes {child_key.subject}, which is in the input already: rename one of them"
+                    message = f"it would create {child_key.subject}, which is in the input already: rename one of them"
                     raise GroupingError(key.subject, "", message)
                 if is_new and child.kind in CONTROLLERS:
                     todo.append(read_owner(child.raw, _reference(child_key)))
@@ -175,15 +175,15 @@ class _Maker:
                     others.append(scheduler)
         if others:
             pods = "1 pod is" if len(others) == 1 else f"{len(others)} pods are"
-            message = f"{pods} left to the scheduler {others[0]!r}, and not looked at: to have them scheduled here, set"
+            message = f"{pods} ignored, as the scheduler {others[0]!r} is responsible: to schedule them here, set"
             message = f"{message} schedulerName: {self._config.scheduler_name} in the pod template"
             problems.append(Problem(str(item.source), key.subject, "schedulerName", message))
         return ours
 
     def _expected(self, item: Item, key: Key, ours: Sequence[Item]) -> list[Item]:
         if any(each.kind == POD for each in ours):
-            message = "it comes from a cluster, so its pods are expected in the input, but there is none: add them, or"
-            message = f"{message} take the uid out to have them made"
+            message = "the workload has a uid, so it was read from a cluster, but the input has none of its pods: add "
+            message = f"{message}them, or remove the uid to have them created"
             self._problems.append(Problem(str(item.source), key.subject, "metadata.uid", message))
         return []
 

@@ -135,7 +135,7 @@ class _Builder:
         known = self._anchors.get(event.anchor)
         if known is None:
             if any(each.anchor == event.anchor for each in self._stack):
-                raise _broken(event, f"alias *{event.anchor} stands inside what it refers to: write the value out")
+                raise _broken(event, f"alias *{event.anchor} refers to a value that contains it: write the value out")
             raise _broken(event, f"alias *{event.anchor} refers to nothing: define the anchor before it")
         value, size = known
         self._aliased += size
@@ -168,7 +168,7 @@ class _Builder:
             raise _broken(event, "a mapping's key must be a text: put it in quotes")
         key = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if key in top.value:
-            raise _broken(event, f"key {key!r} is there twice: leave one of them out")
+            raise _broken(event, f"key {key!r} occurs twice: remove one of them")
         return key
 
     def _set(self, top: _Open, value: Any, event: Any) -> None:

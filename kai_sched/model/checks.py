@@ -69,12 +69,14 @@ def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
             below.append(each)
             todo.extend(sorted(children[each]))
         text = f", as are the queues below it: {some_of(below)}" if below else ""
-        message = f"there is no queue {parent!r}, so this one is left out{text}; create the parent, or correct the name"
+        message = (
+            f"there is no queue {parent!r}, so this queue is ignored{text}; create the parent, or correct the name"
+        )
         yield Problem("", f"Queue {name}", "spec.parentQueue", message)
 
 
 def leaf_queues(cluster: Cluster, config: Config) -> list[str]:
-    """Names of the queues that run work, sorted."""
+    """Names of the leaf queues, sorted: those that accept pods."""
     present = rooted_queues(cluster.queues)
     parents = {cluster.queues[name].parent for name in present}
     roots_count = config.full_hierarchy_fairness
@@ -96,7 +98,7 @@ class _QueueNames:
         self._all = cluster.queues
         self._present = rooted_queues(cluster.queues)
         self._there = (
-            f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+            f"the queues that accept pods are {some_of(leaves)}" if leaves else "there is no queue that accepts pods"
         )
 
     def problem(self, subject: str, field: str, name: str) -> Problem | None:
@@ -107,9 +109,9 @@ class _QueueNames:
         elif name not in self._all:
             fault = f"there is no queue {name!r}"
         elif name not in self._present:
-            fault = f"queue {name!r} is left out for want of its parents"
+            fault = f"queue {name!r} is ignored because a queue above it is missing"
         else:
-            fault = f"queue {name!r} runs no work itself"
+            fault = f"queue {name!r} has child queues and accepts no pods itself"
         return Problem("", subject, field, f"{fault}, so the group stays pending: {self._there}")
 
 
@@ -139,7 +141,7 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
 
 def _unknown_class(subject: str, field: str, name: str) -> Problem:
     message = (
-        f"there is no priority class {name!r}, so the default priority holds: create the class, or correct the name"
+        f"there is no priority class {name!r}, so the default priority is used: create the class, or correct the name"
     )
     return Problem("", subject, field, message)
 
@@ -156,13 +158,13 @@ def tree_fault(group: PodGroup) -> tuple[str, str] | None:
         if not each.name:
             return f"{field}.name", "empty: give the sub-group a name"
         if names[each.name] > 1:
-            return f"{field}.name", f"{each.name!r} is there {names[each.name]} times: give each sub-group its own name"
+            return f"{field}.name", f"{each.name!r} occurs {names[each.name]} times: give each sub-group its own name"
         if each.parent and each.parent not in parents:
             return f"{field}.parent", f"there is no sub-group {each.parent!r}: add it, or correct the name"
         if _circles(each.name, parents, rooted):
             return (
                 f"{field}.parent",
-                f"sub-group {each.name!r} is in a circle of parents: give one of them another parent",
+                f"sub-group {each.name!r} is its own ancestor: give it, or one above it, another parent",
             )
     return None
 
@@ -194,7 +196,7 @@ def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | N
     if not group.sub_groups:
         need = 1 if group.min_member is None else group.min_member
         have = members.get(DEFAULT_SET, 0)
-        return ("spec.minMember", f"{have} of the {need} pods needed at the least exist") if have < need else None
+        return ("spec.minMember", f"{have} of {need} required pods exist") if have < need else None
     children: dict[str, list[str]] = defaultdict(list)
     minimum: dict[str, int | None] = {"": group.min_sub_group}
     for each in group.sub_groups:
@@ -217,7 +219,7 @@ def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | N
     if ready[""]:
         return None
     missing = [texts[name] for name in sorted(texts) if not ready[name]]
-    return "spec.subGroups", "; ".join(missing) or "minSubGroup is more than the sub-groups there are"
+    return "spec.subGroups", "; ".join(missing) or "minSubGroup is larger than the number of sub-groups"
 
 
 def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:

@@ -92,7 +92,7 @@ def decode_part(decoder: msgspec.json.Decoder[Part], raw: bytes | memoryview, fi
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TypeFault(field, f"not valid JSON ({error}): correct the file") from None
     except RecursionError:
-        raise TypeFault(field, "nested too deep: no Kubernetes object is") from None
+        raise TypeFault(field, "nested too deeply for a Kubernetes object") from None
 
 
 def _plain(union: str) -> str:

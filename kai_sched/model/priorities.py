@@ -20,7 +20,7 @@ def is_reserved(name: str, namespace: str) -> bool:
 
 def reserved_text(name: str, instead: str) -> str:
     """What is told of a class that does not count; ``instead`` says what holds."""
-    return f"{name!r} counts in namespace {names.SYSTEM_NAMESPACE} only; {instead} holds instead: name another class"
+    return f"{name!r} is for namespace {names.SYSTEM_NAMESPACE} only; {instead} is used instead: name another class"
 
 
 def default_priority(classes: Mapping[str, PriorityClass]) -> int:

@@ -211,7 +211,7 @@ def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dic
     priority = dict(_PLUGIN_PRIORITIES)
     for name, settings in (spec.plugins or {}).items():
         if name not in KNOWN_PLUGINS:
-            warn(f"spec.plugins.{name}", "there is no such plugin; it is left out: correct the name")
+            warn(f"spec.plugins.{name}", "there is no such plugin; it is ignored: correct the name")
             continue
         priority.setdefault(name, 0)
         if settings.priority is not None:
@@ -240,7 +240,7 @@ def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
 
 def _read_bool(text: str) -> bool:
     if text not in _TRUE | _FALSE:
-        raise ValueError(f"{shown(text)} is neither true nor false: write one of them")
+        raise ValueError(f"{shown(text)} is neither true nor false")
     return text in _TRUE
 
 
@@ -250,7 +250,7 @@ def _read_int(text: str) -> int:
     except ValueError:
         value = None
     if value is None or not -INT32_MAX - 1 <= value <= INT32_MAX:
-        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: write one")
+        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: correct it")
     return value
 
 

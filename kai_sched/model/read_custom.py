@@ -88,7 +88,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
     """Tell fields beside ``spec`` that no object has."""
     for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
-        warn(name, "unknown field, ignored: fields of ours belong below spec")
+        warn(name, "unknown field, ignored: the fields of this kind belong below spec")
 
 
 def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
@@ -98,7 +98,7 @@ def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
     spec = parse_part(queue.QueueSpec, bytes(wire.spec), "spec", warn)
     priority = DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority
     if not -INT32_MAX - 1 <= priority <= INT32_MAX:
-        message = f"{shown(priority)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        message = f"{shown(priority)} does not fit into 32 bits: give a number from {-INT32_MAX - 1} to {INT32_MAX}"
         raise FieldError("spec.priority", message)
     resources = spec.resources
     if resources is None:
@@ -203,7 +203,7 @@ def _check_depth(sub_groups: Sequence[SubGroup]) -> None:
 
 def too_deep(name: str) -> str:
     """What is told of a sub-group that stands too deep."""
-    return f"sub-group {name!r} has {SUB_GROUP_DEPTH_MAX} or more above it: have at most {SUB_GROUP_DEPTH_MAX} levels"
+    return f"sub-group {name!r} is nested too deeply: use at most {SUB_GROUP_DEPTH_MAX} levels"
 
 
 def _sub_group(wire: podgroup.SubGroupSpec, index: int, warn: Warn) -> SubGroup:

@@ -43,7 +43,7 @@ def time_ns(text: str | None, field: str, warn: Warn | None = None) -> int:
     except TooFar as error:
         if warn is None:
             raise FieldError(field, str(error)) from None
-        warn(field, f"{error}; {format_time(error.nearest_ns)} holds instead")
+        warn(field, f"{error}; {format_time(error.nearest_ns)} is used instead")
         return error.nearest_ns
     except ValueError as error:
         raise FieldError(field, str(error)) from None
@@ -59,7 +59,7 @@ def duration_s(text: str | None, field: str, warn: Warn) -> float | None:
     try:
         seconds = parse_duration(text)
         if is_too_long(text):
-            warn(field, f"{text!r} is longer than {DURATION_MAX_H}h (ten years), which holds instead: give less")
+            warn(field, f"{text!r} is longer than {DURATION_MAX_H}h (ten years), which is used instead: give less")
     except ValueError as error:
         raise FieldError(field, str(error)) from None
     return seconds

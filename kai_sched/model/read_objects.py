@@ -171,6 +171,6 @@ def read_priority_class(wire: core.WirePriorityClass) -> PriorityClass:
     if wire.value is None:
         raise FieldError("value", "missing: give the class its priority, a whole number")
     if not -INT32_MAX - 1 <= wire.value <= INT32_MAX:
-        message = f"{shown(wire.value)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        message = f"{shown(wire.value)} does not fit into 32 bits: give a number from {-INT32_MAX - 1} to {INT32_MAX}"
         raise FieldError("value", message)
     return PriorityClass(name, wire.value, bool(wire.global_default))

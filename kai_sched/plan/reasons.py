@@ -85,14 +85,10 @@ def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool 
     """
     if above:
         remedy = f"create {above!r}, or correct spec.parentQueue"
-        return Reason(
-            NO_QUEUE, f"queue {name!r} counts for nothing, as queue {above!r} above it does not exist: {remedy}"
-        )
+        return Reason(NO_QUEUE, f"queue {name!r} is ignored: queue {above!r} above it does not exist; {remedy}")
     if above is not None:
-        return Reason(
-            NO_QUEUE, f"queue {name!r} counts for nothing, as its parents go in a circle: correct spec.parentQueue"
-        )
-    there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+        return Reason(NO_QUEUE, f"queue {name!r} is ignored: its parents form a cycle; correct spec.parentQueue")
+    there = f"the queues that accept pods are {some_of(leaves)}" if leaves else "there is no queue that accepts pods"
     place = "the pod's label" if is_bare else "spec.queue of the PodGroup"
     return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct {place}")
 
@@ -100,21 +96,21 @@ def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool 
 def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
     """The queue has children."""
     return Reason(
-        QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}"
+        QUEUE_NOT_LEAF, f"queue {name!r} has child queues and accepts no pods itself: use one of {some_of(leaves)}"
     )
 
 
 def not_supported(what: str) -> Reason:
     """``what`` the group asks for comes with a later version."""
-    return Reason(NOT_SUPPORTED, f"this version cannot schedule {what}: the group is left pending")
+    return Reason(NOT_SUPPORTED, f"this version does not support {what}: the group stays pending")
 
 
 def left_out(what: str, problem: str) -> Reason:
     """The scheduler raises over an object, and goes on without it."""
     return Reason(
         SCHEDULER_ERROR,
-        f"the scheduler fails with {what} ({problem}), so it is left out until it changes, and tried again every few "
-        "minutes: correct it, or report this as a fault of the scheduler",
+        f"the scheduler fails on {what} ({problem}) and ignores it; it tries again when the object changes and every "
+        "five minutes: correct the object, or report a bug of the scheduler",
     )
 
 
@@ -158,7 +154,7 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
 
 
 def _since(fits_now: bool) -> str:
-    return ", for which there is room since others left the queue in this cycle" if fits_now else ""
+    return "; other pods left the queue later in this cycle, so the next cycle tries again" if fits_now else ""
 
 
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
@@ -174,18 +170,18 @@ def refused(pod: str, why: str) -> Reason:
 
 def nothing_to_add() -> Reason:
     """There are pods, but too few for one more sub-group."""
-    return Reason(NOT_READY, "the pending pods do not complete any further sub-group")
+    return Reason(NOT_READY, "the pending pods are too few for one more sub-group")
 
 
 def no_help() -> Reason:
     """Only actions that evict came to the group."""
-    return Reason(NO_FIT, "no place for the group, and nobody who makes room for it")
+    return Reason(NO_FIT, "no room for the group, and no pod was evicted for it")
 
 
 def delayed(seconds: float, until: str) -> Reason:
     """The group's preemption delay runs; ``until`` is the time in UTC at which it ends."""
     return Reason(
-        DELAYED, f"nobody is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
+        DELAYED, f"no pod is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
     )
 
 
@@ -199,13 +195,13 @@ def gave_way(count: int) -> Reason:
     """Allocate placed the pods, and an action that evicts gave their places to another group in the same cycle."""
     pods = "1 pod of the group" if count == 1 else f"{count} pods of the group"
     return Reason(
-        NO_FIT, f"{pods} got a place in this cycle and lost it again to a group that has a better claim to it"
+        NO_FIT, f"{pods} got a place in this cycle and lost it to a group with a better claim (fair share or priority)"
     )
 
 
 def not_tried() -> Reason:
     """No action came to the group."""
-    return Reason(NOT_TRIED, "not looked at in this cycle")
+    return Reason(NOT_TRIED, "the group was not tried in this cycle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +231,7 @@ def no_fit(facts: NoFit) -> Reason:
     """One sentence for the gang, one for the nodes, one for who has the rest."""
     opening = f"no node for pod {facts.pod}"
     if facts.asked > 1:
-        opening = f"{facts.placed} of {facts.asked} pods of the gang have a place, none for pod {facts.pod}"
+        opening = f"{facts.placed} of {facts.asked} pods of the gang fit; there is no node for pod {facts.pod}"
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
         lack = f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for"

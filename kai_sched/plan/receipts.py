@@ -9,9 +9,9 @@ from kai_sched.plan.reasons import show_amount, some_of
 STALE = "stalegangeviction"
 CONSOLIDATION = "consolidation"
 _RULES = {
-    "reclaim": "takes its queue's share back",
+    "reclaim": "reclaims the share of its queue",
     "preempt": "has the higher priority in the same queue",
-    CONSOLIDATION: "needs room in one piece",
+    CONSOLIDATION: "needs room that is scattered over several nodes",
 }
 _RESOURCES = ("cpu", "memory", "gpu")
 
@@ -24,7 +24,7 @@ def freed(eviction: Evict) -> tuple[tuple[str, float], ...]:
 def rule(eviction: Evict) -> str:
     """By which rule the pod goes, said of those for whom it does."""
     if eviction.action == STALE:
-        return "its gang has been incomplete for longer than its grace"
+        return "its gang was below its minimum for longer than its staleness grace period"
     return _RULES[eviction.action]
 
 
@@ -59,7 +59,7 @@ def gains(plan: Plan) -> str:
     first = plan.evictions[0]
     verb = "moves" if first.action == CONSOLIDATION else "evicts"
     text = f"{first.action} {verb} {count} of {victims} for {first.cause}, which {_RULES[first.action]}"
-    return f"{text}; that frees {room} on {where}, and it starts once they are gone"
+    return f"{text}; this frees {room} on {where}, and {first.cause} starts once the pods are gone"
 
 
 def _side(side: Side) -> str:

@@ -36,12 +36,12 @@ def of_pod(place: Pipeline, mates: Sequence[Pipeline], leaving: Leaving, moved: 
     if place.pod in moved:
         text = f"is moved from node {moved[place.pod]} to node {place.node}"
     if others := [key for key in leaving.get(place.node, ()) if key != place.pod]:
-        return f"{text}, which {_leave(others)}"
+        return f"{text} and waits until {_have_left(others)} it"
     if place.pod in moved:
         return text
     if busy := _busy(mates, leaving):
-        return f"{text}, and starts together with pods of its group, which wait for {busy}"
-    return f"{text}, which nobody is leaving: the next cycle decides whether it is bound"
+        return f"{text} and starts together with its group, which waits for {busy}"
+    return f"{text}, which no pod is leaving; the next cycle decides whether it is bound"
 
 
 def of_group(places: Sequence[Pipeline], leaving: Leaving, moved: Mapping[str, str]) -> str:
@@ -54,14 +54,18 @@ def of_group(places: Sequence[Pipeline], leaving: Leaving, moved: Mapping[str, s
         parts.append(f"waits for {busy}")
     elif not moving:
         where = some_of(list(dict.fromkeys(each.node for each in places)))
-        parts.append(f"nobody is leaving {where}: the next cycle decides whether it is bound")
+        parts.append(f"no pod is leaving {where}; the next cycle decides whether it is bound")
     return "; ".join(parts)
 
 
 def _busy(places: Sequence[Pipeline], leaving: Leaving) -> str:
     nodes = dict.fromkeys(each.node for each in places if each.node in leaving)
-    return some_of([f"node {node}, which {_leave(leaving[node])}" for node in nodes])
+    return some_of([f"node {node} ({_are_leaving(leaving[node])})" for node in nodes])
 
 
-def _leave(pods: Sequence[str]) -> str:
+def _have_left(pods: Sequence[str]) -> str:
+    return f"{some_of(pods)} {'has' if len(pods) == 1 else 'have'} left"
+
+
+def _are_leaving(pods: Sequence[str]) -> str:
     return f"{some_of(pods)} {'is' if len(pods) == 1 else 'are'} leaving"

@@ -204,7 +204,7 @@ def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = 
     if others:
         names = some_of([f"{plain(name)} {number}" for name, number in sorted(others.items())])
         what, ours = f"{count(others.total(), 'pod')} pending for other schedulers", plain(config.scheduler_name)
-        yield f"{what} ({names}), not decided: their schedulerName is not {ours}."
+        yield f"{what} ({names}), ignored: their schedulerName is not {ours}."
     resource = _main_resource(result)
     usable = {name for name, node in cluster.nodes.items() if node.takes_pods}
     total = sum(node.allocatable.get(resource, 0.0) for name, node in result.nodes.items() if name in usable)

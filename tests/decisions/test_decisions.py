@@ -63,7 +63,7 @@ def test_nobody_starves_and_few_have_to_go() -> None:
         evicted += gpus_of(cluster, victims)
         gained += gpus_of(cluster, winners)
         reasons = [group.reason for group in result.groups.values() if group.reason]
-        assert not any("was ended" in reason.message for reason in reasons)
+        assert not any("was cut short" in reason.message for reason in reasons)
         if not result.effects:
             break
         advance(store, cluster, result, now_ns, world)

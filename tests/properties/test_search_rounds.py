@@ -80,7 +80,7 @@ def test_without_being_told_some_would_starve() -> None:
 
 
 def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, gave_up = Store(), "the search for others to leave was ended"
+    store, gave_up = Store(), "the search for victims was cut short"
     for item in make_crowd(4, 4, 20, random.Random(1), Crowd(sub_groups=True, picky=True, limits=True)):
         store.put(item)
     case = SimulationCase("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)

@@ -24,7 +24,7 @@ def training_job(kind: str) -> Controller:
         leader = next((role for role in _LEADERS if roles.has(role)), "")
         for role, part in roles.each():
             if role == "Launcher" and waits:
-                message = "the launcher comes once the workers are ready, so only these are looked at"
+                message = "the launcher starts once the workers are ready, so only the workers are scheduled"
                 workload.warn("spec.launcherCreationPolicy", message)
                 continue
             for i in range(count_of(part, "replicas", 1)):

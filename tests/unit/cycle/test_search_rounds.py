@@ -117,10 +117,12 @@ def test_for_groups_that_rest_nobody_is_evicted(store: Store) -> None:
 def test_they_are_told_what_their_own_search_found(store: Store) -> None:
     view, told = store.cluster(), {"ml/w0": (0, 0, int(Help.SHARES), 0), "ml/w1": (0, 0, int(Help.DELAYED), 0)}
     rests = run_cycle(view, Config(), 0, hints=SchedulingHints(searched=told))
-    assert message(rests, "ml/w0").endswith("; reclaim: what fair shares allow to take from other queues is not enough")
+    assert message(rests, "ml/w0").endswith("; reclaim: other queues hold too little above their fair shares")
     assert "delay" not in message(rests, "ml/w1")
     new = run_cycle(view, Config(), 0, hints=SchedulingHints(may_search=frozenset({"ml/none"})))
-    assert message(new, "ml/w0").endswith("; others, whose search was ended before, go first in this cycle")
+    assert message(new, "ml/w0").endswith(
+        "; groups whose search for victims was cut short before go first in this cycle"
+    )
 
 
 def test_groups_that_rest_get_free_room(store: Store) -> None:
@@ -155,4 +157,4 @@ def test_cycles_hand_over_who_was_cut(store: Store) -> None:
     tracker.record(view, result, ONE_EACH)
     assert set(result.searches) == {"ml/w0", "ml/w1"}
     assert tracker.due
-    assert "was ended" in message(result, "ml/w1")
+    assert "was cut short" in message(result, "ml/w1")
