@@ -86,7 +86,7 @@ def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.Mon
     case = SimulationCase("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
     monkeypatch.setattr(simulate, "load", lambda *_, **__: Loaded((case,), ()))
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out := io.BytesIO()))
-    options = simulate.Options((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
+    options = simulate.SimulateOptions((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
     assert simulate.simulate(options) == 0
     told = [cycle["podGroups"] for cycle in json.loads(out.getvalue())["cycles"]]
     cut = {key for key, reason in told[0].items() if gave_up in reason["message"]}
