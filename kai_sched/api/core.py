@@ -1,7 +1,8 @@
-"""The Kubernetes objects, cut down to the fields that are read, decoded straight from JSON bytes.
+"""Wire structs of Kubernetes objects: only the fields that are read, decoded from JSON bytes by msgspec.
 
-Every field may be null as well as absent: people leave keys without a value, and so do some writers. Parts that many
-objects have in common stay raw bytes, so that the reader looks at each distinct one only once.
+Every field may be null as well as absent, as some users and programs write keys without a value. Parts that many
+objects share stay raw bytes, so that readers parse each distinct one only once. Structs that share a name with a domain
+object (``model.objects``) begin with ``Wire``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Meta(Wire):
 
 
 class Header(Wire):
-    """What any document is asked first. ``items`` tells a list; they are left undecoded."""
+    """The head of any document. A document with ``items`` is a list; the items stay undecoded."""
 
     kind: str | None = None
     api_version: str | None = None

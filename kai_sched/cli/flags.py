@@ -12,8 +12,7 @@ import typer
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """What an option takes that is one of these, in whichever case. Enums would do, but for how typer words what is
-    none of them."""
+    """A parser for an option that takes one of these words, in any case. Typer's message for enums is less clear."""
 
     def read(text: str) -> str:
         if text.lower() not in choices:
@@ -39,7 +38,7 @@ PartitionLabelValue = Annotated[
 ]
 NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label of node pools.")]
 QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label with the queue of a pod.")]
-# What `simulate` takes of these: left out, it is as the files say.
+# Those that `simulate` has, too: if they are left out, the files say.
 SchedulerNameOffline = Annotated[
     str | None, typer.Option("--scheduler-name", metavar="NAME", help="As for run.  [default: kai-scheduler]")
 ]

@@ -1,4 +1,4 @@
-"""The command line. Everything a command needs is imported when it runs, so that the help costs next to nothing."""
+"""The command line. A command imports what it needs when it runs, so that printing the help is fast."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _tell_warning(message: Warning | str, *_: object) -> None:
 
 
 def main() -> None:
-    """Run the command, and leave without a word when nobody reads what it prints."""
+    """Run the command. If the reader of its output goes away, exit with status 1 and without a message."""
     warnings.showwarning = _tell_warning  # type: ignore[assignment]
     try:
         try:
@@ -181,7 +181,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        # Input that cannot be read is told elsewhere, so this is the output; it is flushed once more at the very end.
+        # Errors of the input are reported elsewhere, so this one is of the output, which Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"error: the output cannot be written: {error.strerror or error}", file=sys.stderr)

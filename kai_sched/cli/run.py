@@ -22,7 +22,7 @@ from kai_sched.telemetry.loop_time import MeasuredLoop
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
-    """What the command line says beyond ``options``."""
+    """The arguments of the command line: those of the operator, and those that this module handles."""
 
     options: Options
     scheduler_conf: str | None = None
@@ -31,7 +31,10 @@ class RunArguments:
 
 
 def run(arguments: RunArguments) -> int:
-    """Run until a signal; returns 0, 1 where the process cannot go on, 2 where it cannot start as it was asked to."""
+    """Run the operator until a signal.
+
+    Returns the exit status: 0 after a signal, 1 if the process cannot continue, 2 if it cannot start.
+    """
     try:
         options = arguments.options
         for address in filter(None, (options.listen_address, options.webhook_address)):

@@ -1,4 +1,4 @@
-"""``kai-sched simulate``: read clusters from files, decide their cycles, print what came of it."""
+"""``kai-sched simulate``: read clusters from files, run their scheduling cycles, print the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA = ("json", "yaml")
 
 @dataclass(frozen=True, slots=True)
 class SimulateOptions:
-    """The command's options as they were given; None where they were not."""
+    """The options of the command; None for options that were not given."""
 
     paths: tuple[str, ...]
     actions: str | None
@@ -43,7 +43,7 @@ class SimulateOptions:
 
 def simulate(options: SimulateOptions) -> int:
     """Run the command; returns the exit status."""
-    # A name that the terminal's encoding cannot show must not stop the command.
+    # Names that the encoding of the terminal cannot show must not stop the command.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     progress = Progress(sys.stderr)
     problems: list[Problem] = []
@@ -102,7 +102,7 @@ def _read_now(text: str | None, problems: list[Problem]) -> int | None:
 def _with_options(
     case: SimulationCase, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None
 ) -> SimulationCase:
-    """The case as the options want it; what they leave open is as the files say, the time at last the clock's."""
+    """The case changed by the options. Without an option the files say; without a time in them the clock does."""
     if now_ns is None:
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     config = case.config if actions is None else replace(case.config, actions=actions)
@@ -110,7 +110,7 @@ def _with_options(
 
 
 def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
-    """The case's cycles in turn. After the last one the world moves on only where somebody asks what became of it."""
+    """Run the cycles of the case. The last one's effects are applied to the store only with ``settle_last``."""
     from kai_sched.cycle.hints import HintTracker
     from kai_sched.cycle.run import run_cycle
     from kai_sched.lowering.cache import Cache

@@ -1,4 +1,7 @@
-"""Verdicts to reasons: collects the facts behind a job's verdict for ``plan.reasons`` to word."""
+"""From verdicts to reasons: collects the facts behind the verdict of a job, which ``plan.reasons`` puts into words.
+
+Amounts are those at the end of the cycle. A reason is computed only when a caller reads it (``cycle.lift``).
+"""
 
 from __future__ import annotations
 
@@ -63,14 +66,23 @@ HELP_TEXTS = {
     Help.NOT_FOUND: "no set of victims makes room for it",
 }
 OTHERS_FIRST = "groups whose search for victims was cut short before go first in this cycle"
-# Where others could make room by leaving. Else it is not worth a word that nobody did.
+# Verdicts in which evictions could help. For others, the results of evicting actions are not reported.
 ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
 
 
 @dataclass(slots=True)
 class SharedFacts:
-    """What many groups may share: the facts of a class of pods, the leaves below a queue ("" for all of them), and,
-    by resource, what is free and what there is on nodes that take pods, and what is free on the others."""
+    """Facts that the reasons of several groups have in common, computed at first use.
+
+    Attributes
+    ----------
+    facts
+        By class: what keeps its pods from the nodes.
+    leaves
+        By queue: the leaf queues below it; "" for all leaf queues.
+    free
+        By column of the resource: free on nodes that accept pods, capacity of these nodes, free on the other nodes.
+    """
 
     facts: dict[int, NoFit] = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
@@ -78,7 +90,7 @@ class SharedFacts:
 
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
-    """Why something of group ``j`` is pending, and why nobody made room for it."""
+    """Why pods of group ``j`` are pending, and why no pods were evicted for it."""
     codes = _found(j, lowered, solution)
     reason = _main_reason(j, lowered, solution, shared)
     if Help.DELAYED in codes.values():
@@ -99,7 +111,10 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFa
 
 
 def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
-    """What each action found; for a group that rests what it found in its turn, nothing where it had none yet."""
+    """What each evicting action found for the group.
+
+    For a group whose search was deferred, that is the result of its last search; nothing if it had none yet.
+    """
     codes = solution.decisions.help[j].tolist()
     if lowered.snapshot.jobs.waits_until[j] == RESTS:
         then = lowered.searched.get(lowered.groups[j].key, ())
@@ -108,7 +123,7 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
 
 
 def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
-    """What stands in the group's own way."""
+    """The reason for the verdict on the group, apart from evictions."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
     blocking_row = int(decisions.culprit[j])
@@ -152,7 +167,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
-    """Nothing was wrong: all that waits is gated, or lost its place again, or the action never came to the group."""
+    """The reason where the verdict is OK: pods are gated, lost their node again, or no action tried the group."""
     jobs = lowered.snapshot.jobs
     tasks = slice(jobs.task_ptr[j], jobs.task_ptr[j + 1])
     statuses = solution.state.task[tasks, STATUS].tolist()
@@ -170,7 +185,7 @@ def _refusal(t: int, lowered: Lowered) -> str:
 
 
 def _leaves(lowered: Lowered, above: str, shared: SharedFacts) -> list[str]:
-    """Names of the leaf queues, those below one queue where it is given."""
+    """Names of the leaf queues below the queue ``above``; of all leaf queues for ""."""
     if above in shared.leaves:
         return shared.leaves[above]
     parent, queues = lowered.snapshot.queues.parent, lowered.queues.queues
@@ -225,7 +240,7 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
 
 
 def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
-    """What stands in the way of class ``c``, of which ``t`` is one; the pod's and the gang's own part is left open."""
+    """What keeps pods of class ``c`` from the nodes; ``t`` is a task of it. Pod, placed and asked are left empty."""
     facts = solution.facts
     request = lowered.snapshot.classes.request[c]
     short = {
@@ -261,7 +276,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
 
 
 def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
-    """The facts of a group of which each pod would fit alone: with the resource that is short for all of them."""
+    """The facts of a gang each pod of which would fit alone, with the resource that is short for all together."""
     classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
     waiting = [int(cls[t]) for t in tasks if solution.state.task[t, STATUS] == Status.PENDING]
@@ -285,7 +300,7 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
 
 
 def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, float]:
-    """Of a resource, what is free and what there is on nodes that take pods, and what is free on the others."""
+    """Of resource ``r``: free on nodes that accept pods, capacity of these nodes, free on the other nodes."""
     left = (solution.state.idle[:, r] + solution.state.releasing[:, r]).clip(min=0)
     usable = np.array([node.takes_pods for node in lowered.nodes], bool)
     total = lowered.snapshot.nodes.allocatable[usable, r].sum()
@@ -293,7 +308,10 @@ def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, f
 
 
 def _scarce(request: Floats, short: Longs) -> int:
-    """The resource to talk about: GPUs where the pod asks for them and they are short, else what most nodes lack."""
+    """The resource to report: GPUs if the pod requests them and nodes lack them, else the one that most nodes lack.
+
+    ``request`` (R,) is the request of a class, ``short`` (R,) the number of nodes that lack it. NULL if none is short.
+    """
     asked = [
         (int(nodes), r == GPU, -r)
         for r, (nodes, amount) in enumerate(zip(short, request, strict=True))
@@ -306,7 +324,7 @@ def _scarce(request: Floats, short: Longs) -> int:
 
 
 def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
-    """Leaf queues and what they hold of resource ``r``, most first."""
+    """(queue, amount) of the leaf queues that hold resource ``r``, the largest first."""
     queues, book = lowered.queues.queues, solution.state.book
     held = [(queues[q].name, float(book[q, HELD + r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
     held = [entry for entry in held if entry[1] > 0]

@@ -1,4 +1,4 @@
-"""Pods of an input that have no group get theirs, by the rules that hold in a cluster (``reconcile.grouping``)."""
+"""Gives pods of an input their pod groups, by the same rules as in a cluster (``reconcile.grouping``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _data = msgspec.json.Decoder(dict[str, Any])
 
 
 def may_lack_group(item: Item, scheduler_name: str) -> bool:
-    """Whether this is a pod to be looked at more closely: cheap, as there may be very many of them."""
+    """Whether the item may be a pod without a group. A cheap check of the raw text, as there may be many pods."""
     if item.kind != POD:
         return False
     raw = bytes(item.raw)  # of lists, it is a view
@@ -43,7 +43,7 @@ def may_lack_group(item: Item, scheduler_name: str) -> bool:
 
 
 class InputGrouper:
-    """Groups pods one by one and keeps the groups. ``queues`` says what names the queue of each, by its subject."""
+    """Groups pods one by one and keeps the groups. ``queues`` has, by subject of the group, what names its queue."""
 
     def __init__(self, objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> None:
         self.queues: dict[str, QueueChoice] = {}
@@ -53,10 +53,10 @@ class InputGrouper:
         self._settings = _settings(objects, items, config, problems)
 
     def place(self, item: Item, is_made: bool) -> Item:
-        """The pod with its group, or as it is where it is to have none.
+        """The pod with its group; unchanged if it needs none.
 
-        A pod that was made raises GroupingError where it cannot be grouped. One of the input is told, and waits for a
-        group that is not there, as it does in a cluster.
+        If the pod cannot be grouped, GroupingError is raised for a pod that was made (``is_made``). A pod of the input
+        gets a warning instead and names a group that does not exist, as it would in a cluster.
         """
         try:
             pod = decode_part(_pod, item.raw, "")
@@ -124,7 +124,7 @@ def _patched(item: Item, patch: Mapping[str, Mapping[str, str]]) -> Item:
 
 
 def _settings(objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> Settings:
-    """What the input says of kinds, and the priority classes that it has; those that are shipped where it has none."""
+    """The grouping settings of the input: its settings for kinds and its priority classes, or the shipped classes."""
     classes = set()
     for item in items:
         if item.kind == PRIORITY_CLASS:

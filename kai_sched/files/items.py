@@ -1,4 +1,4 @@
-"""From files to single objects, not yet read: lists are taken apart, and each object knows where it stands."""
+"""Splits files into single objects, not yet read. Lists are taken apart; each object has its position in the files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def problem_in(item: Item, field: str, message: str, fatal: bool = False) -> Pro
 
 
 def warner(item: Item, problems: list[Problem]) -> Warn:
-    """Notes what readers find in the item and pass over."""
+    """A function for readers that adds warnings about the item to ``problems``."""
 
     def warn(field: str, message: str) -> None:
         problems.append(problem_in(item, field, message))

@@ -1,4 +1,4 @@
-"""JSON documents, one or several in a file, one a line or not."""
+"""JSON documents: one or several in a file, each on one line or more."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def documents(data: bytes) -> Iterator[memoryview]:
 
 
 def _document_end(view: memoryview, start: int, end: int, data: bytes) -> int:
-    """Where the document that begins at ``start`` ends. The decoder says it: what follows is trailing to it."""
+    """The end of the document that begins at ``start``, from the decoder's error about trailing characters."""
     try:
         _any.decode(view[start:end])
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Clusters from files: all plain objects together are one cluster, every scenario is one of its own."""
+"""Loads clusters from files: all plain objects together form one cluster, each scenario forms one of its own."""
 
 from __future__ import annotations
 
@@ -30,11 +30,18 @@ ITEMS_BETWEEN_REPORTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class SimulationCase:
-    """A cluster to decide.
+    """A cluster to simulate, with its config and its cycles.
 
-    ``path`` is the file as it was named, the first one where several make up a cluster. ``now_ns`` is None where the
-    files do not say the time. ``keeps_terminating`` are names of pod groups. ``sources`` says where each object came
-    from, by subject ("Pod ml/train-0").
+    Attributes
+    ----------
+    path
+        The file as it was named; the first one, if several form the cluster.
+    now_ns
+        The time of the first cycle; None if the files do not say.
+    keeps_terminating
+        Names of pod groups whose evicted pods stay Releasing.
+    sources
+        The position of each object in the files, by subject ("Pod ml/train-0").
     """
 
     path: str
@@ -56,7 +63,7 @@ class SimulationCase:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be decided."""
+    """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be used."""
 
     cases: tuple[SimulationCase, ...]
     problems: tuple[Problem, ...]
@@ -75,11 +82,22 @@ def load(
     settings: Mapping[str, Any] = {},
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
-    """Read all clusters and check them (``model.checks``). Nothing is raised for bad input: it is in ``problems``.
+    """Read all clusters and check them (``model.checks``).
 
-    ``paths`` are files, folders, and "-" for ``stdin`` (the process's own by default). ``config`` is the path of a
-    scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves, and ``settings`` are
-    fields of Config on top of that. ``on_progress`` is called once the work takes seconds.
+    Bad input raises nothing: it is reported in ``problems``.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, and "-" for ``stdin``.
+    stdin
+        The standard input; that of the process by default.
+    config
+        Path of a scheduler config file or of a SchedulingShard. It overrides the configs in the files.
+    settings
+        Fields of Config that override all others.
+    on_progress
+        Called with a text once the work takes seconds.
     """
     with collector_paused():
         return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
@@ -116,7 +134,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
 
 
 def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Overlay:
-    """The config file as a change of configurations; where it cannot be applied that is noted."""
+    """The config file as a function that changes a config; errors become problems."""
     if config is None:
         return lambda base: base
     source = str(FilePosition(config))
@@ -207,7 +225,7 @@ def _read(
 
 
 def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
-    """What is wrong with a group's queue, told of the object that names it, or that could."""
+    """The problem of a group's queue, reported for the object that names the queue, or that should."""
     if queue.field:
         return replace(problem, subject=queue.subject, field=queue.field)
     message = f"the label is missing, and {problem.message}"
@@ -215,7 +233,7 @@ def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
 
 
 def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[Item]) -> list[Problem]:
-    """Files that were named and give nothing to work with: a kind may be misspelt."""
+    """Problems for named files without any object that the scheduler uses: a kind may be misspelt."""
     known = {*KINDS, SHARD, OPERATOR_CONFIG}
     given, unused = (Counter(item.source.path for item in items) for items in (plain, expanded))
     unused -= Counter(item.source.path for item in expanded if item.kind in known)

@@ -1,4 +1,4 @@
-"""All objects of an input by kind and name, for rules that look up owners."""
+"""All objects of an input by kind and name, for grouping rules that look up owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kai_sched.reconcile.grouping.owners import Owner, Reference, read_owner
 
 
 class Key(NamedTuple):
-    """What an object goes by. Objects without a namespace, too, stand under the default one."""
+    """The kind and name of an object. Objects without a namespace have the default one here."""
 
     api_version: str
     kind: str
@@ -46,10 +46,16 @@ def meta_of(item: Item) -> core.Meta:
 
 
 class Objects:
-    """A view for ``reconcile.grouping`` on what an input holds. What it does not hold counts as not readable.
+    """The objects of an input as a view for ``reconcile.grouping``. Objects that it lacks count as not readable.
 
-    ``owned`` are the objects that others name as their owner, ``used`` those that were looked up, and ``latest_ns`` is
-    when the youngest was created, 0 where no object says.
+    Attributes
+    ----------
+    owned
+        Objects that other objects name as their owner.
+    used
+        Objects that were looked up.
+    latest_ns
+        The creation time of the youngest object; 0 if none has one.
     """
 
     def __init__(self, items: Sequence[Item], config: Config) -> None:

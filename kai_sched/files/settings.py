@@ -1,4 +1,4 @@
-"""The configuration of a cluster: what its own objects say, and a config file put on top."""
+"""The config of a cluster from files: that of its own objects, overridden by a config file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
 from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
 from kai_sched.telemetry.pace import Pace
 
-# Puts a config file on top of a configuration. Raises FieldError.
+# Overrides a config by a config file. Raises FieldError.
 Overlay = Callable[[Config], Config]
 
 

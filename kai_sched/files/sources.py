@@ -1,4 +1,4 @@
-"""Where each object came from, and the documents of the files that were named."""
+"""Positions of objects in files, and the documents of the named files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE_YAML_BYTES = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """A place in a file: its document, and the item where that is a list; both count from 1, 0 is none."""
+    """A position in a file: the document, and the item if the document is a list; both count from 1, 0 is none."""
 
     path: str
     document: int = 0

@@ -1,7 +1,7 @@
-"""Workloads in files: the pods that their controllers would make, and the groups of these and of pods in the input.
+"""Workloads in files: makes the pods that their controllers would make, and groups all pods.
 
-A workload gets no pods where the input has some of it already, and none where its uid tells that it comes from a
-cluster: its controller has acted there.
+No pods are made for a workload if the input has pods of it already, or if it has a uid: it was then read from a
+cluster, where its controller has made its pods.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _scheduler = msgspec.json.Decoder(_Scheduled)
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The items, with pods and groups in the place of workloads, and what names the queue of each group, by subject."""
+    """The items with pods and groups instead of workloads; and, by subject of a group, what names its queue."""
 
     items: list[Item]
     queues: Mapping[str, QueueChoice] = field(default_factory=dict)
 
 
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
-    """Make what the controllers would make, and group the pods that have no group. What is wrong is noted."""
+    """Make the objects that controllers would make, and group pods without a group. Errors become problems."""
     work = [item for item in items if item.kind in CONTROLLERS]
     ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
     if not work and not ungrouped:
@@ -96,11 +96,11 @@ class _Maker:
         self._objects = objects
         self._config = config
         self._problems = problems
-        # Younger than all that is there: it is to be judged as if it were created now.
+        # Younger than all objects of the input, as if it were created now.
         self._now = format_time(objects.latest_ns + SECOND_NS)
 
     def make(self, item: Item, grouper: InputGrouper) -> list[Item]:
-        """What there is to schedule of the workload, its pods with their groups."""
+        """The pods of the workload with their groups, and its claims."""
         try:
             key, meta = _key(item), meta_of(item)
             created = meta.creation_timestamp or self._now
@@ -115,7 +115,7 @@ class _Maker:
             return []
         if key in self._objects.owned:
             return []
-        # What a cluster's controllers did not do, they will not be said to have done wrong.
+        # In a cluster the controllers have acted, so errors of the workload are not reported.
         problems = self._problems if not meta.uid else []
         try:
             made = dict(self._act(item, key, created, problems))
@@ -130,7 +130,7 @@ class _Maker:
             return []
 
     def _act(self, item: Item, key: Key, created: str, problems: list[Problem]) -> Iterator[tuple[Key, Item]]:
-        """All objects that come of the workload, its own new state included. Raises GroupingError."""
+        """All objects made for the workload, its own new state included. Raises GroupingError."""
         todo = [read_owner(item.raw, _reference(key))]
         count = 0
         while todo:
@@ -161,7 +161,7 @@ class _Maker:
             return None
 
     def _ours(self, item: Item, key: Key, made: Mapping[Key, Item], problems: list[Problem]) -> list[Item]:
-        """The pods that are ours to schedule, and the claims; tells of the pods of other schedulers."""
+        """The pods for this scheduler, and the claims. Pods of other schedulers give a warning."""
         ours: list[Item] = []
         others: list[object] = []
         for child in made.values():

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster as a whole, once every object by itself is fine."""
+"""Findings about a cluster as a whole: references between objects that do not fit. Each object by itself is valid."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from kai_sched.api.names import DEFAULT_QUEUE
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
-from kai_sched.model.problems import Problem
+from kai_sched.model.problems import Problem, some_of
 from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
 QUEUE_FIELD = "spec.queue"  # of a PodGroup
 _DEFAULT_SETS = frozenset({DEFAULT_SET})
-NAMES_SHOWN_MAX = 10
-# Of findings that differ in nothing but the object, this many are told one by one.
+
+# Of findings that differ in the object only, this many are listed one by one.
 ALIKE_MAX = 20
 _LIVE = frozenset({Phase.PENDING, Phase.RUNNING, Phase.UNKNOWN})
 
@@ -83,14 +83,8 @@ def leaf_queues(cluster: Cluster, config: Config) -> list[str]:
     return sorted(name for name in present.keys() - parents if roots_count or cluster.queues[name].parent)
 
 
-def some_of(names: list[str]) -> str:
-    """The names, the first ten of them where there are more."""
-    more = len(names) - NAMES_SHOWN_MAX
-    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
 class _QueueNames:
-    """What a group can name as its queue, and what it is told where it names something else."""
+    """The queues that a group can use, and the finding for a group that names another one."""
 
     def __init__(self, cluster: Cluster, config: Config) -> None:
         leaves = leaf_queues(cluster, config)
@@ -132,7 +126,7 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
             yield Problem(
                 "", subject, fault[0], f"{fault[1]}; until then the sub-groups are ignored and the minimum is 1 pod"
             )
-        # A group that has begun to finish needs its minimum no more.
+        # A group with a finished pod no longer needs its minimum.
         elif key not in finished:
             short = short_of(group, members[key])
             if short:
@@ -147,12 +141,12 @@ def _unknown_class(subject: str, field: str, name: str) -> Problem:
 
 
 def tree_fault(group: PodGroup) -> tuple[str, str] | None:
-    """Field and text of what makes the sub-groups no tree: the first such entry of the list."""
+    """(field, text) of the first sub-group that keeps the sub-groups from being a tree; None if they are one."""
     if not group.sub_groups:
         return None
     parents = {each.name: each.parent for each in group.sub_groups}
     names = Counter(each.name for each in group.sub_groups)
-    rooted: set[str] = set()  # looked at, and in no circle: a chain is walked once, however long it is
+    rooted: set[str] = set()  # known to be in no cycle, so that a chain is walked only once
     for i, each in enumerate(group.sub_groups):
         field = f"spec.subGroups[{i}]"
         if not each.name:
@@ -170,9 +164,9 @@ def tree_fault(group: PodGroup) -> tuple[str, str] | None:
 
 
 def _circles(name: str, parents: Mapping[str, str], rooted: set[str]) -> bool:
-    """Whether the way up from the sub-group never ends; where it ends, all of it is noted in ``rooted``.
+    """Whether the parents of the sub-group form a cycle. If not, they are added to ``rooted``.
 
-    A parent that is not there ends it: that is the fault of whoever names it.
+    A parent that does not exist ends the walk; the sub-group that names it gets a finding of its own.
     """
     path: dict[str, None] = {}
     while name and name in parents and name not in rooted:
@@ -185,14 +179,14 @@ def _circles(name: str, parents: Mapping[str, str], rooted: set[str]) -> bool:
 
 
 def pod_sets(group: PodGroup) -> frozenset[str]:
-    """Names of the sub-groups that pods can be in. A group whose sub-groups are no tree has the default one only."""
+    """Names of the pod sets of the group; only the default one if its sub-groups are no tree."""
     if not group.sub_groups or tree_fault(group) is not None:
         return _DEFAULT_SETS
     return frozenset({each.name for each in group.sub_groups} - {each.parent for each in group.sub_groups})
 
 
 def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | None:
-    """Field and text where the group cannot reach its minimum with the pods there are."""
+    """(field, text) if the group cannot reach its minimum with these numbers of pods by sub-group; else None."""
     if not group.sub_groups:
         need = 1 if group.min_member is None else group.min_member
         have = members.get(DEFAULT_SET, 0)
@@ -263,7 +257,7 @@ def _membership(subject: str, pod: Pod, sets: Mapping[str, frozenset[str]], clus
 
 
 def _missing_kinds(cluster: Cluster, config: Config) -> Iterator[Problem]:
-    """Inputs often leave out kinds that their pods need; it then looks as if the cluster lacked the objects."""
+    """A warning for kinds that pending pods need and that the input leaves out entirely, as inputs often do."""
     waiting = [
         pod
         for pod in cluster.pods.values()
@@ -284,7 +278,7 @@ _INDEX = re.compile(r"\[[^\]]*\]|'[^']*'|\d+")
 
 
 def limited(problems: Iterable[Problem]) -> list[Problem]:
-    """The findings without repetitions; of those that are alike but for the object the first twenty, then a count."""
+    """The findings without duplicates; of similar ones the first twenty, and how many more there are."""
     kept: list[Problem] = []
     counts: Counter[tuple[bool, str, str, str]] = Counter()
     for problem in dict.fromkeys(problems):

@@ -1,4 +1,4 @@
-"""Wire to domain: the JSON of any object that the scheduler knows becomes the object that it works with."""
+"""From the wire to the domain: the JSON of an object becomes a frozen object of ``model.objects``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     POD_GROUP: read_pod_group,
     BIND_REQUEST: read_bind_request,
 }
-# Ours, but without effect in this version: only their fields are looked at.
+# Kinds of this project without effect in this version: only their fields are checked.
 _UNREAD: Mapping[Kind, type[Model]] = {
     TOPOLOGY: topology.TopologySpec,
 }
@@ -92,19 +92,19 @@ _custom = msgspec.json.Decoder(core.CustomObject)
 
 
 class Reader:
-    """Reads the objects of one cluster. What many of them share is read once, so one reader should read them all."""
+    """Reads the objects of one cluster. Use one reader for all of them: parts that they share are parsed once."""
 
     def __init__(self, config: Config) -> None:
         self._pods = PodReader(config)
 
     def read_pod(self, wire: core.WirePod, warn: Warn) -> Pod:
-        """As ``read``, for a pod that is decoded already."""
+        """As ``read``, for a pod that is already decoded."""
         return self._pods.read(wire, warn)
 
     def read(self, kind: Kind, raw: bytes, warn: Warn) -> Object:
         """The object; ``kind`` must be one of KINDS.
 
-        Raises FieldError for what makes it unusable; what can be passed over goes to ``warn``.
+        Raises FieldError if the object is unusable. Fields that are ignored go to ``warn``.
         """
         if kind == POD:
             return self._pods.read(decode_part(_pod, raw, ""), warn)
@@ -117,7 +117,7 @@ class Reader:
 
 
 def check_unread(kind: Kind, raw: bytes, warn: Warn) -> None:
-    """Tell what is wrong with the fields of an object of ours that this version does not use."""
+    """Warn of wrong fields in an object of a kind that has no effect in this version."""
     model = _UNREAD.get(kind)
     if model is None:
         return

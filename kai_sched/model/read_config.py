@@ -225,7 +225,7 @@ def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dic
 
 
 def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
-    """The flags that decide something; others belong to the original's process and mean nothing here."""
+    """The config changed by the flags that affect scheduling; other flags of the original have no effect."""
     changes: dict[str, Any] = {}
     for flag, text in flags.items():
         if flag not in _FLAGS:

@@ -81,7 +81,7 @@ def read_label_selector(selector: core.LabelSelector, field: str) -> Term:
 
 
 class ConstraintReader:
-    """Remembers the texts that it has seen: most pods of a cluster share a few."""
+    """Reads constraints of pods, and caches them by raw text: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
         self._affinities: Recent[tuple[bytes, str, tuple[tuple[str, str], ...]], Affinity] = Recent()

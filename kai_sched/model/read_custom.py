@@ -1,4 +1,4 @@
-"""Queues and pod groups: our own custom resources, checked by their models, in scheduler units."""
+"""Reads queues, pod groups and bind requests: checked by their models (``api``), amounts in scheduler units."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 
 DEFAULT_QUEUE_PRIORITY = 100
 MEGABYTE = 1_000_000.0
-# Of the fields that a part does not have; a broken writer may give any number.
+# The most unknown fields of a part that are reported; a broken writer may set any number.
 UNKNOWN_TOLD_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -63,7 +63,7 @@ def parse_part(model: type[AnyModel], raw: bytes, path: str, warn: Warn) -> AnyM
 
 
 def warn_unknown(found: Model, path: str, warn: Warn) -> None:
-    """Tell every field that the model does not have."""
+    """Warn of every field that the model does not have."""
     for place, known in islice(found.unknown_fields(path), UNKNOWN_TOLD_MAX):
         field = place.lstrip(".")
         name = field.rsplit(".", 1)[-1]
@@ -86,7 +86,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
-    """Tell fields beside ``spec`` that no object has."""
+    """Warn of top-level fields that no object has."""
     for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
         warn(name, "unknown field, ignored: the fields of this kind belong below spec")
 
@@ -186,7 +186,7 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
 
 
 def _class_of(spec: podgroup.PodGroupSpec, namespace: str, warn: Warn) -> str:
-    """One that counts for Kubernetes' own pods only is told, and passed over."""
+    """The priority class; a class reserved for Kubernetes is ignored with a warning."""
     name = spec.priority_class_name or ""
     if not is_reserved(name, namespace):
         return name
@@ -202,7 +202,7 @@ def _check_depth(sub_groups: Sequence[SubGroup]) -> None:
 
 
 def too_deep(name: str) -> str:
-    """What is told of a sub-group that stands too deep."""
+    """The error about a sub-group that is nested too deeply."""
     return f"sub-group {name!r} is nested too deeply: use at most {SUB_GROUP_DEPTH_MAX} levels"
 
 

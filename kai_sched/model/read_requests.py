@@ -22,7 +22,7 @@ _amounts = msgspec.json.Decoder(dict[str, core.Quantity] | None)
 
 
 def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> tuple[Request, list[Finding]]:
-    """Quantities to amounts in scheduler units, all GPU names added up; unreadable ones are told and left out."""
+    """Amounts in scheduler units by resource, all GPU names added up; and findings about those that are left out."""
     amounts: Request = {}
     findings: list[Finding] = []
     for name, quantity in (quantities or {}).items():
@@ -40,7 +40,7 @@ def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> 
 
 
 class RequestReader:
-    """Remembers the resources texts that it has seen: most pods of a cluster share a few."""
+    """Reads requests of pods, and caches them by raw text: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
         self._containers: Recent[bytes, tuple[Request, tuple[Finding, ...]]] = Recent()

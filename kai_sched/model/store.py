@@ -1,4 +1,8 @@
-"""The objects known so far. Changing them marks them; reading them gives one consistent view."""
+"""The store: all objects that the scheduler knows, and consistent views of them.
+
+The operator and ``files.load`` put objects in; ``run_cycle`` gets a view (``Cluster``). A journal of the changes lets
+readers find out what has changed since an earlier view, at a cost that depends on the changes only.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ TABLES: Mapping[type, str] = {
     Namespace: "namespaces",
 }
 
-# How many changes are remembered; a reader that is further behind looks at everything again.
+# How many changes the journal keeps at least; a reader that is further behind reads all objects.
 JOURNAL_LENGTH = 65_536
 
 # An object that was put or removed: its kind and its key.
@@ -46,7 +50,10 @@ Kind = TypeVar("Kind", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One consistent view of the store, keyed by name or "namespace/name". Safe to read from another thread."""
+    """A consistent view of the store. All mappings are by key (``model.keys``). It may be read by another thread.
+
+    ``store_id`` and ``serial`` identify the view: views with both equal hold the same objects.
+    """
 
     queues: Mapping[str, Queue]
     nodes: Mapping[str, Node]
@@ -71,21 +78,21 @@ class Cluster:
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> Cluster:
-        """The cluster made of these objects, for callers that keep no store."""
+        """The view of a new store with these objects, for callers that keep no store."""
         store = Store()
         for item in objects:
             store.put(item)
         return store.cluster()
 
     def changes_since(self, store_id: object, serial: int) -> set[Change] | None:
-        """What changed after the view with that serial; None where that is not known."""
+        """What changed after the view with that serial; None for other stores and beyond the journal."""
         if store_id is not self.store_id or not self.journal_start <= serial <= self.serial:
             return None
         return set(self.journal[serial - self.journal_start : self.serial - self.journal_start])
 
 
 class Store:
-    """Mutable, single-threaded: the owner puts and removes objects, and takes a view for each cycle."""
+    """The mutable store. For one thread: its owner puts and removes objects and takes a view for each cycle."""
 
     def __init__(self) -> None:
         # Typed by the key: the table of a kind holds objects of that kind only.
@@ -95,7 +102,7 @@ class Store:
         self._id = object()
 
     def put(self, item: Object) -> None:
-        """Add the object, or replace the one of the same kind and key. An equal one is no change."""
+        """Add the object, or replace the one of the same kind and key. Putting an equal object is no change."""
         table = self._tables[type(item)]
         key = item.key
         if table.get(key) != item:
@@ -103,7 +110,7 @@ class Store:
             self._note(type(item), key)
 
     def remove(self, kind: type[Object], key: str) -> None:
-        """Forget the object; one that is not there is no error, as events may repeat."""
+        """Remove the object. It is no error if there is none, as events may repeat."""
         if self._tables[kind].pop(key, None) is not None:
             self._note(kind, key)
 
@@ -130,7 +137,7 @@ class Store:
         self._journal.append((kind, key))
 
     def cluster(self) -> Cluster:
-        """A view of now."""
+        """A view of the current objects; O(number of objects)."""
         tables = {kind: dict(table) for kind, table in self._tables.items()}
         return Cluster(
             queues=tables[Queue],

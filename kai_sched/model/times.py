@@ -41,7 +41,7 @@ DURATION_MAX_S = DURATION_MAX_H * 3600
 
 
 class TooFar(ValueError):
-    """A time before or after all that can be reckoned with; ``nearest_ns`` is the nearest that can."""
+    """A time is out of the supported range; ``nearest_ns`` is the nearest supported time."""
 
     def __init__(self, message: str, nearest_ns: int) -> None:
         super().__init__(message)

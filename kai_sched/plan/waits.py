@@ -1,4 +1,7 @@
-"""What pods that have a place wait for: who is leaving it, if anybody is. Texts from facts, for people."""
+"""Texts about pipelined pods: which pods they wait for.
+
+Used for events of pods and for reports. ``Leaving`` maps a node to the pods that are leaving it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Leaving = Mapping[str, Sequence[str]]  # ``CycleResult.leaving``
 
 
 def by_group(effects: Sequence[Effect], pods: Mapping[str, Pod]) -> dict[str, list[Pipeline]]:
-    """The places that pods wait for, by the key of their group in the result."""
+    """The pipelined pods by the key that their group has in ``CycleResult.groups``."""
     found: dict[str, list[Pipeline]] = {}
     for effect in effects:
         if isinstance(effect, Pipeline):
@@ -26,12 +29,12 @@ def by_group(effects: Sequence[Effect], pods: Mapping[str, Pod]) -> dict[str, li
 
 
 def moves(effects: Sequence[Effect]) -> dict[str, str]:
-    """The pods that have to leave their node for another one, and the node that they leave."""
+    """The node that each moved pod leaves, by key of the pod."""
     return {each.pod: each.node for each in effects if isinstance(each, Evict) and each.moves_to}
 
 
 def of_pod(place: Pipeline, mates: Sequence[Pipeline], leaving: Leaving, moved: Mapping[str, str]) -> str:
-    """What a pod waits for, said of it. ``mates``: what pods of its group wait for; ``moved``: see ``moves``."""
+    """What a pipelined pod waits for. ``mates`` are all pipelined pods of its group, ``moved`` is from ``moves``."""
     text = f"has a place on node {place.node}"
     if place.pod in moved:
         text = f"is moved from node {moved[place.pod]} to node {place.node}"
@@ -45,7 +48,7 @@ def of_pod(place: Pipeline, mates: Sequence[Pipeline], leaving: Leaving, moved: 
 
 
 def of_group(places: Sequence[Pipeline], leaving: Leaving, moved: Mapping[str, str]) -> str:
-    """What pods of a group wait for, in a line."""
+    """What the pipelined pods of a group wait for, in one line."""
     parts = []
     if moving := [each for each in places if each.pod in moved]:
         where = some_of(list(dict.fromkeys(each.node for each in moving)))

@@ -1,4 +1,4 @@
-"""What the training operator and the MPI operator make."""
+"""Simulated controllers: the training operator and the MPI operator."""
 
 from __future__ import annotations
 

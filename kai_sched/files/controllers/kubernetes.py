@@ -1,6 +1,6 @@
-"""What the controllers of Kubernetes itself make.
+"""Simulated controllers of Kubernetes itself.
 
-Where they give names by chance, the names here cannot be those of a StatefulSet's pods.
+Where the real ones use random names, the names here differ from those of the pods of a StatefulSet.
 """
 
 from __future__ import annotations
