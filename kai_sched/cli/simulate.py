@@ -139,13 +139,13 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
 def _print_data(case: SimulationCase, output: str, problems: Sequence[Problem], progress: Progress) -> None:
     """The case as one line of JSON, or one YAML document."""
     documents = (json.cycle_document(cycle, not case.is_scenario) for cycle in _decide(case, True, progress))
-    told = None if case.is_scenario else problems
+    shown = None if case.is_scenario else problems
     if output == "json":
         # Encoded cycle by cycle, so that only one of them is ever there as objects.
         cycles = [json.encoded(document) for document in documents]
-        sys.stdout.buffer.write(json.encode(json.document(case.path, case.name, cycles, told)) + b"\n")
+        sys.stdout.buffer.write(json.encode(json.document(case.path, case.name, cycles, shown)) + b"\n")
     else:
-        sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), told)))
+        sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), shown)))
 
 
 def _tables(case: SimulationCase, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:

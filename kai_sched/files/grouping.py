@@ -62,7 +62,7 @@ class InputGrouper:
             pod = decode_part(_pod, item.raw, "")
             namespace_of(pod.metadata or core.Meta())
         except FieldError:
-            return item  # its reader tells it
+            return item  # its reader reports the error
         if not wants_group(pod, self._settings.config.scheduler_name):
             return item
         try:
@@ -131,7 +131,7 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
             try:
                 classes.add(meta_of(item).name or "")
             except FieldError:
-                continue  # its reader tells it
+                continue  # its reader reports the error
     settings = Settings(config, frozenset(classes or SHIPPED_CLASSES))
     namespace, name = split_key(config.kinds_config_map)
     found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None

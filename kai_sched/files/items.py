@@ -23,7 +23,7 @@ _LIST = "List"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object as it stands in a file."""
+    """One object of a file, not yet read."""
 
     source: FilePosition
     kind: Kind

@@ -46,7 +46,7 @@ def _document_end(view: memoryview, start: int, end: int, data: bytes) -> int:
     except msgspec.DecodeError as error:
         found = _BYTE.search(str(error))
         position = start + int(found[1]) if found else end
-        # The position told is the one after the first character too many.
+        # The decoder reports the position after the first trailing character.
         if _TRAILING in str(error) and position - 1 > start:
             return position - 1
         raise BrokenInput(f"{_place(data, position)}: not valid JSON: {_plain(str(error))}: correct the file") from None

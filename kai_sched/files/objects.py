@@ -68,7 +68,7 @@ class Objects:
         self._selected: dict[tuple[str, str, str], dict[Key, Pod]] = {}  # by namespace, label and value
         self._reader = Reader(config)
         for item in items:
-            # Whoever reads the object tells what is wrong with it.
+            # Its reader reports the error.
             with suppress(FieldError):
                 self._note(item)
 
@@ -105,7 +105,7 @@ class Objects:
         return found
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
-        """The PodGroup of that name; None also where it cannot be read, which its own reader tells."""
+        """The PodGroup of that name; None also if it cannot be read, which its reader reports."""
         item = self._items.get(Key(*POD_GROUP, namespace, name))
         if item is None:
             return None
@@ -141,4 +141,4 @@ class Objects:
 
 
 def _ignore(field: str, message: str) -> None:
-    """What can be passed over was told when the object was read, or will be."""
+    """Ignore a warning: the reader of the object reports it."""

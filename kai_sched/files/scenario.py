@@ -95,7 +95,7 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
         check_actions(tuple(spec.actions), "spec.actions")
         config = replace(config, actions=tuple(spec.actions))
     if config.actions == ("stalegangeviction",):
-        # Files with this action alone tell fresh staleness from old by the default grace.
+        # Scenarios with this action alone rely on the default grace.
         config = replace(config, staleness_grace_s=Config().staleness_grace_s)
     return Scenario(
         name=(document.metadata.name if document.metadata else None) or "",

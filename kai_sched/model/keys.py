@@ -31,8 +31,8 @@ def group_key(namespace: str, name: str) -> GroupKey:
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The namespace and the name of an object or group key; the namespace is empty where the key is a name alone."""
-    namespace, slash, name = unmarked(key).partition("/")
+    """The namespace and the name of an unmarked key; the namespace is empty where the key is a name alone."""
+    namespace, slash, name = key.partition("/")
     return (namespace, name) if slash else ("", namespace)
 
 

@@ -1,4 +1,4 @@
-"""How the scheduler is set up: its config file, SchedulingShard and Config objects (API contract 1.6, 1.7, 10.1)."""
+"""Reads the configuration: config file, SchedulingShard and Config objects (API contract 1.6, 1.7, 10.1)."""
 
 from __future__ import annotations
 
@@ -64,11 +64,14 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
             for p, plugin in enumerate(tier.plugins or ()):
                 field = f"tiers[{t}].plugins[{p}]"
                 if plugin.name not in KNOWN_PLUGINS:
-                    warn(f"{field}.name", f"there is no plugin {shown(plugin.name)}; it is left out: correct the name")
+                    warn(
+                        f"{field}.name",
+                        f"there is no plugin {shown(plugin.name)}; the entry is ignored: correct the name",
+                    )
                     continue
                 if plugin.disabled():
                     switches = ", ".join(plugin.disabled())
-                    warn(field, f"{switches}: a plugin is used wholly or not at all; leave the plugin out instead")
+                    warn(field, f"{switches}: parts of a plugin cannot be switched off; remove the plugin instead")
                 plugins[plugin.name] = {key: _text(value) for key, value in (plugin.arguments or {}).items()}
         config = replace(config, plugins=plugins)
     if file.queue_depth_per_action is not None:
@@ -112,9 +115,7 @@ def _depths(depths: Mapping[str, int], actions: tuple[str, ...], field: str) -> 
         if action not in actions:
             raise FieldError(f"{field}.{action}", f"the action is not enabled: use some of {', '.join(actions)}")
         if depth < 0:
-            raise FieldError(
-                f"{field}.{action}", f"{depth} is below 0: give the number of jobs to look at in each queue"
-            )
+            raise FieldError(f"{field}.{action}", f"{depth} is below 0: give the number of jobs to try in each queue")
     return dict(sorted(depths.items()))
 
 

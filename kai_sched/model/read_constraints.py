@@ -1,4 +1,4 @@
-"""Where a pod may run: node selectors, inter-pod terms, tolerations, ports and what it mounts (semantics 12)."""
+"""Reads where a pod may run: node selectors, inter-pod terms, tolerations, ports and mounts (semantics 12)."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _term(wire: core.WirePodTerm, namespace: str, labels: Mapping[str, str], fie
 def read_ports(spec: core.PodSpec, warn: Warn, unsupported: list[str]) -> tuple[HostPort, ...]:
     """Ports taken on the node by containers and sidecars. On the host's network every container port is one.
 
-    What is no port is told, and noted in ``unsupported``.
+    An invalid port gives a warning and an entry in ``unsupported``.
     """
     found = set()
     sidecars = [each for each in spec.init_containers or () if each.restart_policy == SIDECAR_POLICY]

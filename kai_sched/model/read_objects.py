@@ -26,7 +26,8 @@ from kai_sched.model.read_meta import identity, namespace_of
 from kai_sched.model.read_requests import read_amounts
 from kai_sched.model.resources import QuantityError, amount
 
-# The conditions that count, in the order in which they are told, and the status that each must have (semantics 0.3).
+# The conditions that count, in the order in which they are reported, and the status of each on a healthy node
+# (semantics 0.3).
 _CONDITIONS = {
     "Ready": "True",
     "MemoryPressure": "False",

@@ -1,4 +1,4 @@
-"""What a pod asks for in all: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
+"""The request of a pod: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RequestReader:
         self._containers: Recent[bytes, tuple[Request, tuple[Finding, ...]]] = Recent()
 
     def read(self, spec: core.PodSpec) -> tuple[Request, list[Finding]]:
-        """The request of the pod, ``pods`` 1 included, and what of it could not be read. Raises FieldError."""
+        """The request of the pod, with ``pods`` 1, and findings about amounts that are left out. Raises FieldError."""
         total: Request = {}
         peak: Request = {}
         findings: list[Finding] = []
@@ -83,7 +83,7 @@ class RequestReader:
 
 
 def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, ...]]:
-    """A container's requests; one that is missing is its limit, as the API server fills it in."""
+    """The requests of a container. A missing request is the limit, as the API server sets it."""
     resources = decode_part(_resources, raw, field) or core.ResourceRequirements()
     asked = resources.requests or {}
     request, bad = read_amounts(asked, "requests")
@@ -94,7 +94,7 @@ def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, 
 
 
 def _raise_to_pod_level(total: Request, raw: bytes) -> list[Finding]:
-    """What the pod asks for as a whole, beside its containers; a limit counts where nobody requests anything."""
+    """Raise the total to the pod-level request, in place; a limit counts as a request where there is none."""
     resources = decode_part(_resources, raw, "spec.resources") or core.ResourceRequirements()
     asked, bad = read_amounts(resources.requests, "spec.resources.requests")
     limits = {name: value for name, value in (resources.limits or {}).items() if canonical(name) not in total | asked}

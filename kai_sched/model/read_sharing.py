@@ -78,18 +78,18 @@ def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float
 
 
 def _fraction(text: str) -> float:
-    """0 for what is no fraction."""
+    """The fraction; 0 for a text that is none."""
     # Its length first: matching takes the square of it.
     value = float(text) if len(text) <= FRACTION_LENGTH and _DECIMAL.fullmatch(text) else 0.0
     return value if value <= 1 else 0.0
 
 
 def _devices(text: str) -> float:
-    """0 for what is no number of devices that a node can have."""
+    """The number of devices; 0 for a text that is no number a node can have."""
     value = _positive(text)
     return value if value <= DEVICES_MAX else 0.0
 
 
 def _positive(text: str) -> float:
-    """0 for what is no whole number above 0."""
+    """The number; 0 for a text that is no whole number above 0."""
     return float(text) if _WHOLE.fullmatch(text) else 0.0

@@ -50,7 +50,7 @@ def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Wri
         names.EVICTOR_ACTION_ANNOTATION: eviction.action,
     }
     if eviction.cause:
-        space, cause = split_key(eviction.cause)
+        space, cause = split_key(unmarked(eviction.cause))
         facts |= {names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
     pod, group = Ref("v1", "Pod", namespace, name, eviction.uid), _group_ref(eviction.group, cluster)
     for ref in (pod,) if group is None or group == pod else (pod, group):

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from kai_sched.api import names
-from kai_sched.model.keys import group_key, split_key
+from kai_sched.model.keys import group_key, split_key, unmarked
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
 
@@ -68,7 +68,7 @@ class EvictedPods:
     def add(self, eviction: Evict, cluster: Cluster) -> None:
         """A pod has been evicted, as decided on this view."""
         group = cluster.pod_groups.get(eviction.group)
-        space, name = split_key(eviction.group)
+        space, name = split_key(unmarked(eviction.group))
         pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
         values = (name, space, group.uid if group else "", pool or names.DEFAULT_POOL, eviction.action)
         self.series.add(values)

@@ -1,4 +1,4 @@
-"""Which controller acts upon which kind."""
+"""The simulated controller of each kind of workload."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_the_group_of_a_bare_pod_has_a_key_of_its_own() -> None:
     assert is_marked(key)
     assert not is_marked(group_key("ml", "train"))
     assert unmarked(key) == "ml/train"
-    assert split_key(key) == ("ml", "train")
+    assert split_key(unmarked(key)) == ("ml", "train")
 
 
 def test_objects_name_themselves_and_their_groups_by_keys() -> None:
