@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.files.controllers.making import Workload, made_up_uid
 from kai_sched.files.controllers.registry import CONTROLLERS
+from kai_sched.files.controllers.workload import Workload, made_up_uid
 from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper, may_lack_group
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.objects import Key, Objects, meta_of

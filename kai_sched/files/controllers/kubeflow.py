@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.making import Controller, Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import Controller, Manifest, Workload, count_of, with_labels
 from kai_sched.reconcile.grouping.kubeflow import REPLICA_SPECS
 
 # The roles that lead a job where they are there; the first found does.

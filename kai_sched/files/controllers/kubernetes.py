@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kai_sched.files.controllers.making import Manifest, Workload, count_of
+from kai_sched.files.controllers.workload import Manifest, Workload, count_of
 
 BATCH = "batch.kubernetes.io"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.making import Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import Manifest, Workload, count_of, with_labels
 from kai_sched.reconcile.grouping.owners import Owner
 
 
