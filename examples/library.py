@@ -1,4 +1,4 @@
-"""The scheduler as a library: decide a cluster that lives in memory. Run it with ``python examples/library.py``."""
+"""The scheduler as a library: schedule a cluster that lives in memory. Run it with ``python examples/library.py``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """kai_sched: a scheduler for Kubernetes AI clusters.
 
-``run_cycle`` is all of it; the rest brings clusters to it and takes decisions away.
+``run_cycle`` computes one scheduling cycle. The other names make its arguments and describe its result.
 
-Names are imported on first use, so that a command line that only prints its help pays for nothing else.
+Names are imported on first use, so that a command line that only prints its help imports nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kai_sched.cycle.promises import Promises
+    from kai_sched.cycle.hints import HintTracker
     from kai_sched.library import run_cycle
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from kai_sched.plan.result import CycleResult
 
 __version__ = "0.1.0"
-__all__ = ["Cache", "Cluster", "Config", "CycleResult", "Promises", "Store", "run_cycle"]
+__all__ = ["Cache", "Cluster", "Config", "CycleResult", "HintTracker", "Store", "run_cycle"]
 
 _HOMES = {
     "Cache": "kai_sched.lowering.cache",
     "Cluster": "kai_sched.model.store",
     "Config": "kai_sched.model.config",
     "CycleResult": "kai_sched.plan.result",
-    "Promises": "kai_sched.cycle.promises",
+    "HintTracker": "kai_sched.cycle.hints",
     "Store": "kai_sched.model.store",
     "run_cycle": "kai_sched.library",
 }

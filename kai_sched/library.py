@@ -1,6 +1,6 @@
-"""``run_cycle`` for programs, and the choice that they and the command line make: a compiled or an interpreted solver.
+"""``run_cycle`` for programs, and the choice between the compiled and the interpreted solver.
 
-The choice is made before the first kernel is imported, for that is when it takes effect, and holds for the process.
+The choice takes effect when the first kernel is imported, so it is made before that, once for the process.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable, Sequence
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Phase
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 
-# What interpreting takes, roughly and rather too much than too little: for each pod that waits, for each pair of a node
-# and a kind of pod, and, where pods may be evicted, for each pair of one that waits and one that runs. Against that,
-# what it takes to load compiled kernels, and to compile them.
+# Estimated costs of the interpreted solver, high rather than low: for each pending pod, for each pair of a node and a
+# kind of pod, and, if an evicting action runs, for each pair of a pending and another pod. Then the costs of loading
+# and of compiling the kernels.
 POD_S = 100e-6
 PAIR_S = 5e-6
 VICTIM_S = 20e-6
 LOAD_S = 0.5
 COMPILE_S = 30.0
-MANY_NODES = 200  # kernels that are compiled already are worth loading
+MANY_NODES = 200  # from here on, compiled kernels are loaded where the cache has them
 EVICTING = frozenset(("consolidation", "reclaim", "preempt"))
 
 AUTO, COMPILED, INTERPRETED = "auto", "compiled", "interpreted"
@@ -38,39 +38,56 @@ def run_cycle(
     now_ns: int,
     cache: Cache | None = None,
     timer: Callable[[], float] = float,
-    turns: Turns = NO_TURNS,
+    hints: SchedulingHints = NO_HINTS,
 ) -> CycleResult:
-    """Decide one cycle.
+    """Compute one scheduling cycle.
 
-    ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in
-    nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
-    result is the same. ``timer`` gives seconds, for the times in the result, which are 0 without it. ``turns`` says
-    which groups go first and which must wait: who decides cycle after cycle keeps a ``Promises`` and hands over its
-    ``turns()``, so that whoever waits for room that others are leaving is the one who gets it, and whoever had no turn,
-    as searches took too long, has it next: where ``Promises.due`` says so at once, without waiting for news.
+    The same arguments give the same result, in whatever order the objects came in.
 
-    The same arguments give the same result, whatever order the objects came in. Where it raises, the cache is empty
-    again, so that the next cycle is decided as from scratch.
+    Parameters
+    ----------
+    cluster
+        A consistent view of the cluster: ``Store.cluster()`` or ``Cluster.of(objects)``.
+    config
+        The scheduler's configuration.
+    now_ns
+        The time of the cycle, in nanoseconds since the epoch.
+    cache
+        Makes the next cycle on the same store cheaper. The result is the same with and without it. After an exception
+        it is empty.
+    timer
+        Returns seconds, for the durations in the result. Without it they are 0.
+    hints
+        What earlier cycles tell this one. A program that runs several cycles keeps a ``HintTracker`` and passes its
+        ``next_hints()``: pods that wait for room then get it before others, and groups whose search for victims was
+        cut short search again. Where ``HintTracker.due`` is true, the next cycle should start at once.
 
-    The first call of a process chooses how the solver runs: compiled where that has been done before
-    (``kai-sched warmup``), or where it is worth it for this cluster; else interpreted, with the same results. What
-    takes longer than two seconds is told on stderr.
+    Returns
+    -------
+    CycleResult
+        The effects to carry out and the state that results.
+
+    Notes
+    -----
+    The first call of a process chooses how the solver runs: compiled, if the kernels are in the cache
+    (``kai-sched warmup``) or the cluster is large enough to make compiling worthwhile; else interpreted, with the same
+    results. Steps that take longer than two seconds are reported on stderr.
     """
     progress = Progress(sys.stderr)
     if not jit.decided() and not jit.warm():
         choose(effort_s(cluster, config.actions), len(cluster.nodes), AUTO, progress)
-    from kai_sched.cycle.run import run_cycle as decide
+    from kai_sched.cycle.run import run_cycle as run
 
     if not jit.interpreted():
-        return decide(cluster, config, now_ns, cache, timer, turns)
-    with progress.step("deciding a cycle with the solver interpreted (faster once `kai-sched warmup` has been run)"):
-        return decide(cluster, config, now_ns, cache, timer, turns)
+        return run(cluster, config, now_ns, cache, timer, hints)
+    with progress.step("running a scheduling cycle with the interpreted solver (`kai-sched warmup` makes it faster)"):
+        return run(cluster, config, now_ns, cache, timer, hints)
 
 
 def effort_s(cluster: Cluster, actions: Sequence[str]) -> float:
-    """About how many seconds it would take to decide a cycle of this cluster with kernels that are interpreted."""
+    """An estimate of the seconds that a cycle of this cluster takes with the interpreted solver."""
     waiting = [pod for pod in cluster.pods.values() if pod.phase == Phase.PENDING and not pod.node]
-    # Equal pods are judged together, unless it matters which others are already placed.
+    # Pods of one shape share their node checks, unless their affinity depends on the pods that are placed already.
     kinds = {pod.uid or pod.key if pod.shape.anti_affinity or pod.shape.affinity else id(pod.shape) for pod in waiting}
     found = len(waiting) * POD_S + len(kinds) * len(cluster.nodes) * PAIR_S
     if not EVICTING.isdisjoint(actions):
@@ -79,9 +96,18 @@ def effort_s(cluster: Cluster, actions: Sequence[str]) -> float:
 
 
 def choose(effort_s: float, n_nodes: int, solver: str, progress: Progress) -> None:
-    """Make the kernels ready: interpret, load or compile them.
+    """Choose the solver for this process, and compile its kernels if they are needed and missing.
 
-    ``solver`` is AUTO, COMPILED or INTERPRETED, ``effort_s`` what deciding all there is would take interpreted.
+    Parameters
+    ----------
+    effort_s
+        Estimated seconds of all cycles with the interpreted solver (``effort_s``).
+    n_nodes
+        The number of nodes of the largest cluster.
+    solver
+        AUTO, COMPILED or INTERPRETED.
+    progress
+        Reports that kernels are being compiled.
     """
     if solver == AUTO:
         warm = jit.warm()
@@ -95,7 +121,7 @@ def choose(effort_s: float, n_nodes: int, solver: str, progress: Progress) -> No
 
 
 def warm_up(progress: Progress) -> tuple[str, bool]:
-    """Compile what is not in the cache yet. Returns what came of it, and whether that is as it should be."""
+    """Compile the kernels that are not in the cache yet. Returns a sentence for the user, and whether it succeeded."""
     if jit.interpreted():
         return "KAI_SCHED_JIT=off is set: kernels are interpreted, there is nothing to compile.", True
     folder = jit.cache_folder()
@@ -103,7 +129,7 @@ def warm_up(progress: Progress) -> tuple[str, bool]:
         return "The kernels cannot be kept: set KAI_SCHED_CACHE_DIR to a folder that can be written.", False
     started_s = time.monotonic()
     _compile(progress)
-    return f"The solver's kernels are compiled and in {folder} ({time.monotonic() - started_s:.1f} s).", True
+    return f"The solver's kernels are compiled, in {folder} ({time.monotonic() - started_s:.1f} s).", True
 
 
 def _compile(progress: Progress) -> None:

@@ -58,7 +58,7 @@ class BindRequestStatus(Model):
     failed_attempts: Int32 | None = None
 
 
-class BindRequest(Model):
+class BindRequestManifest(Model):
     """A pod's placement that is still to be carried out."""
 
     spec: BindRequestSpec | None = None

@@ -26,7 +26,7 @@ class ResourceClaimName(Model):
     request: str | None = None
 
 
-class Resources(Model):
+class ComponentResources(Model):
     limits: Amounts | None = None
     requests: Amounts | None = None
     claims: list[ResourceClaimName] | None = None
@@ -45,7 +45,7 @@ class PodDisruptionBudget(Model):
 class Service(Model):
     enabled: bool | None = None
     image: Image | None = None
-    resources: Resources | None = None
+    resources: ComponentResources | None = None
     k8s_client_config: Annotated[K8sClientConfig | None, Field(alias="k8sClientConfig")] = None
     affinity: AnyObject | None = None
     pod_disruption_budget: PodDisruptionBudget | None = None
@@ -123,10 +123,10 @@ class ResourceReservation(NamedImage):
     reservation_pod_security_context: AnyObject | None = None
     reservation_container_security_context: AnyObject | None = None
     allocation_timeout: int | None = Field(None, description="Seconds.")
-    pod_resources: Resources | None = None
+    pod_resources: ComponentResources | None = None
 
 
-class Binder(ReplicatedComponent):
+class BinderComponent(ReplicatedComponent):
     max_concurrent_reconciles: int | None = None
     probe_port: int | None = None
     metrics_port: int | None = None
@@ -143,7 +143,7 @@ class AdmissionWebhook(Model):
     metrics_port: int | None = None
 
 
-class Admission(ReplicatedComponent):
+class AdmissionComponent(ReplicatedComponent):
     webhook: AdmissionWebhook | None = None
     queue_label_selector: bool | None = None
     validating_webhook_configuration_name: str | None = None
@@ -165,15 +165,15 @@ class Scheduler(ReplicatedComponent):
     scheduler_service: SchedulerService | None = None
 
 
-class Port(Model):
+class ServicePort(Model):
     port: int | None = None
     target_port: int | None = None
     name: str | None = None
 
 
 class ControllerService(Model):
-    metrics: Port | None = None
-    webhook: Port | None = None
+    metrics: ServicePort | None = None
+    webhook: ServicePort | None = None
 
 
 class Webhooks(Model):
@@ -249,8 +249,8 @@ class ConfigSpec(Model):
     namespace: str | None = Field(None, description="Where the operands are created; absent: kai-scheduler.")
     global_settings: Annotated[GlobalSettings | None, Field(alias="global")] = None
     pod_grouper: PodGrouper | None = None
-    binder: Binder | None = None
-    admission: Admission | None = None
+    binder: BinderComponent | None = None
+    admission: AdmissionComponent | None = None
     scheduler: Scheduler | None = None
     queue_controller: QueueController | None = None
     pod_group_controller: PodGroupController | None = None
@@ -259,7 +259,7 @@ class ConfigSpec(Model):
     prometheus: Prometheus | None = None
 
 
-class Config(Model):
+class ConfigManifest(Model):
     """How the scheduler and its companions are installed; the one named kai-config counts."""
 
     spec: ConfigSpec | None = None

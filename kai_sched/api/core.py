@@ -1,7 +1,8 @@
-"""The Kubernetes objects, cut down to the fields that are read, decoded straight from JSON bytes.
+"""Wire structs of Kubernetes objects: only the fields that are read, decoded from JSON bytes by msgspec.
 
-Every field may be null as well as absent: people leave keys without a value, and so do some writers. Parts that many
-objects have in common stay raw bytes, so that the reader looks at each distinct one only once.
+Every field may be null as well as absent, as some users and programs write keys without a value. Parts that many
+objects share stay raw bytes, so that readers parse each distinct one only once. Structs that share a name with a domain
+object (``model.objects``) begin with ``Wire``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Meta(Wire):
 
 
 class Header(Wire):
-    """What any document is asked first. ``items`` tells a list; they are left undecoded."""
+    """The head of any document. A document with ``items`` is a list; the items stay undecoded."""
 
     kind: str | None = None
     api_version: str | None = None
@@ -49,19 +50,19 @@ class Header(Wire):
     items: list[Raw] | UnsetType | None = UNSET
 
 
-class Resources(Wire):
+class ResourceRequirements(Wire):
     requests: dict[str, Quantity] | None = None
     limits: dict[str, Quantity] | None = None
 
 
-class Port(Wire):
+class ContainerPort(Wire):
     container_port: int | None = None
     host_port: int | None = None
     protocol: str | None = None
     host_ip: str | None = field(default=None, name="hostIP")
 
 
-class Reference(Wire):
+class ConfigMapReference(Wire):
     """A named object that may be optional."""
 
     name: str | None = None
@@ -69,7 +70,7 @@ class Reference(Wire):
 
 
 class EnvSource(Wire):
-    config_map_key_ref: Reference | None = None
+    config_map_key_ref: ConfigMapReference | None = None
 
 
 class Env(Wire):
@@ -77,7 +78,7 @@ class Env(Wire):
 
 
 class EnvFrom(Wire):
-    config_map_ref: Reference | None = None
+    config_map_ref: ConfigMapReference | None = None
 
 
 class Mount(Wire):
@@ -87,7 +88,7 @@ class Mount(Wire):
 class Container(Wire):
     name: str | None = None
     resources: Raw = ABSENT
-    ports: list[Port] | None = None
+    ports: list[ContainerPort] | None = None
     env: list[Env] | None = None
     env_from: list[EnvFrom] | None = None
     volume_mounts: list[Mount] | None = None
@@ -99,7 +100,7 @@ class ClaimSource(Wire):
 
 
 class ProjectedSource(Wire):
-    config_map: Reference | None = None
+    config_map: ConfigMapReference | None = None
 
 
 class Projected(Wire):
@@ -113,7 +114,7 @@ class EphemeralSource(Wire):
 class PodVolume(Wire):
     name: str | None = None
     persistent_volume_claim: ClaimSource | None = None
-    config_map: Reference | None = None
+    config_map: ConfigMapReference | None = None
     projected: Projected | None = None
     ephemeral: EphemeralSource | None = None
 
@@ -145,13 +146,13 @@ class PodStatus(Wire):
     nominated_node_name: str | None = None
 
 
-class Pod(Wire):
+class WirePod(Wire):
     metadata: Meta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
-class Taint(Wire):
+class WireTaint(Wire):
     key: str
     value: str | None = None
     effect: str | None = None
@@ -159,7 +160,7 @@ class Taint(Wire):
 
 class NodeSpec(Wire):
     unschedulable: bool | None = None
-    taints: list[Taint] | None = None
+    taints: list[WireTaint] | None = None
 
 
 class Condition(Wire):
@@ -173,21 +174,21 @@ class NodeStatus(Wire):
     conditions: list[Condition] | None = None
 
 
-class Node(Wire):
+class WireNode(Wire):
     metadata: Meta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
-class Requirement(Wire):
+class WireRequirement(Wire):
     key: str
     operator: str
     values: list[str] | None = None
 
 
 class SelectorTerm(Wire):
-    match_expressions: list[Requirement] | None = None
-    match_fields: list[Requirement] | None = None
+    match_expressions: list[WireRequirement] | None = None
+    match_fields: list[WireRequirement] | None = None
 
 
 class Selector(Wire):
@@ -198,14 +199,14 @@ class Selector(Wire):
 
 class LabelSelector(Wire):
     match_labels: Labels = None
-    match_expressions: list[Requirement] | None = None
+    match_expressions: list[WireRequirement] | None = None
 
 
 class NodeAffinity(Wire):
     required_during_scheduling_ignored_during_execution: Selector | None = None
 
 
-class PodTerm(Wire):
+class WirePodTerm(Wire):
     topology_key: str
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
@@ -214,14 +215,14 @@ class PodTerm(Wire):
     mismatch_label_keys: list[str] | None = None
 
 
-class WeightedPodTerm(Wire):
+class WireWeightedPodTerm(Wire):
     weight: int
-    pod_affinity_term: PodTerm
+    pod_affinity_term: WirePodTerm
 
 
 class PodAffinity(Wire):
-    required_during_scheduling_ignored_during_execution: list[PodTerm] | None = None
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodTerm] | None = None
+    required_during_scheduling_ignored_during_execution: list[WirePodTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WireWeightedPodTerm] | None = None
 
 
 class Affinity(Wire):
@@ -230,7 +231,7 @@ class Affinity(Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(Wire):
+class WireToleration(Wire):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -241,20 +242,20 @@ class ClaimSpec(Wire):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     selector: LabelSelector | None = None
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
 
 
-class Phase(Wire):
+class PhaseStatus(Wire):
     phase: str | None = None
 
 
 class PersistentVolumeClaim(Wire):
     metadata: Meta | None = None
     spec: ClaimSpec | None = None
-    status: Phase | None = None
+    status: PhaseStatus | None = None
 
 
 class VolumeAffinity(Wire):
@@ -280,7 +281,7 @@ class VolumeSpec(Wire):
 class PersistentVolume(Wire):
     metadata: Meta | None = None
     spec: VolumeSpec | None = None
-    status: Phase | None = None
+    status: PhaseStatus | None = None
 
 
 class TopologyExpression(Wire):
@@ -292,28 +293,28 @@ class TopologyTerm(Wire):
     match_label_expressions: list[TopologyExpression] | None = None
 
 
-class StorageClass(Wire):
+class WireStorageClass(Wire):
     metadata: Meta | None = None
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: list[TopologyTerm] | None = None
 
 
-class ConfigMap(Wire):
+class WireConfigMap(Wire):
     metadata: Meta | None = None
 
 
-class Namespace(Wire):
+class WireNamespace(Wire):
     metadata: Meta | None = None
 
 
-class PriorityClass(Wire):
+class WirePriorityClass(Wire):
     metadata: Meta | None = None
     value: int | None = None
     global_default: bool | None = None
 
 
-class Workload(Wire):
+class OwnerObject(Wire):
     """An object that owns pods, of whatever kind. Both parts are absent where only its metadata was asked for."""
 
     metadata: Meta | None = None

@@ -47,12 +47,17 @@ class Definition:
     columns: tuple[Column, ...] = ()
 
     @property
+    def kind(self) -> str:
+        """The kind on the wire; the models of whole objects are named after it."""
+        return self.model.__name__.removesuffix("Manifest")
+
+    @property
     def name(self) -> str:
         return f"{self.plural}.{self.api_version.split('/')[0]}"
 
 
 def _resource_columns(title: str, resource: str, key: str, wide: bool = False) -> tuple[Column, ...]:
-    """What a queue is promised of a resource, what it may have now, what it has and what it wants."""
+    """Printer columns of one resource of a queue: quota, fair share, allocated and requested."""
     priority = WIDE if wide else ALWAYS
     return (
         (f"{title}-Quota", "number", f".spec.resources.{resource}.quota", priority),
@@ -66,7 +71,7 @@ _AGE: Column = ("Age", "date", ".metadata.creationTimestamp", ALWAYS)
 # The original's columns come first, in its order; what follows is ours.
 DEFINITIONS = (
     Definition(
-        queue.Queue,
+        queue.QueueManifest,
         names.QUEUE_VERSION,
         "queues",
         columns=(
@@ -80,7 +85,7 @@ DEFINITIONS = (
         ),
     ),
     Definition(
-        podgroup.PodGroup,
+        podgroup.PodGroupManifest,
         names.POD_GROUP_VERSION,
         "podgroups",
         namespaced=True,
@@ -96,10 +101,10 @@ DEFINITIONS = (
             ("Message", "string", ".status.schedulingConditions[-1:].message", WIDE),
         ),
     ),
-    Definition(bindrequest.BindRequest, names.BIND_REQUEST_VERSION, "bindrequests", namespaced=True),
-    Definition(topology.Topology, names.TOPOLOGY_VERSION, "topologies", has_status=False),
-    Definition(config.Config, names.CONFIG_VERSION, "configs"),
-    Definition(shard.SchedulingShard, names.CONFIG_VERSION, "schedulingshards"),
+    Definition(bindrequest.BindRequestManifest, names.BIND_REQUEST_VERSION, "bindrequests", namespaced=True),
+    Definition(topology.TopologyManifest, names.TOPOLOGY_VERSION, "topologies", has_status=False),
+    Definition(config.ConfigManifest, names.CONFIG_VERSION, "configs"),
+    Definition(shard.SchedulingShardManifest, names.CONFIG_VERSION, "schedulingshards"),
 )
 
 
@@ -109,7 +114,7 @@ def custom_resource_definitions() -> dict[str, Schema]:
 
 
 def _manifest(definition: Definition) -> Schema:
-    kind = definition.model.__name__
+    kind = definition.kind
     group, version = definition.api_version.split("/")
     served: Schema = {"name": version, "served": True, "storage": True}
     if definition.columns:

@@ -1,6 +1,6 @@
-"""What the models of our custom resources share.
+"""The base of the models of custom resources, and types and bounds that they share.
 
-Types are strict, names on the wire are in camel case, and unknown fields are kept so that they can be told.
+Types are strict, names on the wire are in camel case, and unknown fields are kept so that they can be reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _unknown_in(value: object, path: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def schema(**extra: Any) -> Any:
-    """Words that only the generated schema has: the readers are more lenient than the API server."""
+    """Keywords for the generated schema only: readers are more lenient than the API server."""
     return Field(json_schema_extra=extra)
 
 

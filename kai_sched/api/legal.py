@@ -1,4 +1,4 @@
-"""Which texts can name an object, a group or a version in Kubernetes, as the API server itself checks them."""
+"""Which texts can be names of objects, groups and versions in Kubernetes. The checks are those of the API server."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def is_subdomain(text: str) -> bool:
 
 
 def segment_fault(name: str) -> str:
-    """Why no object of any kind can have this name; empty where one can.
+    """Why no object of any kind can have this name; "" if it is possible.
 
-    Not all kinds have DNS names, but all names are segments of paths, and those that cannot be shown are no use.
+    Not all kinds have DNS names, but all names are segments of URL paths and must be printable.
     """
     if not name:
         return "the name is empty"
     if len(name) > NAME_LENGTH:
         return f"{shown(name)} has {len(name):,} characters: names have at most {NAME_LENGTH}"
     if "/" in name:
-        return f"{name!r} has a slash: names of objects have none"
+        return f"{name!r} has a slash: object names must not have one"
     if "%" in name or name in (".", ".."):
-        return f"{name!r} cannot stand in a path: give the object another name"
+        return f"{name!r} cannot be part of a path: give the object another name"
     if not name.isprintable():
-        return f"{name!r} has control characters: names of objects have none"
+        return f"{name!r} has control characters: object names must not have any"
     return ""
 
 
 def name_fault(api_version: str, name: str) -> str:
-    """Why no object of that apiVersion can have the name; empty where one can."""
+    """Why no object of that apiVersion can have the name; "" if it is possible."""
     if api_version.partition("/")[0] == _FREE:
         return segment_fault(name)
     if is_subdomain(name):
@@ -55,7 +55,7 @@ def name_fault(api_version: str, name: str) -> str:
 
 
 def version_fault(api_version: str) -> str:
-    """Why it is no apiVersion; empty where it is one, such as "v1" or "batch/v1"."""
+    """Why the text is no apiVersion; "" if it is one, such as "v1" or "batch/v1"."""
     group, slash, version = api_version.rpartition("/")
     if is_label(version) and (is_subdomain(group) if slash else True):
         return ""
@@ -63,7 +63,7 @@ def version_fault(api_version: str) -> str:
 
 
 def shown(value: object) -> str:
-    """The value as messages quote it: escaped, and cut where it is long."""
+    """The value as messages quote it: escaped, and shortened if it is long."""
     if isinstance(value, str) and len(value) > QUOTED_MAX:
         return f"{value[:QUOTED_MAX]!r}..."
     text = repr(value)

@@ -92,9 +92,6 @@ GROVE_TOPOLOGY_ANNOTATION = "grove.io/topology-name"
 LWS_SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 KNATIVE_MIN_SCALE_ANNOTATION = "autoscaling.knative.dev/min-scale"
 
-# What the key of a group in a result begins with where the group is a pod of a name that a real group has, too.
-BARE_MARK = "pod:"
-
 # The ConfigMap that Kubernetes itself keeps in every namespace.
 ROOT_CA_CONFIG_MAP = "kube-root-ca.crt"
 
@@ -121,14 +118,14 @@ NORMAL = "Normal"
 WARNING = "Warning"
 SCHEDULED = "Scheduled"
 EVICT = "Evict"
-EVICTING = "Evicting"  # ours: told to whom it is for
+EVICTING = "Evicting"  # of this project: on the group that gets the room
 PIPELINED = "Pipelined"
 FAILED_BINDING = "FailedBinding"
 NOT_READY = "NotReady"
 STALE_JOB = "StaleJob"
 QUEUE_LABEL_MISSING = "QueueLabelMissing"
 GROUPER_WARNING = "PodGrouperWarning"
-CYCLE_FAILED = "CycleFailed"  # ours, as is the next: of the Lease, and of what a cycle is decided without
+CYCLE_FAILED = "CycleFailed"  # of this project, on the Lease
 LEFT_OUT = "LeftOutOfScheduling"
 
 # The pool of objects without a node pool label, in messages and in conditions

@@ -34,13 +34,13 @@ _ONE_MINIMUM = (
 Level = Annotated[str, Field(max_length=LABEL_KEY_LENGTH)]
 
 
-class TopologyConstraint(Model):
+class TopologyConstraintSpec(Model):
     topology: Name | None = Field(None, description="Name of a Topology; empty switches the constraint off.")
     required_topology_level: Level | None = Field(None, description="Level (node label or alias) that all must share.")
     preferred_topology_level: Level | None = Field(None, description="Level that all should share.")
 
 
-class SubGroup(Model):
+class SubGroupSpec(Model):
     rules = (
         _ONE_MINIMUM,
         ("!has(self.parent) || self.parent != self.name", "a sub-group cannot be its own parent", ".parent"),
@@ -55,7 +55,7 @@ class SubGroup(Model):
     )
     min_member: Count32 | None = Field(None, description="Pods needed at the least; for sub-groups without children.")
     min_sub_group: Count32 | None = Field(None, description="Children needed at the least; absent is all of them.")
-    topology_constraint: TopologyConstraint | None = None
+    topology_constraint: TopologyConstraintSpec | None = None
 
 
 class PodGroupSpec(Model):
@@ -79,9 +79,9 @@ class PodGroupSpec(Model):
     scheduling_backoff: Int32 | None = Field(
         None, description="-1 (absent): always try; else give up after one attempt."
     )
-    topology_constraint: TopologyConstraint | None = None
+    topology_constraint: TopologyConstraintSpec | None = None
     sub_groups: Annotated[
-        list[SubGroup] | None,
+        list[SubGroupSpec] | None,
         Field(max_length=SUB_GROUPS_MAX),
         schema(**{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
     ] = Field(None, description=f"At most {SUB_GROUP_DEPTH_MAX} above each other.")
@@ -142,7 +142,7 @@ class PodGroupStatus(Model):
     scheduling_conditions: list[SchedulingCondition] | None = None
 
 
-class PodGroup(Model):
+class PodGroupManifest(Model):
     """Pods that are scheduled together, down to a minimum, or not at all."""
 
     spec: PodGroupSpec | None = None

@@ -73,7 +73,7 @@ class QueueStatus(Model):
     fair_share: Amounts | None = Field(None, description="What the queue's share of the cluster is at present.")
 
 
-class Queue(Model):
+class QueueManifest(Model):
     """A share of the cluster, and where it stands in the tree of shares."""
 
     rules = (

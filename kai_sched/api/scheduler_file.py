@@ -33,7 +33,7 @@ class Tier(Model):
 
 
 class SchedulerFile(Model):
-    """Absent parts keep what is set otherwise."""
+    """The config file. Absent parts keep their values from other sources."""
 
     actions: str | None = None
     tiers: list[Tier] | None = None

@@ -102,7 +102,7 @@ class ShardSpec(Model):
     actions: dict[str, ActionSettings] | None = None
 
 
-class SchedulingShard(Model):
+class SchedulingShardManifest(Model):
     """One scheduler, for the whole cluster or for one node pool."""
 
     spec: ShardSpec | None = None

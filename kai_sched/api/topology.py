@@ -50,7 +50,7 @@ class TopologySpec(Model):
     ] = Field(description="From the widest to the narrowest.")
 
 
-class Topology(Model):
+class TopologyManifest(Model):
     """How the nodes of a cluster are grouped into racks, blocks and zones."""
 
     required_fields = ("spec",)

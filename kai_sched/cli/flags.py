@@ -12,8 +12,7 @@ import typer
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """What an option takes that is one of these, in whichever case. Enums would do, but for how typer words what is
-    none of them."""
+    """A parser for an option that takes one of these words, in any case. Typer's message for enums is less clear."""
 
     def read(text: str) -> str:
         if text.lower() not in choices:
@@ -25,18 +24,21 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 LEVELS = ("debug", "info", "warning", "error")
 Kubeconfig = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Login.  [default: KUBECONFIG, ~/.kube/config, or that of the pod]")
+    str | None,
+    typer.Option(
+        metavar="FILE", help="The kubeconfig.  [default: KUBECONFIG, ~/.kube/config, or the pod's service account]"
+    ),
 ]
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="A context of the kubeconfig.")]
-Namespace = Annotated[str, typer.Option(metavar="NAME", help="Where the lease and the certificate live.")]
+Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of the lease and of the certificate.")]
 SchedulerName = Annotated[str, typer.Option(metavar="NAME", help="The schedulerName of the pods to schedule.")]
 Shard = Annotated[str, typer.Option(metavar="NAME", help="The SchedulingShard to serve.")]
 PartitionLabelValue = Annotated[
-    str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: what has no label of one.")
+    str, typer.Option(metavar="VALUE", help="The node pool to serve; empty: objects without the label of node pools.")
 ]
 NodePoolLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label of node pools.")]
-QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label by which pods name their queue.")]
-# What `simulate` takes of these: left out, it is as the files say.
+QueueLabelKey = Annotated[str, typer.Option(metavar="LABEL", help="The label with the queue of a pod.")]
+# Those that `simulate` has, too: if they are left out, the files say.
 SchedulerNameOffline = Annotated[
     str | None, typer.Option("--scheduler-name", metavar="NAME", help="As for run.  [default: kai-scheduler]")
 ]
@@ -59,14 +61,17 @@ WebhookAddress = Annotated[
 ]
 ShutdownDelay = Annotated[
     float,
-    typer.Option(min=0, max=20, metavar="SECONDS", help="How long webhooks are still served after a signal to end."),
+    typer.Option(min=0, max=20, metavar="SECONDS", help="How long webhooks are served after a signal to stop."),
 ]
 LeaseName = Annotated[
     str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")
 ]
-MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="What the names of the metrics begin with.")]
+MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="Prefix of the names of metrics.")]
 Connections = Annotated[
-    int, typer.Option(min=1, max=1000, metavar="N", help="Requests that may be under way; binds may be three quarters.")
+    int,
+    typer.Option(
+        min=1, max=1000, metavar="N", help="Most requests at the same time; binds use at most three quarters of them."
+    ),
 ]
 DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
 UpdatePodEvictionCondition = Annotated[
@@ -81,6 +86,6 @@ LogLevel = Annotated[
     typer.Option(
         parser=one_of(*LEVELS),
         metavar="|".join(LEVELS),
-        help="Which lines are logged; debug adds the cycles that decide nothing.",
+        help="Which lines are logged; debug adds cycles without effects.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""The command line. Everything a command needs is imported when it runs, so that the help costs next to nothing."""
+"""The command line. A command imports what it needs when it runs, so that printing the help is fast."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def simulate(
         typer.Option(
             parser=flags.one_of(*SOLVERS),
             metavar="|".join(SOLVERS),
-            help="How it is computed; compiled is faster for large clusters, once it is compiled.",
+            help="How the solver runs; compiled is faster for large clusters, but is compiled at first use.",
         ),
     ] = "auto",
     scheduler_name: flags.SchedulerNameOffline = None,
@@ -83,13 +83,13 @@ def simulate(
     nodepool_label_key: flags.NodePoolLabelKeyOffline = None,
     partition_label_value: flags.PartitionLabelValueOffline = None,
 ) -> None:
-    """Decide what the scheduler would do, from files.
+    """Show what the scheduler would do with the objects in files.
 
     All files of plain Kubernetes objects together are one cluster, as "kubectl get nodes,pods,queues,podgroups
     -A -o json" prints it; each scenario file is a cluster of its own. What a scenario says of actions, cycles and time
     holds unless an option says otherwise. Exit status: 0, or 2 where the input cannot be used.
     """
-    from kai_sched.cli.simulate import Options, simulate
+    from kai_sched.cli.simulate import SimulateOptions, simulate
 
     given = {
         "scheduler_name": scheduler_name,
@@ -98,7 +98,7 @@ def simulate(
         "node_pool": partition_label_value,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    options = Options(tuple(paths), actions, cycles, now, config, output, solver, settings)
+    options = SimulateOptions(tuple(paths), actions, cycles, now, config, output, solver, settings)
     raise typer.Exit(simulate(options))
 
 
@@ -129,7 +129,7 @@ def run(
     Several may run: one leads, the others wait to take over. Exit status: 0 after a signal, 1 where the lease was lost
     or a part failed (start it again), 2 where it cannot start.
     """
-    from kai_sched.cli.run import Request, run
+    from kai_sched.cli.run import RunArguments, run
     from kai_sched.model.config import Config
     from kai_sched.operator.options import RunOptions
 
@@ -154,7 +154,7 @@ def run(
         default_queues=default_queues,
         mark_evicted=update_pod_eviction_condition,
     )
-    raise typer.Exit(run(Request(options, scheduler_conf, log_json, log_level)))
+    raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
 
 
 @app.command()
@@ -173,7 +173,7 @@ def _tell_warning(message: Warning | str, *_: object) -> None:
 
 
 def main() -> None:
-    """Run the command, and leave without a word when nobody reads what it prints."""
+    """Run the command. If the reader of its output goes away, exit with status 1 and without a message."""
     warnings.showwarning = _tell_warning  # type: ignore[assignment]
     try:
         try:
@@ -181,7 +181,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        # Input that cannot be read is told elsewhere, so this is the output; it is flushed once more at the very end.
+        # Errors of the input are reported elsewhere, so this one is of the output, which Python flushes again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"error: the output cannot be written: {error.strerror or error}", file=sys.stderr)

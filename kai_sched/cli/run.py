@@ -21,8 +21,8 @@ from kai_sched.telemetry.loop_time import MeasuredLoop
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the command line says beyond ``options``."""
+class RunArguments:
+    """The arguments of the command line: those of the operator, and those that this module handles."""
 
     options: RunOptions
     scheduler_conf: str | None = None
@@ -30,15 +30,18 @@ class Request:
     log_level: str = "info"
 
 
-def run(request: Request) -> int:
-    """Run until a signal; returns 0, 1 where the process cannot go on, 2 where it cannot start as it was asked to."""
+def run(arguments: RunArguments) -> int:
+    """Run the operator until a signal.
+
+    Returns the exit status: 0 after a signal, 1 if the process cannot continue, 2 if it cannot start.
+    """
     try:
-        options = request.options
+        options = arguments.options
         for address in filter(None, (options.listen_address, options.webhook_address)):
             parse_address(address)
-        if request.scheduler_conf:
-            options = _with_file(options, request.scheduler_conf)
-        logs.set_up(sys.stderr, request.log_json, request.log_level)
+        if arguments.scheduler_conf:
+            options = _with_file(options, arguments.scheduler_conf)
+        logs.set_up(sys.stderr, arguments.log_json, arguments.log_level)
         return uvloop.run(run_operator(options), loop_factory=MeasuredLoop)
     except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

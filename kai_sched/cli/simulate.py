@@ -1,4 +1,4 @@
-"""``kai-sched simulate``: read clusters from files, decide their cycles, print what came of it."""
+"""``kai-sched simulate``: read clusters from files, run their scheduling cycles, print the results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_sched import library
 from kai_sched.cycle.world import World, advance, restart_clocks
-from kai_sched.files.load import Case, load
+from kai_sched.files.load import SimulationCase, load
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read_config import parse_actions
@@ -28,8 +28,8 @@ DATA = ("json", "yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """The command's options as they were given; None where they were not."""
+class SimulateOptions:
+    """The options of the command; None for options that were not given."""
 
     paths: tuple[str, ...]
     actions: str | None
@@ -41,9 +41,9 @@ class Options:
     settings: Mapping[str, str] = field(default_factory=dict)  # fields of Config
 
 
-def simulate(options: Options) -> int:
+def simulate(options: SimulateOptions) -> int:
     """Run the command; returns the exit status."""
-    # A name that the terminal's encoding cannot show must not stop the command.
+    # Names that the encoding of the terminal cannot show must not stop the command.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     progress = Progress(sys.stderr)
     problems: list[Problem] = []
@@ -66,7 +66,7 @@ def simulate(options: Options) -> int:
     return 0
 
 
-def _choose_solver(cases: Sequence[Case], solver: str, progress: Progress) -> None:
+def _choose_solver(cases: Sequence[SimulationCase], solver: str, progress: Progress) -> None:
     clusters = [case.store.cluster() for case in cases]
     effort_s = sum(
         library.effort_s(cluster, case.actions) * case.cycles for cluster, case in zip(clusters, cases, strict=True)
@@ -99,54 +99,56 @@ def _read_now(text: str | None, problems: list[Problem]) -> int | None:
         return None
 
 
-def _with_options(case: Case, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None) -> Case:
-    """The case as the options want it; what they leave open is as the files say, the time at last the clock's."""
+def _with_options(
+    case: SimulationCase, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None
+) -> SimulationCase:
+    """The case changed by the options. Without an option the files say; without a time in them the clock does."""
     if now_ns is None:
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     config = case.config if actions is None else replace(case.config, actions=actions)
     return replace(case, config=config, cycles=cycles or case.cycles, now_ns=now_ns)
 
 
-def _decide(case: Case, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
-    """The case's cycles in turn. After the last one the world moves on only where somebody asks what became of it."""
-    from kai_sched.cycle.promises import Promises
+def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
+    """Run the cycles of the case. The last one's effects are applied to the store only with ``settle_last``."""
+    from kai_sched.cycle.hints import HintTracker
     from kai_sched.cycle.run import run_cycle
     from kai_sched.lowering.cache import Cache
 
     step_ns = round(case.seconds_between_cycles * 1e9)
     world = World(step_ns, case.keeps_terminating, case.is_scenario, case.is_scenario)
     cluster, cache = case.store.cluster(), Cache()
-    now_ns, promises = case.now_ns or 0, Promises()
+    now_ns, tracker = case.now_ns or 0, HintTracker()
     if world.restarts_clocks:
         restart_clocks(case.store, cluster.pod_groups, cluster.pods, now_ns)
-    work = f"deciding {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
+    work = f"scheduling {count(len(cluster.pods), 'pod')} on {count(len(cluster.nodes), 'node')}"
     if jit.interpreted():
-        work += " with the solver interpreted (--solver compiled is faster, once it is compiled)"
+        work += " with the interpreted solver (--solver compiled is faster for large clusters)"
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            result = run_cycle(cluster, case.config, now_ns, cache, turns=promises.turns())
+            result = run_cycle(cluster, case.config, now_ns, cache, hints=tracker.next_hints())
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)
         now_ns += step_ns
         if step_ns > 0 or not case.is_scenario:
-            promises.note(cluster, result, case.config)
+            tracker.record(cluster, result, case.config)
 
 
-def _print_data(case: Case, output: str, problems: Sequence[Problem], progress: Progress) -> None:
+def _print_data(case: SimulationCase, output: str, problems: Sequence[Problem], progress: Progress) -> None:
     """The case as one line of JSON, or one YAML document."""
     documents = (json.cycle_document(cycle, not case.is_scenario) for cycle in _decide(case, True, progress))
-    told = None if case.is_scenario else problems
+    shown = None if case.is_scenario else problems
     if output == "json":
         # Encoded cycle by cycle, so that only one of them is ever there as objects.
         cycles = [json.encoded(document) for document in documents]
-        sys.stdout.buffer.write(json.encode(json.document(case.path, case.name, cycles, told)) + b"\n")
+        sys.stdout.buffer.write(json.encode(json.document(case.path, case.name, cycles, shown)) + b"\n")
     else:
-        sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), told)))
+        sys.stdout.write(json.to_yaml(json.document(case.path, case.name, list(documents), shown)))
 
 
-def _tables(case: Case, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
+def _tables(case: SimulationCase, wide: bool, one_of_many: bool, progress: Progress) -> Iterator[Line]:
     """A line and the evictions of each cycle but the last, the tables of the last, and a summary."""
     width = width_of_output(unfolded=wide)
     if one_of_many:

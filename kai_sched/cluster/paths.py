@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from kai_sched.api import legal
 from kai_sched.cluster.failure import INVALID, INVALID_STATUS, ApiFailure
+from kai_sched.model.keys import split_key
 
 Path = NewType("Path", str)
 
@@ -50,7 +51,7 @@ def object_path(api_version: str, resource: str, namespace: str, name: str, part
 
 def pod_path(key: str, part: str = "") -> Path:
     """Return the path of the pod "namespace/name". See ``object_path``."""
-    namespace, _, name = key.partition("/")
+    namespace, name = split_key(key)
     return object_path("v1", "pods", namespace, name, part)
 
 

@@ -24,6 +24,7 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
+from kai_sched.model.keys import split_key
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.faults import FAULTS
 
@@ -33,7 +34,7 @@ WORKERS = 32
 OBSOLETE = "Obsolete"
 FAULT = "InternalError"
 BOUND: Literal["bound"] = "bound"
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,7 @@ def _failure(failure: ApiFailure) -> BindFailure:
 
 def binding(bind: Bind) -> bytes:
     """Return the body of the POST: a Binding with the uid of the pod."""
-    namespace, name = bind.pod.split("/", 1)
+    namespace, name = split_key(bind.pod)
     return msgspec.json.encode(
         {
             "apiVersion": "v1",

@@ -26,7 +26,7 @@ from kai_sched.telemetry.faults import FAULTS
 
 WORKERS = 8
 
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
 
 class EvictionEnd(enum.Enum):

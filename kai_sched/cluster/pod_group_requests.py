@@ -15,6 +15,7 @@ from kai_sched.cluster.client import MERGE, Api
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.owner_reader import METADATA_ONLY
 from kai_sched.cluster.paths import Path, object_path, objects_path, pod_path
+from kai_sched.model.keys import split_key
 
 RESOURCE = "podgroups"
 
@@ -32,7 +33,7 @@ _decode_written = msgspec.json.Decoder(_Written).decode
 
 async def create_group(api: Api, key: str, body: bytes) -> bytes:
     """Create the PodGroup "namespace/name", and return it as JSON. Raises ApiFailure."""
-    return await api.request("POST", objects_path(names.POD_GROUP_VERSION, RESOURCE, key.partition("/")[0]), body=body)
+    return await api.request("POST", objects_path(names.POD_GROUP_VERSION, RESOURCE, split_key(key)[0]), body=body)
 
 
 async def replace_group(api: Api, key: str, body: bytes) -> bytes:
@@ -61,5 +62,5 @@ async def mark_pod(api: Api, key: str, metadata: Mapping[str, Any]) -> int:
 
 
 def _path(key: str) -> Path:
-    namespace, _, name = key.partition("/")
+    namespace, name = split_key(key)
     return object_path(names.POD_GROUP_VERSION, RESOURCE, namespace, name)

@@ -156,7 +156,7 @@ class VolumeBinder:
                     seen.add(key)
                 elif key in seen & selected and not claim.volume:
                     return f"no volume can be made for PersistentVolumeClaim {key} on that node"
-            gone = [bind.pod for bind in group if not isinstance(self._store.get(Pod, bind.pod), Pod)]
+            gone = [bind.pod for bind in group if self._store.get(Pod, bind.pod) is None]
             if gone:
                 return f"pod {gone[0]} is gone"
             if not left:

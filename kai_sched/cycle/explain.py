@@ -1,4 +1,7 @@
-"""Verdicts to reasons: collects the facts behind a job's verdict for ``plan.reasons`` to word."""
+"""From verdicts to reasons: collects the facts behind the verdict of a job, which ``plan.reasons`` puts into words.
+
+Amounts are those at the end of the cycle. A reason is computed only when a caller reads it (``cycle.lift``).
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,20 @@ NODE_TEXTS = {
     Verdict.MIG_ONLY: "MIG devices only",
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
-    Verdict.VOLUME_AFFINITY: "a volume of the pod out of reach",
-    Verdict.WORKER_LABEL: "no worker label for such pods",
+    Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",
+    Verdict.WORKER_LABEL: "worker label missing",
     Verdict.HOST_PORT: "host port taken",
-    Verdict.POD_AFFINITY: "pod affinity not met by a pod there",
-    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity to a pod there",
-    Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there to this one",
+    Verdict.POD_AFFINITY: "pod affinity matches no pod there",
+    Verdict.POD_ANTI_AFFINITY: "pod anti-affinity against a pod there",
+    Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there against this one",
 }
 CLASS_TEXTS = {
     Verdict.CLAIM_MISSING: "PersistentVolumeClaim {} does not exist",
     Verdict.CLAIM_LOST: "PersistentVolumeClaim {} has lost its volume",
     Verdict.CLAIM_DELETED: "PersistentVolumeClaim {} is being deleted",
-    Verdict.CLAIM_UNBOUND: "PersistentVolumeClaim {} is not bound, and its class binds at once (or is unknown)",
+    Verdict.CLAIM_UNBOUND: (
+        "PersistentVolumeClaim {} is not bound, and its storage class binds immediately or does not exist"
+    ),
     Verdict.VOLUME_MISSING: "PersistentVolume {}, to which its claim is bound, does not exist",
     Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
 }
@@ -51,34 +56,43 @@ ACTION_NAMES = {
 }
 HELP_TEXTS = {
     Help.OVER_SHARE: "its queue would hold more than its fair share",
-    Help.OVER_QUOTA: "its queue would hold more for non-preemptible work than its quota",
-    Help.LIKE_ANOTHER: "a group like it of the same queue found nobody",
-    Help.NOBODY: "there is nobody who may be evicted for it",
-    Help.NO_ROOM: "there is no room for it even with all others gone that may be evicted for it",
-    Help.SHARES: "what fair shares allow to take from other queues is not enough",
-    Help.THEIR_TURN: "those who would have to leave get the room back before its turn, or fair shares spare them all",
-    Help.TOO_LONG: "the search for others to leave was ended, as all searches of this action together took too long",
-    Help.NOT_FOUND: "no set of others makes room for it",
+    Help.OVER_QUOTA: "its queue would hold more non-preemptible work than its quota",
+    Help.LIKE_ANOTHER: "an equivalent group of the same queue found no victims",
+    Help.NOBODY: "no pod may be evicted for it",
+    Help.NO_ROOM: "it would not fit even without all pods that may be evicted for it",
+    Help.SHARES: "other queues hold too little above their fair shares",
+    Help.THEIR_TURN: "every possible victim would be scheduled again before it, or is protected by fair share",
+    Help.TOO_LONG: "the search for victims was cut short: the searches of this action reached their work limit",
+    Help.NOT_FOUND: "no set of victims makes room for it",
 }
-OTHERS_FIRST = "others, whose search was ended before, go first in this cycle"
-# Where others could make room by leaving. Else it is not worth a word that nobody did.
+OTHERS_FIRST = "groups whose search for victims was cut short before go first in this cycle"
+# Verdicts in which evictions could help. For others, the results of evicting actions are not reported.
 ROOM_WOULD_HELP = frozenset((Verdict.OK, Verdict.NO_FIT, Verdict.NO_HELP, Verdict.OVER_LIMIT, Verdict.OVER_QUOTA))
 
 
 @dataclass(slots=True)
-class Known:
-    """What many groups may share: the facts of a class of pods, the leaves below a queue ("" for all of them), and,
-    by resource, what is free and what there is on nodes that take pods, and what is free on the others."""
+class SharedFacts:
+    """Facts that the reasons of several groups have in common, computed at first use.
+
+    Attributes
+    ----------
+    facts
+        By class: what keeps its pods from the nodes.
+    leaves
+        By queue: the leaf queues below it; "" for all leaf queues.
+    free
+        By column of the resource: free on nodes that accept pods, capacity of these nodes, free on the other nodes.
+    """
 
     facts: dict[int, NoFit] = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
     free: dict[int, tuple[float, float, float]] = field(default_factory=dict)
 
 
-def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
-    """Why something of group ``j`` is pending, and why nobody made room for it."""
+def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
+    """Why pods of group ``j`` are pending, and why no pods were evicted for it."""
     codes = _found(j, lowered, solution)
-    reason = _main_reason(j, lowered, solution, known)
+    reason = _main_reason(j, lowered, solution, shared)
     if Help.DELAYED in codes.values():
         group = lowered.groups[j]
         until = format_time(int(lowered.snapshot.jobs.waits_until[j]))
@@ -97,7 +111,10 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, known: Known) ->
 
 
 def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
-    """What each action found; for a group that rests what it found in its turn, nothing where it had none yet."""
+    """What each evicting action found for the group.
+
+    For a group whose search was deferred, that is the result of its last search; nothing if it had none yet.
+    """
     codes = solution.decisions.help[j].tolist()
     if lowered.snapshot.jobs.waits_until[j] == RESTS:
         then = lowered.searched.get(lowered.groups[j].key, ())
@@ -105,20 +122,20 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
     return {action: Help(code) for action, code in zip(Action, codes, strict=False)}
 
 
-def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> Reason:
-    """What stands in the group's own way."""
+def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
+    """The reason for the verdict on the group, apart from evictions."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
-    culprit = int(decisions.culprit[j])
+    blocking_row = int(decisions.culprit[j])
     queue = lowered.groups[j].queue
     match verdict:
         case Verdict.OK:
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
             above = lowered.queues.left_out.get(queue)
-            return reasons.no_queue(queue, _leaves(lowered, "", known), above, bool(lowered.bare[j]))
+            return reasons.no_queue(queue, _leaves(lowered, "", shared), above, bool(lowered.bare[j]))
         case Verdict.QUEUE_NOT_LEAF:
-            return reasons.queue_not_leaf(queue, _leaves(lowered, queue, known))
+            return reasons.queue_not_leaf(queue, _leaves(lowered, queue, shared))
         case Verdict.GANG_NOT_READY:
             return reasons.not_ready(_short_sets(j, lowered, solution))
         case Verdict.NO_CHUNK:
@@ -126,27 +143,31 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, known: Known) -> 
         case Verdict.OVER_LIMIT | Verdict.OVER_QUOTA:
             return _gate(j, verdict, lowered, solution)
         case Verdict.NO_FIT:
-            c = int(lowered.snapshot.tasks.cls[culprit])
-            if c not in known.facts:
-                known.facts[c] = _facts(c, culprit, lowered, solution, known)
+            c = int(lowered.snapshot.tasks.cls[blocking_row])
+            if c not in shared.facts:
+                shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
-            facts = replace(known.facts[c], pod=lowered.pods[culprit].key, placed=placed, asked=asked)
-            return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, known))
+            facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
+            return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
             what = (
-                "spec.topologyConstraint (topology-aware scheduling)" if culprit == NULL else _blame(culprit, lowered)
+                "spec.topologyConstraint (topology-aware scheduling)"
+                if blocking_row == NULL
+                else _refusal(blocking_row, lowered)
             )
             return reasons.not_supported(what)
         case Verdict.NO_HELP:
             return reasons.no_help()
         case Verdict.TOO_LARGE:
-            return _too_large(culprit, lowered)
+            return _too_large(blocking_row, lowered)
         case _:
-            return reasons.refused(lowered.pods[culprit].key, CLASS_TEXTS[verdict].format(_blame(culprit, lowered)))
+            return reasons.refused(
+                lowered.pods[blocking_row].key, CLASS_TEXTS[verdict].format(_refusal(blocking_row, lowered))
+            )
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
-    """Nothing was wrong: all that waits is gated, or lost its place again, or the action never came to the group."""
+    """The reason where the verdict is OK: pods are gated, lost their node again, or no action tried the group."""
     jobs = lowered.snapshot.jobs
     tasks = slice(jobs.task_ptr[j], jobs.task_ptr[j + 1])
     statuses = solution.state.task[tasks, STATUS].tolist()
@@ -159,14 +180,14 @@ def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
     return reasons.not_ready(short) if short else reasons.gated(statuses.count(Status.GATED))
 
 
-def _blame(t: int, lowered: Lowered) -> str:
-    return lowered.blame[int(lowered.snapshot.tasks.cls[t])]
+def _refusal(t: int, lowered: Lowered) -> str:
+    return lowered.refusals[int(lowered.snapshot.tasks.cls[t])]
 
 
-def _leaves(lowered: Lowered, above: str, known: Known) -> list[str]:
-    """Names of the leaf queues, those below one queue where it is given."""
-    if above in known.leaves:
-        return known.leaves[above]
+def _leaves(lowered: Lowered, above: str, shared: SharedFacts) -> list[str]:
+    """Names of the leaf queues below the queue ``above``; of all leaf queues for ""."""
+    if above in shared.leaves:
+        return shared.leaves[above]
     parent, queues = lowered.snapshot.queues.parent, lowered.queues.queues
     names = []
     for q in np.flatnonzero(lowered.queues.is_leaf):
@@ -176,8 +197,8 @@ def _leaves(lowered: Lowered, above: str, known: Known) -> list[str]:
             row = parent[row]
         if found:
             names.append(queues[q].name)
-    known.leaves[above] = sorted(names)
-    return known.leaves[above]
+    shared.leaves[above] = sorted(names)
+    return shared.leaves[above]
 
 
 def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str, int, int, int]]:
@@ -218,8 +239,8 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
-def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
-    """What stands in the way of class ``c``, of which ``t`` is one; the pod's and the gang's own part is left open."""
+def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
+    """What keeps pods of class ``c`` from the nodes; ``t`` is a task of it. Pod, placed and asked are left empty."""
     facts = solution.facts
     request = lowered.snapshot.classes.request[c]
     short = {
@@ -237,9 +258,9 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -
     scarce = _scarce(request, facts.short[c])
     free = {}
     if scarce != NULL:
-        if scarce not in known.free:
-            known.free[scarce] = _free(scarce, lowered, solution)
-        free[lowered.resources[scarce]] = known.free[scarce]
+        if scarce not in shared.free:
+            shared.free[scarce] = _free(scarce, lowered, solution)
+        free[lowered.resources[scarce]] = shared.free[scarce]
     return NoFit(
         pod="",
         placed=0,
@@ -254,8 +275,8 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, known: Known) -
     )
 
 
-def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, known: Known) -> NoFit:
-    """The facts of a group of which each pod would fit alone: with the resource that is short for all of them."""
+def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
+    """The facts of a gang each pod of which would fit alone, with the resource that is short for all together."""
     classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
     waiting = [int(cls[t]) for t in tasks if solution.state.task[t, STATUS] == Status.PENDING]
@@ -264,22 +285,22 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, known
     elif len(waiting) == facts.asked:
         asked = classes.request[waiting].sum(axis=0)
     else:
-        return facts  # which of them it is about is not known
+        return facts  # which of them it is about is not shared
     for r in sorted(range(len(lowered.resources)), key=lambda r: r != GPU):
         if asked[r] <= 0.0:
             continue
-        if r not in known.free:
-            known.free[r] = _free(r, lowered, solution)
-        if asked[r] > known.free[r][0]:
+        if r not in shared.free:
+            shared.free[r] = _free(r, lowered, solution)
+        if asked[r] > shared.free[r][0]:
             resource = lowered.resources[r]
             holders = _holders(r, lowered, solution) if r < PODS else []
-            free = {resource: known.free[r]}
+            free = {resource: shared.free[r]}
             return replace(facts, in_all={resource: float(asked[r])}, free=free, holders=holders, holders_of=resource)
     return facts
 
 
 def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, float]:
-    """Of a resource, what is free and what there is on nodes that take pods, and what is free on the others."""
+    """Of resource ``r``: free on nodes that accept pods, capacity of these nodes, free on the other nodes."""
     left = (solution.state.idle[:, r] + solution.state.releasing[:, r]).clip(min=0)
     usable = np.array([node.takes_pods for node in lowered.nodes], bool)
     total = lowered.snapshot.nodes.allocatable[usable, r].sum()
@@ -287,7 +308,10 @@ def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, f
 
 
 def _scarce(request: Floats, short: Longs) -> int:
-    """The resource to talk about: GPUs where the pod asks for them and they are short, else what most nodes lack."""
+    """The resource to report: GPUs if the pod requests them and nodes lack them, else the one that most nodes lack.
+
+    ``request`` (R,) is the request of a class, ``short`` (R,) the number of nodes that lack it. NULL if none is short.
+    """
     asked = [
         (int(nodes), r == GPU, -r)
         for r, (nodes, amount) in enumerate(zip(short, request, strict=True))
@@ -300,7 +324,7 @@ def _scarce(request: Floats, short: Longs) -> int:
 
 
 def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
-    """Leaf queues and what they hold of resource ``r``, most first."""
+    """(queue, amount) of the leaf queues that hold resource ``r``, the largest first."""
     queues, book = lowered.queues.queues, solution.state.book
     held = [(queues[q].name, float(book[q, HELD + r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
     held = [entry for entry in held if entry[1] > 0]

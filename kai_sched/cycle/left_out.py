@@ -1,4 +1,7 @@
-"""A cluster without some of its objects, so that no room looks free that is not, and what is told of them."""
+"""Views of a cluster without some of its objects, and the reasons for the groups that wait because of that.
+
+Invariant: room that an excluded pod holds or is about to get never looks free.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +16,46 @@ from kai_sched.model.store import TABLES, Change, Cluster
 from kai_sched.plan import reasons
 from kai_sched.plan.result import GroupState
 
-FOR_EVER = -1.0
+NEVER_STALE_S = -1.0  # a staleness grace without end
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
-    """What is missing from a view, and what is changed in it because of that. Equal ones leave out the same.
+class Exclusions:
+    """What a view leaves out and changes. Equal exclusions give equal views.
 
-    ``cordoned``: nodes that get nothing new, as pods that are left out hold or get room there. ``spared``: groups that
-    are not to be taken for stale, as they have pods that are left out. ``held``: pods of which only what they hold is
-    left.
+    Attributes
+    ----------
+    names
+        The objects that are missing.
+    cordoned
+        Nodes that get no new pods, because excluded pods hold room on them or are about to.
+    never_stale
+        PodGroups that do not count as stale, because pods of theirs are excluded.
+    held
+        Pods that are reduced to their identity and the room that they hold.
     """
 
     names: frozenset[Change]
     cordoned: frozenset[str] = frozenset()
-    spared: frozenset[str] = frozenset()
+    never_stale: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
 
 
-def leave_out(cluster: Cluster, culprits: Iterable[Change], keep: bool) -> Without:
-    """How to leave these objects out.
+def leave_out(cluster: Cluster, names: Iterable[Change], keep: bool) -> Exclusions:
+    """The exclusions that leave these objects out.
 
-    A pod leaves its node to nobody else. With ``keep`` it goes on to hold what it asked for, and to be in its group.
+    A bind request is left out together with its pod. The node of an excluded pod is cordoned, so that no other pod
+    gets its room. With ``keep``, a pod on a node still holds its room and stays in its group.
     """
-    gone = set(culprits)
-    requests = {request.pod_key: request for _, request in sorted(cluster.bind_requests.items()) if request.is_live}
+    gone = set(names)
+    requests: dict[str, BindRequest] = {
+        request.pod_key: request for _, request in sorted(cluster.bind_requests.items()) if request.is_live
+    }
     for kind, key in list(gone):
         request = cluster.bind_requests.get(key) if kind is BindRequest else None
         if request is not None:
             gone.add((Pod, request.pod_key))
-    cordoned, spared, held = set(), set(), set()
+    cordoned, never_stale, held = set(), set(), set()
     for kind, key in list(gone):
         pod = cluster.pods.get(key) if kind is Pod else None
         if pod is None:
@@ -51,35 +64,35 @@ def leave_out(cluster: Cluster, culprits: Iterable[Change], keep: bool) -> Witho
             held.add(key)
             gone.discard((Pod, key))
         elif pod.node and pod.group:
-            spared.add(f"{pod.namespace}/{pod.group}")
+            never_stale.add(pod.group_key)
         for node in (pod.node, requests[key].node if key in requests else ""):
             if node:
                 cordoned.add(node)
-    return Without(frozenset(gone), frozenset(cordoned), frozenset(spared), frozenset(held))
+    return Exclusions(frozenset(gone), frozenset(cordoned), frozenset(never_stale), frozenset(held))
 
 
-def view_without(cluster: Cluster, without: Without, config: Config, identity: object) -> Cluster:
-    """The view; ``identity`` stands for the store of all views that leave out the same."""
+def view_without(cluster: Cluster, exclusions: Exclusions, config: Config, identity: object) -> Cluster:
+    """The view with these exclusions. ``identity`` stands for the store of all views with equal exclusions."""
     tables: dict[str, dict[str, Object]] = {}
 
     def table(kind: type[Object]) -> dict[str, Object]:
         return tables.setdefault(TABLES[kind], dict(cluster.table(kind)))
 
-    for kind, key in without.names:
+    for kind, key in exclusions.names:
         table(kind).pop(key, None)
-    for key in without.held & cluster.pods.keys():
+    for key in exclusions.held & cluster.pods.keys():
         table(Pod)[key] = _holdings(cluster.pods[key], config)
-    for name in without.cordoned & cluster.nodes.keys():
-        if (Node, name) not in without.names:
+    for name in exclusions.cordoned & cluster.nodes.keys():
+        if (Node, name) not in exclusions.names:
             table(Node)[name] = replace(cluster.nodes[name], unschedulable=True)
-    for key in without.spared & cluster.pod_groups.keys():
-        if (PodGroup, key) not in without.names:
-            table(PodGroup)[key] = replace(cluster.pod_groups[key], staleness_grace_s=FOR_EVER)
+    for key in exclusions.never_stale & cluster.pod_groups.keys():
+        if (PodGroup, key) not in exclusions.names:
+            table(PodGroup)[key] = replace(cluster.pod_groups[key], staleness_grace_s=NEVER_STALE_S)
     return replace(cluster, store_id=identity, **tables)  # type: ignore[arg-type]
 
 
 def _holdings(pod: Pod, config: Config) -> Pod:
-    """Of the pod whose it is, and what it holds where; all else may be what is at fault."""
+    """The pod reduced to its identity, its group and the room that it holds: anything else may be what is faulty."""
     amounts = tuple((name, amount) for name, amount in pod.shape.request if _is_amount(amount))
     shape = Shape(amounts, shared_devices=pod.shape.shared_devices, shared_quota=pod.shape.shared_quota)
     pool = config.node_pool_label
@@ -94,12 +107,12 @@ def _is_amount(value: object) -> bool:
 def explained(
     groups: Mapping[str, GroupState], cluster: Cluster, left_out: Mapping[Change, str]
 ) -> dict[str, GroupState]:
-    """The groups, where those that wait because of what is left out say so."""
+    """The groups, with a reason for those that wait because an object is left out."""
     found = dict(groups)
     members: dict[str, list[Pod]] = {key: [] for kind, key in left_out if kind is PodGroup}
     for pod in cluster.pods.values() if members else ():
-        if pod.group and (key := f"{pod.namespace}/{pod.group}") in members:
-            members[key].append(pod)
+        if pod.group and pod.group_key in members:
+            members[pod.group_key].append(pod)
     for (kind, key), problem in sorted(left_out.items(), key=lambda entry: (entry[0][0].__name__, entry[0][1])):
         reason = reasons.left_out(f"{kind.__name__} {key}", problem)
         if kind is Queue:
@@ -113,7 +126,7 @@ def explained(
 
 
 def _explain_pod(pod: Pod, reason: reasons.Reason, found: dict[str, GroupState]) -> None:
-    group = f"{pod.namespace}/{pod.group}" if pod.group else pod.key
+    group: str = pod.group_key
     state = found.get(group)
     if state is None:
         found[group] = _state_of(group, pod.queue or DEFAULT_QUEUE, [pod], reason)
@@ -123,7 +136,7 @@ def _explain_pod(pod: Pod, reason: reasons.Reason, found: dict[str, GroupState])
 
 
 def _state_of(key: str, queue: str, pods: list[Pod], reason: reasons.Reason) -> GroupState:
-    """Of a group that the cycle did not see."""
+    """The state of a group that was not part of the cycle."""
     there = [pod for pod in pods if pod.phase in (Phase.PENDING, Phase.RUNNING)]
     waiting = sum(not pod.node for pod in there)
     counts = {"Pending": waiting} if waiting else {}

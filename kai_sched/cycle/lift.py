@@ -1,6 +1,7 @@
-"""Numbers to names: the solver's rows become a result that people and programs can read.
+"""Lifting: the rows of a solution become a ``CycleResult`` in names. The counterpart of ``lowering.lower``.
 
-Effects and queues are made at once; the rest, which is as long as the cluster, is made when somebody reads it.
+Effects and queues are made at once. Pods, groups and nodes, which are as many as in the cluster, are made when they are
+first read.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from kai_sched.api import names
-from kai_sched.cycle.explain import ACTION_NAMES, Known, explain_group
+from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
@@ -41,7 +42,7 @@ STATUS_NAMES: dict[int, str] = {
 
 
 class Lifted(Mapping[str, Value]):
-    """A mapping that is made on the first look at it."""
+    """A mapping that is computed when it is first read."""
 
     def __init__(self, make: Callable[[], dict[str, Value]]) -> None:
         self._make = make
@@ -63,7 +64,7 @@ class Lifted(Mapping[str, Value]):
 
 
 def lift(lowered: Lowered, solution: Solution) -> CycleResult:
-    """The result of a cycle in names, without what only who runs it knows: its times."""
+    """The result of a cycle in names, without the durations and the next deadline, which ``cycle.run`` adds."""
     return CycleResult(
         (*_evictions(lowered, solution), *_effects(lowered, solution)),
         _evicted(lowered, solution),
@@ -78,7 +79,7 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
 
 
 def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:
-    """Who leaves the nodes on which somebody waits: pods that are being deleted or evicted, moved ones included."""
+    """By node on which a pod waits: the pods that leave it, that is, pods being deleted, evicted or moved."""
     was, status, node = lowered.snapshot.tasks.node, solution.state.task[:, STATUS], solution.state.task[:, NODE]
     waits = status == Status.PIPELINED
     leaves = (was != NULL) & ((status == Status.RELEASING) | waits)
@@ -90,7 +91,10 @@ def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]
 
 
 def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]]:
-    """What the actions found, where that matters to the next cycle. A group that was helped was not cut."""
+    """What the evicting actions found for each group, if some search was cut short or deferred; else nothing.
+
+    For a group that got room from another action, a search that was cut short does not count.
+    """
     found, rests = solution.decisions.help, lowered.snapshot.jobs.waits_until == RESTS
     if not (found == Help.TOO_LONG).any() and not rests.any():
         return {}
@@ -119,7 +123,7 @@ def _evicted(lowered: Lowered, solution: Solution) -> tuple[str, ...]:
 
 
 def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
-    """Who has to go, in the order of deciding."""
+    """The evictions in the order of the decisions."""
     decisions, state, tasks = solution.decisions, solution.state, lowered.snapshot.tasks
     count = int(decisions.length[1])
     key_of = _group_key(lowered)
@@ -167,7 +171,7 @@ def _side(q: int, held: list[float], lowered: Lowered, solution: Solution) -> Si
 
 
 def _never_ran(lowered: Lowered, solution: Solution) -> list[bool]:
-    """By task: it was given a place in this cycle and lost it again, so that it waits as before."""
+    """(T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before."""
     was, status = lowered.snapshot.tasks.status, solution.state.task[:, STATUS]
     found: list[bool] = ((was == Status.PENDING) & (status == Status.RELEASING)).tolist()
     return found
@@ -182,22 +186,19 @@ def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
             status, n = Status.PENDING, NULL
         node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
         found[pod.key] = PodState(STATUS_NAMES[status], node)
-    for pod, status in zip(lowered.spare, lowered.spare_status.tolist(), strict=True):
+    for pod, status in zip(lowered.omitted_pods, lowered.omitted_status.tolist(), strict=True):
         found[pod.key] = PodState(STATUS_NAMES[status], pod.node)
     return dict(sorted(found.items()))
 
 
 def _group_key(lowered: Lowered) -> Callable[[int], str]:
-    """The key in the result of each group, by row: "namespace/name".
-
-    A pod without a group is one of its own name, marked where a real group has that name.
-    """
+    """The key in the result of each group, by row. The key of a bare pod is marked if a PodGroup has the same key."""
     groups, bare = lowered.groups, lowered.bare
     taken = {group.key for group in groups[~bare]} if bare.any() else frozenset[str]()
 
     def key_of(j: int) -> str:
         key: str = groups[j].key
-        return names.BARE_MARK + key if bare[j] and key in taken else key
+        return bare_pod_group_key(key) if bare[j] and key in taken else key
 
     return key_of
 
@@ -205,7 +206,7 @@ def _group_key(lowered: Lowered) -> Callable[[int], str]:
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
-    known = Known()
+    shared = SharedFacts()
     status, node = state.task[:, STATUS].copy(), state.task[:, NODE].copy()
     waits = np.array(_never_ran(lowered, solution), bool)
     status[waits], node[waits] = Status.PENDING, NULL
@@ -231,13 +232,13 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
             _needed(lowered, j),
             dict(sorted(counts.items())),
             dict(sorted(nodes.items())),
-            explain_group(j, lowered, solution, known) if pending else None,
+            explain_group(j, lowered, solution, shared) if pending else None,
         )
     return dict(sorted(found.items()))
 
 
 def _needed(lowered: Lowered, j: int) -> int:
-    """Pods that the group needs at the least, optional sub-groups left out of account."""
+    """The sum of the minimums of all pod sets; that some sub-groups may be optional is ignored."""
     layout = lowered.layouts[j]
     return sum(layout.minimum[row] for row in layout.pod_sets.values())
 

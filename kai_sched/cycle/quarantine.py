@@ -1,9 +1,10 @@
-"""Cycles that go on where an object makes them raise: it is found, left out, and tried again later.
+"""Keeps cycles running when an object makes them fail: the object is found, left out, and tried again later.
 
-What lowering raises over single objects names them. For all else cycles are run without half of those that may be at
-fault, then without half of that half: first of what is tried again, then of what changed since the last cycle that went
-well, then of all. That takes some twenty cycles for an object, each on a new cache. What does not come again, what no
-object can be blamed for, and want of memory are raised as they are.
+Errors that lowering reports name their objects (``lowering.errors``). For all other errors, cycles run without half of
+the suspects, then without half of that half, and so on: first the objects that are tried again, then those that changed
+since the last cycle that succeeded, then all. That takes about twenty cycles for one object, each on a new cache.
+
+An error is raised as it is if it does not occur again, if no object causes it, or if it is a MemoryError.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.cycle.left_out import Without, explained, leave_out, view_without
+from kai_sched.cycle.left_out import Exclusions, explained, leave_out, view_without
 from kai_sched.cycle.lift import Lifted
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.faults import LoweringFault
+from kai_sched.lowering.errors import LoweringError
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import (
     BindRequest,
     Node,
@@ -33,13 +34,14 @@ from kai_sched.model.objects import (
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.result import CycleResult
 
-RETRY_S = 300.0  # an object that did not change is tried again so often
-FIRST_PAUSE_S = 2.0  # and one that changes and fails again and again; doubles up to RETRY_S
-ROUNDS_MAX = 20  # in which lowering may name further objects
-TRIALS_MAX = 200
-SEARCH_MAX_S = 60.0  # no trial begins later
-SEARCH_PAUSE_S = 60.0  # after a search that found nobody
-# Who may be at fault, in the order of looking. Without another kind of object pods could be placed wrongly.
+RETRY_S = 300.0  # how often an object that did not change is tried again
+FIRST_PAUSE_S = 2.0  # for an object that changes and fails repeatedly; doubles up to RETRY_S
+ROUNDS_MAX = 20  # cycles in a row in which lowering may name further objects
+TRIALS_MAX = 200  # cycles of one search
+SEARCH_MAX_S = 60.0  # no trial of a search begins later
+SEARCH_PAUSE_S = 60.0  # after a search without a finding
+# Kinds that may be left out, in the order in which they are suspected. Without an object of any other kind, pods could
+# be placed where they must not run.
 SUSPECTS: tuple[type[Object], ...] = (
     Pod,
     PodGroup,
@@ -55,172 +57,193 @@ Run = Callable[..., CycleResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
-    """An object that is left out, as it was then, and what the cycle raises with it; times of the timer, in seconds."""
+class Quarantined:
+    """An object that is left out, as it was when it failed, and its error. Times are seconds of the timer."""
 
     name: Change
     item: Object
     error: Exception
     retry_at: float
-    ready_at: float  # not before, even if it changes
-    pod: Pod | None = None  # that goes with it, as it was then
+    earliest_retry_at: float  # even if it changes before
+    pod: Pod | None = None  # of a bind request: its pod, as it was then
 
     @property
     def problem(self) -> str:
-        """What was raised, in a line."""
+        """The error in one line."""
         return f"{type(self.error).__name__}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """A cycle, the objects that had to be left out for it to go well and were not before, and those that are back.
+class Outcome:
+    """The result of a cycle, and what became of the objects in quarantine.
 
-    ``flaw`` was raised by the cycle at first and not again. ``back_at`` is when something that is left out is to be
-    tried again (seconds of the timer); None: nothing is.
+    Attributes
+    ----------
+    result
+        The result; objects that it was computed without are in its ``left_out``.
+    quarantined
+        Objects that were left out for the first time.
+    released
+        Objects that are no longer left out.
+    transient
+        An error of the first attempt that did not occur again.
+    retry_at
+        When a quarantined object is to be tried again (seconds of the timer); None if there is none.
     """
 
     result: CycleResult
-    caught: tuple[Culprit, ...] = ()
-    freed: tuple[Change, ...] = ()
-    flaw: Exception | None = None
-    back_at: float | None = None
+    quarantined: tuple[Quarantined, ...] = ()
+    released: tuple[Change, ...] = ()
+    transient: Exception | None = None
+    retry_at: float | None = None
 
 
-class _NotFoundError(Exception):
-    """The search has to end."""
+class _NoSuspectError(Exception):
+    """The search ended without a further finding."""
 
 
 class Quarantine:
-    """Runs the cycles of one store. Not to be shared by threads. ``run`` is called as ``run_cycle`` is."""
+    """Runs the cycles of one store, without the objects that make them fail. For one thread, but for ``stop``.
+
+    ``run`` is called like ``cycle.run.run_cycle``.
+    """
 
     def __init__(self, run: Run = run_cycle) -> None:
         self._run = run
         self._cache = Cache()
-        self._culprits: dict[Change, Culprit] = {}
-        self._failed: dict[Change, tuple[int, float]] = {}  # how often each was caught, and when last
-        self._good: tuple[object, int] = (None, -1)  # store and serial of the last cycle that went well
+        self._quarantined: dict[Change, Quarantined] = {}
+        self._failed: dict[Change, tuple[int, float]] = {}  # how often each failed, and when last
+        self._last_success: tuple[object, int] = (None, -1)  # store and serial of the last cycle that succeeded
         self._names: frozenset[Change] = frozenset()
-        self._keep = True  # whether these go on to hold what they hold, as no fault is known of that
-        self._without = Without(frozenset())
-        self._identity: object = None  # of the store of views without them
+        self._keep = True  # whether quarantined pods may keep their room in the view
+        self._exclusions = Exclusions(frozenset())
+        self._identity: object = None  # stands for the store of all views with these exclusions
         self._search_at = 0.0
         self._stopped = False
 
     def stop(self) -> None:
-        """End a search that is under way; safe to call from another thread."""
+        """End a search that is under way. May be called from another thread."""
         self._stopped = True
 
-    def decide(
+    def run_cycle(
         self,
         cluster: Cluster,
         config: Config,
         now_ns: int,
         timer: Callable[[], float],
-        turns: Turns = NO_TURNS,
-        whole: bool = False,
-    ) -> Decision:
-        """As ``run_cycle``, but for objects that make it raise; their names and faults are in ``result.left_out``.
+        hints: SchedulingHints = NO_HINTS,
+        read_all: bool = False,
+    ) -> Outcome:
+        """As ``run_cycle``, without the objects that make it fail.
 
-        ``whole``: what is made when it is read is read, so that what raises there is found, too.
+        Parameters
+        ----------
+        read_all
+            Read the parts of the result that are computed when they are first read, so that their errors are found too.
+
+        Raises
+        ------
+        Exception
+            The error of the cycle, if no object causes it.
         """
-        attempt = _Attempt(self._run, cluster, config, now_ns, timer, turns, whole)
-        before = dict(self._culprits)
-        tried = self._release(cluster, timer())
-        flaw: Exception | None = None
+        arguments = _Arguments(self._run, cluster, config, now_ns, timer, hints, read_all)
+        before = dict(self._quarantined)
+        tried = self._release_due(cluster, timer())
+        transient: Exception | None = None
         try:
-            result = self._cycle(attempt)
+            result = self._cycle(arguments)
         except MemoryError:
             raise
         except Exception as error:
-            flaw = error
-            result = self._recover(attempt, error, tried)
-        self._good = cluster.store_id, cluster.serial
-        caught = tuple(each for name, each in self._culprits.items() if before.get(name) is not each)
-        freed = tuple(name for name in before if name not in self._culprits)
-        back_at = min((self._due(each, cluster) for each in self._culprits.values()), default=None)
-        result = self._told(result, cluster)
-        if whole:
+            transient = error
+            result = self._recover(arguments, error, tried)
+        self._last_success = cluster.store_id, cluster.serial
+        quarantined = tuple(each for name, each in self._quarantined.items() if before.get(name) is not each)
+        released = tuple(name for name in before if name not in self._quarantined)
+        retry_at = min((self._due(each, cluster) for each in self._quarantined.values()), default=None)
+        result = self._with_left_out(result, cluster)
+        if read_all:
             len(result.groups)
-        return Decision(result, caught, freed, None if caught else flaw, back_at)
+        return Outcome(result, quarantined, released, None if quarantined else transient, retry_at)
 
-    def _due(self, culprit: Culprit, cluster: Cluster) -> float:
-        """When it is tried again, as it is now."""
-        kind, key = culprit.name
-        is_same = cluster.table(kind).get(key) is culprit.item
-        # A bind request is suspected together with its pod, and the pod may be what was wrong.
-        is_same = is_same and (culprit.pod is None or cluster.pods.get(culprit.pod.key) is culprit.pod)
-        return culprit.retry_at if is_same else culprit.ready_at
+    def _due(self, entry: Quarantined, cluster: Cluster) -> float:
+        """When the object is tried again: earlier if it has changed."""
+        kind, key = entry.name
+        is_same = cluster.table(kind).get(key) is entry.item
+        # A bind request is left out together with its pod, and the pod may be the faulty one.
+        is_same = is_same and (entry.pod is None or cluster.pods.get(entry.pod.key) is entry.pod)
+        return entry.retry_at if is_same else entry.earliest_retry_at
 
-    def _release(self, cluster: Cluster, now: float) -> list[Change]:
-        """Who is tried again now."""
+    def _release_due(self, cluster: Cluster, now: float) -> list[Change]:
+        """Take the objects out of quarantine that are to be tried again now, and those that are gone."""
         tried = []
-        for name, culprit in list(self._culprits.items()):
+        for name, entry in list(self._quarantined.items()):
             item = cluster.table(name[0]).get(name[1])
             if item is None:
                 self._failed.pop(name, None)
-            elif now < self._due(culprit, cluster):
+            elif now < self._due(entry, cluster):
                 continue
             else:
                 tried.append(name)
-            del self._culprits[name]
+            del self._quarantined[name]
         return tried
 
-    def _cycle(self, attempt: _Attempt) -> CycleResult:
-        """A cycle without the culprits, on the cache; where they can, their pods go on to hold what they hold."""
-        if not self._culprits:
-            return attempt.run(attempt.cluster, self._cache)
-        names = frozenset(self._culprits)
+    def _cycle(self, arguments: _Arguments) -> CycleResult:
+        """A cycle without the quarantined objects. Pods among them keep their room, unless that fails too."""
+        if not self._quarantined:
+            return arguments.run(arguments.cluster, self._cache)
+        names = frozenset(self._quarantined)
         if names != self._names:
             self._names, self._keep = names, True
         if self._keep:
             try:
-                return self._cycle_without(leave_out(attempt.cluster, names, keep=True), attempt)
+                return self._cycle_without(leave_out(arguments.cluster, names, keep=True), arguments)
             except MemoryError:
                 raise
             except Exception:
-                if not self._without.held:
+                if not self._exclusions.held:
                     raise
-        result = self._cycle_without(leave_out(attempt.cluster, names, keep=False), attempt)
+        result = self._cycle_without(leave_out(arguments.cluster, names, keep=False), arguments)
         self._keep = False
         return result
 
-    def _cycle_without(self, without: Without, attempt: _Attempt) -> CycleResult:
-        if without != self._without or self._identity is None:
-            self._without, self._identity = without, object()
-        return attempt.run(view_without(attempt.cluster, without, attempt.config, self._identity), self._cache)
+    def _cycle_without(self, exclusions: Exclusions, arguments: _Arguments) -> CycleResult:
+        if exclusions != self._exclusions or self._identity is None:
+            self._exclusions, self._identity = exclusions, object()
+        return arguments.run(view_without(arguments.cluster, exclusions, arguments.config, self._identity), self._cache)
 
-    def _recover(self, attempt: _Attempt, error: Exception, tried: list[Change]) -> CycleResult:
-        """The cycle without those who make it raise; raises what it raises where nobody is found."""
-        began = attempt.timer()
+    def _recover(self, arguments: _Arguments, error: Exception, tried: list[Change]) -> CycleResult:
+        """A cycle without the objects that make it fail. Raises its error if there is none."""
+        began = arguments.timer()
         for _ in range(ROUNDS_MAX):
             try:
-                return self._cycle(attempt)
+                return self._cycle(arguments)
             except MemoryError:
                 raise
             except Exception as again:
                 error = again
-                named = again.faults if isinstance(again, LoweringFault) else []
-                known = len(self._culprits)
+                named = again.errors if isinstance(again, LoweringError) else []
+                known = len(self._quarantined)
                 for fault in named:
-                    self._catch(attempt.cluster, (fault.kind, fault.key), fault.error, began)
-                if len(self._culprits) == known:
+                    self._quarantine(arguments.cluster, (fault.kind, fault.key), fault.error, began)
+                if len(self._quarantined) == known:
                     break
         if began >= self._search_at:
-            search = _Search(attempt, self._culprits, error, began, lambda: self._stopped)
+            search = _Search(arguments, self._quarantined, error, began, lambda: self._stopped)
             try:
-                found = search.run(tried, self._suspects(attempt.cluster))
-            except _NotFoundError:
+                found = search.run(tried, self._suspects(arguments.cluster))
+            except _NoSuspectError:
                 found = search.found
             for name, raised in found.items():
-                self._catch(attempt.cluster, name, raised, began)
+                self._quarantine(arguments.cluster, name, raised, began)
             if found:
-                return self._cycle(attempt)
-            self._search_at = attempt.timer() + SEARCH_PAUSE_S
+                return self._cycle(arguments)
+            self._search_at = arguments.timer() + SEARCH_PAUSE_S
         raise error
 
-    def _catch(self, cluster: Cluster, name: Change, error: Exception, now: float) -> None:
+    def _quarantine(self, cluster: Cluster, name: Change, error: Exception, now: float) -> None:
         item = cluster.table(name[0]).get(name[1])
-        if item is None or name in self._culprits:
+        if item is None or name in self._quarantined:
             return
         times, last = self._failed.get(name, (0, now))
         times = times + 1 if now - last < 2 * RETRY_S else 1
@@ -228,53 +251,54 @@ class Quarantine:
         self._failed[name] = times, now
         pause_s = 0.0 if times == 1 else min(RETRY_S, FIRST_PAUSE_S * 2.0 ** min(times, 30))
         pod = cluster.pods.get(item.pod_key) if isinstance(item, BindRequest) else None
-        self._culprits[name] = Culprit(name, item, error, now + RETRY_S, now + pause_s, pod)
+        self._quarantined[name] = Quarantined(name, item, error, now + RETRY_S, now + pause_s, pod)
 
     def _suspects(self, cluster: Cluster) -> Iterator[list[Change]]:
-        """What changed since the last cycle that went well; then all."""
-        changes = cluster.changes_since(*self._good)
+        """The objects that changed since the last cycle that succeeded, then all objects."""
+        changes = cluster.changes_since(*self._last_success)
         if changes is not None:
             yield _ordered(changes)
         yield _ordered((kind, key) for kind in SUSPECTS for key in cluster.table(kind))
 
-    def _told(self, result: CycleResult, cluster: Cluster) -> CycleResult:
-        if not self._culprits:
+    def _with_left_out(self, result: CycleResult, cluster: Cluster) -> CycleResult:
+        if not self._quarantined:
             return result
-        left_out = {name: culprit.problem for name, culprit in self._culprits.items()}
+        left_out = {name: entry.problem for name, entry in self._quarantined.items()}
         groups = Lifted(partial(explained, result.groups, cluster, left_out))
         return replace(result, groups=groups, left_out=left_out)
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One cycle's arguments."""
+class _Arguments:
+    """The arguments of one cycle."""
 
     run_cycle: Run
     cluster: Cluster
     config: Config
     now_ns: int
     timer: Callable[[], float]
-    turns: Turns
-    whole: bool
+    hints: SchedulingHints
+    read_all: bool
 
-    def run(self, view: Cluster, cache: Cache, whole: bool = False) -> CycleResult:
-        result = self.run_cycle(view, self.config, self.now_ns, cache, self.timer, self.turns)
-        if whole or self.whole:
+    def run(self, view: Cluster, cache: Cache, read_all: bool = False) -> CycleResult:
+        result = self.run_cycle(view, self.config, self.now_ns, cache, self.timer, self.hints)
+        if read_all or self.read_all:
             for made_when_read in (result.pods, result.groups, result.nodes):
                 len(made_when_read)
         return result
 
 
 class _Search:
-    """For those without whom the cycle goes well; ``found`` are those that are known to be among them, with what they
-    make it raise.
+    """A search for the objects that make the cycle fail, by running it without some of them.
+
+    ``found`` are the objects found so far, each with its error. ``out`` are left out of every trial.
     """
 
     def __init__(
-        self, attempt: _Attempt, out: Iterable[Change], error: Exception, began: float, stopped: Callable[[], bool]
+        self, arguments: _Arguments, out: Iterable[Change], error: Exception, began: float, stopped: Callable[[], bool]
     ) -> None:
         self._stopped = stopped
-        self._attempt = attempt
+        self._arguments = arguments
         self._out = frozenset(out)
         self._error = error
         self._ends_at = began + SEARCH_MAX_S
@@ -282,39 +306,44 @@ class _Search:
         self.found: dict[Change, Exception] = {}
 
     def run(self, tried: list[Change], others: Iterable[list[Change]]) -> Mapping[Change, Exception]:
-        """Who is to be left out. Raises _NotFoundError where that takes too long, or nobody is to blame."""
+        """The objects to leave out. Raises _NoSuspectError if there are none, or if the search takes too long."""
         for suspects in (_ordered(tried), *others):
-            if suspects and self._goes_well(suspects):
+            if suspects and self._succeeds_without(suspects):
                 self._narrow(suspects)
                 return self.found
-        raise _NotFoundError
+        raise _NoSuspectError
 
     def _narrow(self, suspects: list[Change]) -> None:
-        """Without all of the suspects it goes well. One at a time: the last of the shortest beginning of the list that
-        is enough is needed.
+        """Find the objects that must be left out, given that the cycle succeeds without all of the suspects.
+
+        Bisection finds the shortest prefix of the list without which the cycle succeeds. The last object of that
+        prefix must be left out. The search goes on among the objects before it until the cycle succeeds without the
+        objects found.
         """
         while True:
-            fails, well = 0, len(suspects)
-            while well - fails > 1:
-                middle = (fails + well) // 2
-                if self._goes_well(suspects[:middle]):
-                    well = middle
+            fails, succeeds = 0, len(suspects)
+            while succeeds - fails > 1:
+                middle = (fails + succeeds) // 2
+                if self._succeeds_without(suspects[:middle]):
+                    succeeds = middle
                 else:
                     fails = middle
-            self.found[suspects[well - 1]] = self._error
-            suspects = suspects[: well - 1]
-            if not suspects or self._goes_well([]):
+            self.found[suspects[succeeds - 1]] = self._error
+            suspects = suspects[: succeeds - 1]
+            if not suspects or self._succeeds_without([]):
                 return
 
-    def _goes_well(self, suspects: list[Change]) -> bool:
-        """Whether the cycle goes well without these, those found and those that are left out already."""
-        attempt = self._attempt
-        if self._trials_left == 0 or attempt.timer() > self._ends_at or self._stopped():
-            raise _NotFoundError
+    def _succeeds_without(self, suspects: list[Change]) -> bool:
+        """Whether the cycle succeeds without these objects and those found or left out already."""
+        arguments = self._arguments
+        if self._trials_left == 0 or arguments.timer() > self._ends_at or self._stopped():
+            raise _NoSuspectError
         self._trials_left -= 1
-        without = leave_out(attempt.cluster, {*self._out, *self.found, *suspects}, keep=False)
+        exclusions = leave_out(arguments.cluster, {*self._out, *self.found, *suspects}, keep=False)
         try:
-            attempt.run(view_without(attempt.cluster, without, attempt.config, object()), Cache(), whole=True)
+            arguments.run(
+                view_without(arguments.cluster, exclusions, arguments.config, object()), Cache(), read_all=True
+            )
         except MemoryError:
             raise
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The product: one pure call that decides a cycle."""
+"""``run_cycle``: one scheduling cycle as a pure function, from a view of the cluster to a ``CycleResult``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
-from kai_sched.cycle.clockwork import next_change
 from kai_sched.cycle.lift import lift
+from kai_sched.cycle.next_deadline import next_deadline
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
 from kai_sched.model.garbage import collector_paused
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver.pipeline import solve
@@ -25,30 +25,48 @@ def run_cycle(
     now_ns: int,
     cache: Cache | None = None,
     timer: Callable[[], float] = float,
-    turns: Turns = NO_TURNS,
+    hints: SchedulingHints = NO_HINTS,
 ) -> CycleResult:
-    """Decide one cycle.
+    """Compute one scheduling cycle.
 
-    ``cluster`` is a consistent view (``Store.cluster()``, ``Cluster.of(objects)``), ``now_ns`` the time in
-    nanoseconds since the epoch. ``cache`` makes the next cycle on the same store cheap; with and without it the
-    result is the same. ``timer`` gives seconds, for the times in the result, which are 0 without it. ``turns`` says
-    which groups go first and which must wait. The same arguments give the same result, whatever order the objects
-    came in. Where it raises, the cache is empty again, so that the next cycle is decided as from scratch.
+    The same arguments give the same result, in whatever order the objects came in.
+
+    Parameters
+    ----------
+    cluster
+        A consistent view of the cluster: ``Store.cluster()`` or ``Cluster.of(objects)``.
+    config
+        The scheduler's configuration.
+    now_ns
+        The time of the cycle, in nanoseconds since the epoch.
+    cache
+        Makes the next cycle on the same store cheaper. The result is the same with and without it. After an exception
+        it is empty.
+    timer
+        Returns seconds, for the durations in the result. Without it they are 0.
+    hints
+        What earlier cycles tell this one. A program that runs several cycles keeps a ``HintTracker`` and passes its
+        ``next_hints()``.
+
+    Returns
+    -------
+    CycleResult
+        The effects to carry out and the state that results.
     """
     cache = cache if cache is not None else Cache()
     try:
         with collector_paused():
-            return _decide(cluster, config, now_ns, cache, timer, turns)
+            return _run_cycle(cluster, config, now_ns, cache, timer, hints)
     except BaseException:
         cache.reset()
         raise
 
 
-def _decide(
-    cluster: Cluster, config: Config, now_ns: int, cache: Cache, timer: Callable[[], float], turns: Turns
+def _run_cycle(
+    cluster: Cluster, config: Config, now_ns: int, cache: Cache, timer: Callable[[], float], hints: SchedulingHints
 ) -> CycleResult:
     began = timer()
-    lowered = lower(cluster, config, now_ns, cache, turns)
+    lowered = lower(cluster, config, now_ns, cache, hints)
     settings = lower_settings(config, now_ns)
     started = timer()
     solution = solve(lowered.snapshot, settings, config.actions, timer)
@@ -61,5 +79,5 @@ def _decide(
         solver_s=solver_s,
         open_s=solution.times[0] - began,
         actions_s=actions_s,
-        next_ns=next_change(lowered, settings, config),
+        next_deadline_ns=next_deadline(lowered, settings, config),
     )

@@ -1,7 +1,7 @@
-"""The world between two cycles, for scheduling on without a cluster: what kubelets, controllers and users do to the
-objects.
+"""The cluster between two cycles, offline: what kubelets, controllers and users would do to the objects.
 
-The rules are those of the scenario files; a plain cluster differs in two points, which ``World`` names.
+``kai-sched simulate --cycles N`` applies it after each cycle. The rules are those of scenario files; for plain objects
+they differ in two points, which ``World`` names.
 """
 
 from __future__ import annotations
@@ -18,19 +18,26 @@ from kai_sched.plan.result import CycleResult, PodState
 SECOND_NS = 1_000_000_000
 RUNNING_FOR_NS = 60 * SECOND_NS
 
-# Where a pod stands once the world has moved, for the statuses that only last for the cycle that decides them.
+# The status after the step, for statuses that exist within a cycle only.
 SETTLED = {"Binding": "Running", "Pipelined": "Pending", "Releasing": "Pending"}
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """How the world outside behaves.
+    """How the cluster behaves between cycles.
 
-    ``step_ns`` is how far the clock moves on from one cycle to the next. The evicted pods of the groups in
-    ``keeps_terminating`` (names without namespace) stay Releasing, as if a user had deleted them; all others come
-    back Pending. ``revives`` says whether a pod that was already being deleted comes back, too, or is gone (plain
-    clusters). ``restarts_clocks`` says whether start and eviction times begin anew in every cycle, or are kept as a
-    scheduler would, and with them since when a gang is broken.
+    Attributes
+    ----------
+    step_ns
+        How far the clock moves between two cycles, in nanoseconds.
+    keeps_terminating
+        Names of pod groups (without namespace) whose evicted pods stay Releasing. Evicted pods of other groups are
+        Pending again.
+    revives
+        Whether a pod that was already being deleted is Pending again (scenarios), or gone (plain objects).
+    restarts_clocks
+        Whether start and eviction times are set anew before every cycle (scenarios), or kept as the scheduler does
+        (plain objects), together with the time since which a gang is stale.
     """
 
     step_ns: int = 0
@@ -40,14 +47,26 @@ class World:
 
 
 def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> dict[str, PodState]:
-    """Move the store on from the cycle that was decided at ``now_ns``, and say where every pod then stands.
+    """Apply the result of the cycle at ``now_ns`` to the store.
 
-    ``cluster`` is the view of ``store`` that ``result`` was decided on. Pods that are gone are missing from the answer.
+    Parameters
+    ----------
+    store
+        Changed in place.
+    cluster
+        The view of ``store`` that the cycle ran on.
+
+    Returns
+    -------
+    dict
+        The state of every pod after the step, by key; pods that are gone are missing.
     """
     evicted = frozenset(result.evicted)
     settled: dict[str, PodState] = {}
     pods: dict[str, Pod] = {}
-    requests = {request.pod_key: request for _, request in sorted(cluster.bind_requests.items())}
+    requests: dict[str, BindRequest] = {
+        request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
+    }
     for key, state in result.pods.items():
         before = cluster.pods[key]
         request = requests.get(key) if state.status == "Binding" else None
@@ -95,9 +114,9 @@ def _stand(pod: Pod, state: PodState) -> PodState:
 
 
 def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[str, Pod], now_ns: int) -> None:
-    """Let every group with running pods count as started a minute before ``now_ns``, and none as ever evicted."""
+    """Set the start of every group with running pods to a minute before ``now_ns``, and clear all eviction times."""
     running = {
-        f"{pod.namespace}/{pod.group}" for pod in pods.values() if pod.phase == Phase.RUNNING and not pod.deleted_ns
+        pod.group_key for pod in pods.values() if pod.group and pod.phase == Phase.RUNNING and not pod.deleted_ns
     }
     for key, group in groups.items():
         start_ns = now_ns - RUNNING_FOR_NS if key in running else 0
@@ -106,9 +125,8 @@ def restart_clocks(store: Store, groups: Mapping[str, PodGroup], pods: Mapping[s
 
 
 def _stamp(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[str, Pod], now_ns: int) -> None:
-    """Keep the times that the scheduler writes on pod groups: when one started from nothing, when it last lost a pod,
-    since when it runs with fewer pods than it needs."""
-    evicted = {cluster.pods[key].group_key for key in result.evicted}
+    """Write the times that the scheduler keeps on pod groups: last start, last eviction, stale since."""
+    evicted = {cluster.pods[key].group_key for key in result.evicted if cluster.pods[key].group}
     broken = _broken(cluster, pods)
     for key, group in cluster.pod_groups.items():
         counts = result.groups[key].counts if key in result.groups else {}
@@ -121,10 +139,12 @@ def _stamp(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[st
 
 
 def _broken(cluster: Cluster, pods: Mapping[str, Pod]) -> set[str]:
-    """The groups that run with fewer pods than they need, none having finished."""
+    """The groups that run below their minimum and have no pod that finished."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     finished = set()
     for pod in pods.values():
+        if not pod.group:
+            continue
         if pod.phase == Phase.SUCCEEDED:
             finished.add(pod.group_key)
         elif pod.node and pod.phase != Phase.FAILED:

@@ -1,6 +1,6 @@
 """Writes the CustomResourceDefinitions: ``python -m kai_sched.files.crds crds/``.
 
-With ``--check`` it only tells whether they are up to date.
+With ``--check`` it only reports whether they are up to date.
 """
 
 from __future__ import annotations

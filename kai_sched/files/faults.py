@@ -1,7 +1,7 @@
-"""What stops a file from being read at all."""
+"""The error for files that cannot be read at all."""
 
 from __future__ import annotations
 
 
 class BrokenInput(Exception):
-    """The text cannot be decoded: what is wrong, where, and what to do. The caller knows the file."""
+    """The text cannot be decoded. The message has the place, the error and the remedy; the caller adds the file."""

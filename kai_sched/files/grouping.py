@@ -1,4 +1,4 @@
-"""Pods of an input that have no group get theirs, by the rules that hold in a cluster (``reconcile.grouping``)."""
+"""Gives pods of an input their pod groups, by the same rules as in a cluster (``reconcile.grouping``)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kai_sched.files.items import Item, problem_in, warner
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.keys import split_key
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import POD, POD_GROUP
@@ -27,12 +28,12 @@ from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
 PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 CONFIG_MAP = ("v1", "ConfigMap")
 
-_pod = msgspec.json.Decoder(core.Pod)
+_pod = msgspec.json.Decoder(core.WirePod)
 _data = msgspec.json.Decoder(dict[str, Any])
 
 
 def may_lack_group(item: Item, scheduler_name: str) -> bool:
-    """Whether this is a pod to be looked at more closely: cheap, as there may be very many of them."""
+    """Whether the item may be a pod without a group. A cheap check of the raw text, as there may be many pods."""
     if item.kind != POD:
         return False
     raw = bytes(item.raw)  # of lists, it is a view
@@ -41,8 +42,8 @@ def may_lack_group(item: Item, scheduler_name: str) -> bool:
     return b"ownerReferences" in raw or names.SPARK_SELECTOR_LABEL.encode() in raw
 
 
-class Grouper:
-    """Groups pods one by one and keeps the groups. ``queues`` says what names the queue of each, by its subject."""
+class InputGrouper:
+    """Groups pods one by one and keeps the groups. ``queues`` has, by subject of the group, what names its queue."""
 
     def __init__(self, objects: Objects, items: Iterable[Item], config: Config, problems: list[Problem]) -> None:
         self.queues: dict[str, QueueChoice] = {}
@@ -52,16 +53,16 @@ class Grouper:
         self._settings = _settings(objects, items, config, problems)
 
     def place(self, item: Item, is_made: bool) -> Item:
-        """The pod with its group, or as it is where it is to have none.
+        """The pod with its group; unchanged if it needs none.
 
-        A pod that was made raises GroupingError where it cannot be grouped. One of the input is told, and waits for a
-        group that is not there, as it does in a cluster.
+        If the pod cannot be grouped, GroupingError is raised for a pod that was made (``is_made``). A pod of the input
+        gets a warning instead and names a group that does not exist, as it would in a cluster.
         """
         try:
             pod = decode_part(_pod, item.raw, "")
             namespace_of(pod.metadata or core.Meta())
         except FieldError:
-            return item  # its reader tells it
+            return item  # its reader reports the error
         if not wants_group(pod, self._settings.config.scheduler_name):
             return item
         try:
@@ -90,7 +91,7 @@ class Grouper:
             found.append(Item(item.source, POD_GROUP, msgspec.json.encode(manifest)))
         return found
 
-    def _keep(self, item: Item, pod: core.Pod, found: Grouping) -> None:
+    def _keep(self, item: Item, pod: core.WirePod, found: Grouping) -> None:
         """The last pod of a group decides; the group is as old as its oldest pod."""
         key = Key(*POD_GROUP, found.manifest["metadata"]["namespace"], found.name)
         created = pod.metadata.creation_timestamp if pod.metadata else None
@@ -105,7 +106,7 @@ class Grouper:
         for note in found.notes:
             warn(Problem(str(item.source), note.subject, note.field, note.message))
 
-    def _name_in_vain(self, pod: core.Pod) -> str:
+    def _name_in_vain(self, pod: core.WirePod) -> str:
         try:
             chain = resolve(pod, self._objects.fetch)
         except GroupingError:
@@ -132,13 +133,15 @@ def _settings(objects: Objects, items: Iterable[Item], config: Config, problems:
             except FieldError:
                 continue  # its reader tells it
     settings = GroupingSettings(config, frozenset(classes or SHIPPED_CLASSES))
-    namespace, _, name = config.kinds_config_map.partition("/")
+    namespace, name = split_key(config.kinds_config_map)
     found = objects.get(Key(*CONFIG_MAP, namespace or DEFAULT_NAMESPACE, name)) if name else None
     if found is None:
         return settings
     data = _data.decode(found.raw).get("data")
     if not isinstance(data, dict) or not all(isinstance(text, str) for text in data.values()):
-        problems.append(problem_in(found, "data", "expected a mapping of texts: the kinds it tells of are left out"))
+        problems.append(
+            problem_in(found, "data", "expected a mapping of texts: its settings for workload kinds are ignored")
+        )
         return settings
     defaults, rules, notes = read_kinds(data, found.subject)
     warn = warner(found, problems)

@@ -1,4 +1,4 @@
-"""From files to single objects, not yet read: lists are taken apart, and each object knows where it stands."""
+"""Splits files into single objects, not yet read. Lists are taken apart; each object has its position in the files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from kai_sched.api import core
 from kai_sched.files.faults import BrokenInput
-from kai_sched.files.sources import Source, documents, expand, read_bytes
+from kai_sched.files.sources import FilePosition, documents, expand, read_bytes
 from kai_sched.model.faults import FieldError, Warn, decode_part
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import NAMESPACED, Kind
@@ -23,9 +23,9 @@ _LIST = "List"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object as it stands in a file."""
+    """One object of a file, not yet read."""
 
-    source: Source
+    source: FilePosition
     kind: Kind
     raw: bytes
 
@@ -49,7 +49,7 @@ def problem_in(item: Item, field: str, message: str, fatal: bool = False) -> Pro
 
 
 def warner(item: Item, problems: list[Problem]) -> Warn:
-    """Notes what readers find in the item and pass over."""
+    """A function for readers that adds warnings about the item to ``problems``."""
 
     def warn(field: str, message: str) -> None:
         problems.append(problem_in(item, field, message))
@@ -62,23 +62,25 @@ def read_items(paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list
     seen: set[str] = set()
     for path in expand(paths, problems):
         if path in seen:
-            problems.append(Problem(str(Source(path)), "", "", "named twice: name it once", fatal=True))
+            problems.append(Problem(str(FilePosition(path)), "", "", "named twice: name it once", fatal=True))
             continue
         seen.add(path)
         count = 0
         try:
             for count, document in enumerate(documents(path, read_bytes(path, stdin), pace), 1):
-                yield from unfold(Source(path, count), document, problems)
+                yield from unfold(FilePosition(path, count), document, problems)
         except BrokenInput as error:
-            problems.append(Problem(str(Source(path)), "", "", str(error), fatal=True))
+            problems.append(Problem(str(FilePosition(path)), "", "", str(error), fatal=True))
             continue
         if not count:
-            problems.append(Problem(str(Source(path)), "", "", "empty: leave it out, or write it again", fatal=True))
+            problems.append(
+                Problem(str(FilePosition(path)), "", "", "empty: leave it out, or write it again", fatal=True)
+            )
 
 
-def unfold(source: Source, document: bytes | memoryview, problems: list[Problem]) -> Iterator[Item]:
+def unfold(source: FilePosition, document: bytes | memoryview, problems: list[Problem]) -> Iterator[Item]:
     """The document's object, or all objects of a list, lists in lists included."""
-    todo: list[tuple[Source, bytes | memoryview, Kind]] = [(source, document, ("", ""))]
+    todo: list[tuple[FilePosition, bytes | memoryview, Kind]] = [(source, document, ("", ""))]
     while todo:
         place, raw, inherited = todo.pop()
         try:
@@ -100,7 +102,7 @@ def unfold(source: Source, document: bytes | memoryview, problems: list[Problem]
             inner = ("", "") if kind[1] == _LIST else (kind[0], kind[1].removesuffix(_LIST))
             items = header.items or []
             todo.extend(
-                (Source(place.path, place.document, place.item or number), items[number - 1], inner)
+                (FilePosition(place.path, place.document, place.item or number), items[number - 1], inner)
                 for number in range(len(items), 0, -1)
             )
         else:

@@ -1,4 +1,4 @@
-"""JSON documents, one or several in a file, one a line or not."""
+"""JSON documents: one or several in a file, each on one line or more."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def documents(data: bytes) -> Iterator[memoryview]:
 
 
 def _document_end(view: memoryview, start: int, end: int, data: bytes) -> int:
-    """Where the document that begins at ``start`` ends. The decoder says it: what follows is trailing to it."""
+    """The end of the document that begins at ``start``, from the decoder's error about trailing characters."""
     try:
         _any.decode(view[start:end])
     except msgspec.DecodeError as error:
         found = _BYTE.search(str(error))
         position = start + int(found[1]) if found else end
-        # The position told is the one after the first character too many.
+        # The decoder reports the position after the first trailing character.
         if _TRAILING in str(error) and position - 1 > start:
             return position - 1
         raise BrokenInput(f"{_place(data, position)}: not valid JSON: {_plain(str(error))}: correct the file") from None
     except RecursionError:
-        raise BrokenInput(f"{_place(data, start)}: nested too deep: no Kubernetes object is") from None
+        raise BrokenInput(f"{_place(data, start)}: nested too deeply for a Kubernetes object") from None
     return end
 
 

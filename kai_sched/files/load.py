@@ -1,4 +1,4 @@
-"""Clusters from files: all plain objects together are one cluster, every scenario is one of its own."""
+"""Loads clusters from files: all plain objects together form one cluster, each scenario forms one of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
-from kai_sched.files.sources import Source, read_bytes
+from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
@@ -29,12 +29,19 @@ ITEMS_BETWEEN_REPORTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A cluster to decide.
+class SimulationCase:
+    """A cluster to simulate, with its config and its cycles.
 
-    ``path`` is the file as it was named, the first one where several make up a cluster. ``now_ns`` is None where the
-    files do not say the time. ``keeps_terminating`` are names of pod groups. ``sources`` says where each object came
-    from, by subject ("Pod ml/train-0").
+    Attributes
+    ----------
+    path
+        The file as it was named; the first one, if several form the cluster.
+    now_ns
+        The time of the first cycle; None if the files do not say.
+    keeps_terminating
+        Names of pod groups whose evicted pods stay Releasing.
+    sources
+        The position of each object in the files, by subject ("Pod ml/train-0").
     """
 
     path: str
@@ -46,7 +53,7 @@ class Case:
     now_ns: int | None = None
     seconds_between_cycles: float = 1.0
     keeps_terminating: frozenset[str] = frozenset()
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, FilePosition] = field(default_factory=dict)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -56,9 +63,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be decided."""
+    """``cases`` in the order of the files. With a fatal problem they are incomplete and must not be used."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[SimulationCase, ...]
     problems: tuple[Problem, ...]
 
     @property
@@ -75,11 +82,22 @@ def load(
     settings: Mapping[str, Any] = {},
     on_progress: Callable[[str], None] | None = None,
 ) -> Loaded:
-    """Read all clusters and check them (``model.checks``). Nothing is raised for bad input: it is in ``problems``.
+    """Read all clusters and check them (``model.checks``).
 
-    ``paths`` are files, folders, and "-" for ``stdin`` (the process's own by default). ``config`` is the path of a
-    scheduler config file or of a SchedulingShard, put on top of what the clusters say themselves, and ``settings`` are
-    fields of Config on top of that. ``on_progress`` is called once the work takes seconds.
+    Bad input raises nothing: it is reported in ``problems``.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, and "-" for ``stdin``.
+    stdin
+        The standard input; that of the process by default.
+    config
+        Path of a scheduler config file or of a SchedulingShard. It overrides the configs in the files.
+    settings
+        Fields of Config that override all others.
+    on_progress
+        Called with a text once the work takes seconds.
     """
     with collector_paused():
         return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
@@ -100,7 +118,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
             places.append(None)
         plain.append(item)
     if not places and not any(problem.fatal for problem in problems):
-        source = str(Source(paths[0])) if len(paths) == 1 else ""
+        source = str(FilePosition(paths[0])) if len(paths) == 1 else ""
         message = "no objects in the input: name files that hold Kubernetes objects"
         problems.append(Problem(source, "", "", message, fatal=True))
     cases = []
@@ -116,10 +134,10 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
 
 
 def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Overlay:
-    """The config file as a change of configurations; where it cannot be applied that is noted."""
+    """The config file as a function that changes a config; errors become problems."""
     if config is None:
         return lambda base: base
-    source = str(Source(config))
+    source = str(FilePosition(config))
     try:
         change = read_overlay(config, read_bytes(config, stdin), problems)
     except BrokenInput as error:
@@ -137,14 +155,14 @@ def _overlay(config: str | None, stdin: BinaryIO, problems: list[Problem]) -> Ov
     return apply
 
 
-def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+def _cluster(items: list[Item], overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
     config = overlay(cluster_config(items, problems))
-    return Case(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
+    return SimulationCase(items[0].source.path, CLUSTER_NAME, False, Store(), config), items
 
 
-def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Case, list[Item]]:
+def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[SimulationCase, list[Item]]:
     place = item.source
-    case = Case(place.path, "", True, Store(), Config())
+    case = SimulationCase(place.path, "", True, Store(), Config())
     try:
         scenario = read_scenario(item.raw, warner(item, problems))
     except FieldError as error:
@@ -153,7 +171,7 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
     items = [
         inner
         for number, raw in enumerate(scenario.objects, 1)
-        for inner in unfold(Source(place.path, place.document, number), raw, problems)
+        for inner in unfold(FilePosition(place.path, place.document, number), raw, problems)
     ]
     case = replace(
         case,
@@ -168,12 +186,12 @@ def _scenario(item: Item, overlay: Overlay, problems: list[Problem]) -> tuple[Ca
 
 
 def _read(
-    expanded: Expanded, case: Case, pace: Pace, problems: list[Problem], unread: Counter[Kind]
-) -> dict[str, Source]:
+    expanded: Expanded, case: SimulationCase, pace: Pace, problems: list[Problem], unread: Counter[Kind]
+) -> dict[str, FilePosition]:
     """Fill the store of the case; returns where each object came from. What is wrong, singly and together, is noted."""
     items = expanded.items
     reader = Reader(case.config)
-    sources: dict[str, Source] = {}
+    sources: dict[str, FilePosition] = {}
     for number, item in enumerate(items):
         if number % ITEMS_BETWEEN_REPORTS == 0:
             pace.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
@@ -190,12 +208,12 @@ def _read(
         subject = f"{item.kind[1]} {found.key}"
         first = sources.setdefault(subject, item.source)
         if first is not item.source:
-            message = f"there already, in {first}: leave one of them out"
+            message = f"already defined in {first}: remove one of them"
             problems.append(Problem(str(item.source), subject, "", message, fatal=True))
             continue
         case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
-        message = "no object in it that the scheduler works with: name files with nodes, queues, pod groups and pods"
+        message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))
     for problem in problems_of(case.store.cluster(), case.config):
         source = sources.get(problem.subject)
@@ -207,7 +225,7 @@ def _read(
 
 
 def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
-    """What is wrong with a group's queue, told of the object that names it, or that could."""
+    """The problem of a group's queue, reported for the object that names the queue, or that should."""
     if queue.field:
         return replace(problem, subject=queue.subject, field=queue.field)
     message = f"the label is missing, and {problem.message}"
@@ -215,7 +233,7 @@ def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:
 
 
 def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[Item]) -> list[Problem]:
-    """Files that were named and give nothing to work with: a kind may be misspelt."""
+    """Problems for named files without any object that the scheduler uses: a kind may be misspelt."""
     known = {*KINDS, SHARD, OPERATOR_CONFIG}
     given, unused = (Counter(item.source.path for item in items) for items in (plain, expanded))
     unused -= Counter(item.source.path for item in expanded if item.kind in known)
@@ -223,9 +241,7 @@ def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[
     for path in dict.fromkeys(paths):
         if given[path] and unused[path] >= given[path]:
             kinds = ", ".join(sorted({item.kind[1] for item in plain if item.source.path == path}))
-            message = (
-                f"no object in it that the scheduler works with ({kinds}): correct the kind, or leave the file out"
-            )
+            message = f"it has no object that the scheduler uses ({kinds}): correct the kind, or leave the file out"
             found.append(Problem(path, "", "", message, fatal=True))
     return found
 
@@ -233,8 +249,8 @@ def _idle_files(paths: Sequence[str], plain: Sequence[Item], expanded: Sequence[
 def _unread(counts: Mapping[Kind, int]) -> list[Problem]:
     found = []
     for (version, kind), count in sorted(counts.items()):
-        text = f"{count} object{'' if count == 1 else 's'} left out: this version does not use the kind"
+        text = f"{count} object{'' if count == 1 else 's'} ignored: this version does not use the kind"
         if kind in VERSIONS:
-            text = f"{count} object{'' if count == 1 else 's'} left out: this version reads {VERSIONS[kind]}"
+            text = f"{count} object{'' if count == 1 else 's'} ignored: this version reads {VERSIONS[kind]}"
         found.append(Problem("", f"{kind} ({version})", "", text))
     return found

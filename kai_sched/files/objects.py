@@ -1,4 +1,4 @@
-"""All objects of an input by kind and name, for rules that look up owners."""
+"""All objects of an input by kind and name, for grouping rules that look up owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_own
 
 
 class Key(NamedTuple):
-    """What an object goes by. Objects without a namespace, too, stand under the default one."""
+    """The kind and name of an object. Objects without a namespace have the default one here."""
 
     api_version: str
     kind: str
@@ -46,10 +46,16 @@ def meta_of(item: Item) -> core.Meta:
 
 
 class Objects:
-    """A view for ``reconcile.grouping`` on what an input holds. What it does not hold counts as not readable.
+    """The objects of an input as a view for ``reconcile.grouping``. Objects that it lacks count as not readable.
 
-    ``owned`` are the objects that others name as their owner, ``used`` those that were looked up, and ``latest_ns`` is
-    when the youngest was created, 0 where no object says.
+    Attributes
+    ----------
+    owned
+        Objects that other objects name as their owner.
+    used
+        Objects that were looked up.
+    latest_ns
+        The creation time of the youngest object; 0 if none has one.
     """
 
     def __init__(self, items: Sequence[Item], config: Config) -> None:
@@ -62,7 +68,7 @@ class Objects:
         self._selected: dict[tuple[str, str, str], dict[Key, Pod]] = {}  # by namespace, label and value
         self._reader = Reader(config)
         for item in items:
-            # Whoever reads the object tells what is wrong with it.
+            # Its reader reports the error.
             with suppress(FieldError):
                 self._note(item)
 
@@ -99,7 +105,7 @@ class Objects:
         return found
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
-        """The PodGroup of that name; None also where it cannot be read, which its own reader tells."""
+        """The PodGroup of that name; None also if it cannot be read, which its reader reports."""
         item = self._items.get(Key(*POD_GROUP, namespace, name))
         if item is None:
             return None
@@ -135,4 +141,4 @@ class Objects:
 
 
 def _ignore(field: str, message: str) -> None:
-    """What can be passed over was told when the object was read, or will be."""
+    """Ignore a warning: the reader of the object reports it."""

@@ -17,7 +17,7 @@ SCENARIO = (names.SCENARIO_VERSION, "Scenario")
 CYCLES_MAX = 10_000
 SPAN_MAX_S = 10 * 365 * 86_400.0
 
-# What every scenario is decided with, unless its schedulerConfig says otherwise.
+# The config of scenarios, unless their schedulerConfig overrides it.
 SCENARIO_CONFIG = Config(
     plugins=BUILT_IN_PLUGINS,
     max_consolidation_preemptees=-1,
@@ -55,9 +55,9 @@ class Scenario:
 
 
 def unplaced(found: Object) -> Object:
-    """The object as scenarios mean it: a pod that has not come to run is still to be placed, whatever node it names.
+    """The object as scenario files mean it: a pending pod is not placed, even if it names a node.
 
-    In a cluster, a pod with a node is bound; the files name one for pods that are expected there.
+    In a cluster, a pod with a node is bound; scenario files name the expected node.
     """
     if isinstance(found, Pod) and found.phase == Phase.PENDING and not found.deleted_ns:
         return replace(found, node="", expected_node=found.node)
@@ -68,7 +68,7 @@ _document = msgspec.json.Decoder(Document)
 
 
 def read_scenario(raw: bytes, warn: Warn) -> Scenario:
-    """Raises FieldError. ``expected`` is for whoever compares, and never looked at."""
+    """The scenario in a document. Its ``expected`` results are ignored. Raises FieldError."""
     document = decode_part(_document, raw, "")
     spec = document.spec
     if spec is None:
@@ -78,7 +78,7 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
         raise FieldError("spec.cycles", f"{cycles} is not a number of cycles: give 1 to {CYCLES_MAX:,}")
     seconds = spec.seconds_between_cycles or 0.0
     if seconds < 0:
-        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} is below 0: the clock runs forwards")
+        raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} is below 0: give 0 or more")
     if seconds * cycles > SPAN_MAX_S:
         raise FieldError("spec.secondsBetweenCycles", f"{seconds:g} makes the scenario last too long: give less")
     config = SCENARIO_CONFIG
@@ -95,7 +95,7 @@ def read_scenario(raw: bytes, warn: Warn) -> Scenario:
         check_actions(tuple(spec.actions), "spec.actions")
         config = replace(config, actions=tuple(spec.actions))
     if config.actions == ("stalegangeviction",):
-        # Files with this action alone tell fresh staleness from old by the default grace.
+        # Scenarios with this action alone rely on the default grace.
         config = replace(config, staleness_grace_s=Config().staleness_grace_s)
     return Scenario(
         name=(document.metadata.name if document.metadata else None) or "",

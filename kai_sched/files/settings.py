@@ -1,4 +1,4 @@
-"""The configuration of a cluster: what its own objects say, and a config file put on top."""
+"""The config of a cluster from files: that of its own objects, overridden by a config file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
-from kai_sched.files.sources import Source, documents
+from kai_sched.files.sources import FilePosition, documents
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
@@ -17,7 +17,7 @@ from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
 from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
 from kai_sched.telemetry.pace import Pace
 
-# Puts a config file on top of a configuration. Raises FieldError.
+# Overrides a config by a config file. Raises FieldError.
 Overlay = Callable[[Config], Config]
 
 
@@ -60,7 +60,7 @@ def read_overlay(path: str, data: bytes, problems: list[Problem]) -> Overlay:
     if len(found) != 1:
         raise BrokenInput(f"{len(found)} documents: a config file has one")
     raw = bytes(found[0])
-    source = Source(path)
+    source = FilePosition(path)
 
     def warn(field: str, message: str) -> None:
         problem = Problem(str(source), "", field, message)

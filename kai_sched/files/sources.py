@@ -1,4 +1,4 @@
-"""Where each object came from, and the documents of the files that were named."""
+"""Positions of objects in files, and the documents of the named files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LARGE_YAML_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A place in a file: its document, and the item where that is a list; both count from 1, 0 is none."""
+class FilePosition:
+    """A position in a file: the document, and the item if the document is a list; both count from 1, 0 is none."""
 
     path: str
     document: int = 0
@@ -78,8 +78,10 @@ def documents(path: str, data: bytes, pace: Pace) -> Iterator[bytes | memoryview
                 raise
     size = f"{len(data) / 1e6:,.0f} MB"
     if len(data) > LARGE_YAML_BYTES:
-        pace.say(f"reading {Source(path)}: {size} of YAML; `kubectl get ... -o json` is read many times faster")
-    yield from yaml_input.documents(data, lambda share: pace.tick(f"reading {Source(path)}: {share:.0%} of {size}"))
+        pace.say(f"reading {FilePosition(path)}: {size} of YAML; `kubectl get ... -o json` is read many times faster")
+    yield from yaml_input.documents(
+        data, lambda share: pace.tick(f"reading {FilePosition(path)}: {share:.0%} of {size}")
+    )
 
 
 def _is_yaml(data: bytes) -> bool:

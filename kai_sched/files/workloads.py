@@ -1,7 +1,7 @@
-"""Workloads in files: the pods that their controllers would make, and the groups of these and of pods in the input.
+"""Workloads in files: makes the pods that their controllers would make, and groups all pods.
 
-A workload gets no pods where the input has some of it already, and none where its uid tells that it comes from a
-cluster: its controller has acted there.
+No pods are made for a workload if the input has pods of it already, or if it has a uid: it was then read from a
+cluster, where its controller has made its pods.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.files.controllers.making import Workload, made_up_uid
 from kai_sched.files.controllers.registry import CONTROLLERS
-from kai_sched.files.grouping import PRIORITY_CLASS, Grouper, may_lack_group
+from kai_sched.files.controllers.workload import Workload, made_up_uid
+from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper, may_lack_group
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
@@ -48,20 +48,20 @@ _scheduler = msgspec.json.Decoder(_Scheduled)
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The items, with pods and groups in the place of workloads, and what names the queue of each group, by subject."""
+    """The items with pods and groups instead of workloads; and, by subject of a group, what names its queue."""
 
     items: list[Item]
     queues: Mapping[str, QueueChoice] = field(default_factory=dict)
 
 
 def expand_workloads(items: Sequence[Item], config: Config, problems: list[Problem]) -> Expanded:
-    """Make what the controllers would make, and group the pods that have no group. What is wrong is noted."""
+    """Make the objects that controllers would make, and group pods without a group. Errors become problems."""
     work = [item for item in items if item.kind in CONTROLLERS]
     ungrouped = [item for item in items if may_lack_group(item, config.scheduler_name)]
     if not work and not ungrouped:
         return Expanded(list(items))
     objects = Objects(items, config)
-    grouper = Grouper(objects, items, config, problems)
+    grouper = InputGrouper(objects, items, config, problems)
     maker = _Maker(objects, config, problems)
     made = [each for item in work for each in maker.make(item, grouper)]
     # In an order that does not depend on the files.
@@ -96,11 +96,11 @@ class _Maker:
         self._objects = objects
         self._config = config
         self._problems = problems
-        # Younger than all that is there: it is to be judged as if it were created now.
+        # Younger than all objects of the input, as if it were created now.
         self._now = format_time(objects.latest_ns + SECOND_NS)
 
-    def make(self, item: Item, grouper: Grouper) -> list[Item]:
-        """What there is to schedule of the workload, its pods with their groups."""
+    def make(self, item: Item, grouper: InputGrouper) -> list[Item]:
+        """The pods of the workload with their groups, and its claims."""
         try:
             key, meta = _key(item), meta_of(item)
             created = meta.creation_timestamp or self._now
@@ -110,12 +110,12 @@ class _Maker:
             return []
         first = self._objects.get(key)
         if first is not None and first is not item:
-            message = f"there already, in {first.source}: leave one of them out"
+            message = f"already defined in {first.source}: remove one of them"
             self._problems.append(Problem(str(item.source), key.subject, "", message, fatal=True))
             return []
         if key in self._objects.owned:
             return []
-        # What a cluster's controllers did not do, they will not be said to have done wrong.
+        # In a cluster the controllers have acted, so errors of the workload are not reported.
         problems = self._problems if not meta.uid else []
         try:
             made = dict(self._act(item, key, created, problems))
@@ -130,7 +130,7 @@ class _Maker:
             return []
 
     def _act(self, item: Item, key: Key, created: str, problems: list[Problem]) -> Iterator[tuple[Key, Item]]:
-        """All objects that come of the workload, its own new state included. Raises GroupingError."""
+        """All objects made for the workload, its own new state included. Raises GroupingError."""
         todo = [read_owner(item.raw, _reference(key))]
         count = 0
         while todo:
@@ -139,7 +139,7 @@ class _Maker:
             for manifest in CONTROLLERS[owner.api_version, owner.kind](workload):
                 count += 1
                 if count > OBJECTS_MAX:
-                    message = f"gives more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
+                    message = f"would create more than {OBJECTS_MAX:,} objects: correct its numbers of replicas"
                     raise GroupingError(key.subject, "", message)
                 manifest["metadata"].setdefault("creationTimestamp", created)
                 child = Item(item.source, (manifest["apiVersion"], manifest["kind"]), msgspec.json.encode(manifest))
@@ -148,7 +148,7 @@ class _Maker:
                 if is_new and self._objects.get(child_key) is not None:
                     if child.kind == CLAIM:
                         continue
-                    message = f"it makes {child_key.subject}, which is in the input already: rename one of them"
+                    message = f"it would create {child_key.subject}, which is in the input already: rename one of them"
                     raise GroupingError(key.subject, "", message)
                 if is_new and child.kind in CONTROLLERS:
                     todo.append(read_owner(child.raw, _reference(child_key)))
@@ -161,7 +161,7 @@ class _Maker:
             return None
 
     def _ours(self, item: Item, key: Key, made: Mapping[Key, Item], problems: list[Problem]) -> list[Item]:
-        """The pods that are ours to schedule, and the claims; tells of the pods of other schedulers."""
+        """The pods for this scheduler, and the claims. Pods of other schedulers give a warning."""
         ours: list[Item] = []
         others: list[object] = []
         for child in made.values():
@@ -175,15 +175,15 @@ class _Maker:
                     others.append(scheduler)
         if others:
             pods = "1 pod is" if len(others) == 1 else f"{len(others)} pods are"
-            message = f"{pods} left to the scheduler {others[0]!r}, and not looked at: to have them scheduled here, set"
+            message = f"{pods} ignored, as the scheduler {others[0]!r} is responsible: to schedule them here, set"
             message = f"{message} schedulerName: {self._config.scheduler_name} in the pod template"
             problems.append(Problem(str(item.source), key.subject, "schedulerName", message))
         return ours
 
     def _expected(self, item: Item, key: Key, ours: Sequence[Item]) -> list[Item]:
         if any(each.kind == POD for each in ours):
-            message = "it comes from a cluster, so its pods are expected in the input, but there is none: add them, or"
-            message = f"{message} take the uid out to have them made"
+            message = "the workload has a uid, so it was read from a cluster, but the input has none of its pods: add "
+            message = f"{message}them, or remove the uid to have them created"
             self._problems.append(Problem(str(item.source), key.subject, "metadata.uid", message))
         return []
 

@@ -1,7 +1,6 @@
-"""YAML to JSON, document by document, as kubectl understands it: times and keys are texts, nothing expands without end.
+"""YAML to JSON, document by document, as kubectl reads it: times and keys are texts.
 
-The parser of libyaml gives events; the values are built here, so that depth, size and aliases are checked before
-anything grows.
+libyaml gives events, and the values are built here, so that depth, size and aliases are checked before memory grows.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class _Open:
 
 
 def documents(data: bytes, report: Callable[[float], None]) -> Iterator[bytes]:
-    """Each document that is not empty as JSON. ``report`` is told the share read, now and then. Raises BrokenInput."""
+    """Each non-empty document as JSON. ``report`` is called with the share read so far. Raises BrokenInput."""
     builder = _Builder()
     text = _decode(data)
     try:
@@ -80,7 +79,7 @@ def _decode(data: bytes) -> str:
 
 
 class _Builder:
-    """Builds values from events. A value that aliases refer to is one object; only its size counts again."""
+    """Builds values from events. A value with aliases is one object; each alias adds its size to the count."""
 
     def __init__(self) -> None:
         self.document: Any = None
@@ -135,7 +134,7 @@ class _Builder:
         known = self._anchors.get(event.anchor)
         if known is None:
             if any(each.anchor == event.anchor for each in self._stack):
-                raise _broken(event, f"alias *{event.anchor} stands inside what it refers to: write the value out")
+                raise _broken(event, f"alias *{event.anchor} refers to a value that contains it: write the value out")
             raise _broken(event, f"alias *{event.anchor} refers to nothing: define the anchor before it")
         value, size = known
         self._aliased += size
@@ -168,7 +167,7 @@ class _Builder:
             raise _broken(event, "a mapping's key must be a text: put it in quotes")
         key = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if key in top.value:
-            raise _broken(event, f"key {key!r} is there twice: leave one of them out")
+            raise _broken(event, f"key {key!r} occurs twice: remove one of them")
         return key
 
     def _set(self, top: _Open, value: Any, event: Any) -> None:

@@ -1,7 +1,9 @@
-"""What lowering keeps between cycles: row tables of pods, pod groups and nodes, and the classes of pods.
+"""The cache of lowering: row tables of pods, pod groups and nodes, and the classes of pods, kept between cycles.
 
-A cold and a warm cache give the same snapshot, byte for byte: rows and numbers kept here never show in it, only what
-they stand for does.
+``Cache.sync`` reads the changes since the last view from the store's journal, so a cycle costs what has changed.
+
+Invariant: an empty and a warm cache give the same snapshot, byte for byte. Row numbers and numbers of names depend on
+the history of the cache; they never appear in a snapshot, only what they stand for does.
 """
 
 from __future__ import annotations
@@ -14,12 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
-from kai_sched.lowering.faults import Faults
+from kai_sched.lowering.errors import ErrorCollector
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
-from kai_sched.lowering.limits import duration, moment, whole
+from kai_sched.lowering.limits import duration, moment
+from kai_sched.lowering.roles import (
+    group_of_bare_pod,
+    has_worker_label,
+    is_bare,
+    is_reservation,
+    is_scaling,
+    placing,
+    task_priority,
+)
 from kai_sched.lowering.rows import Entry, Names, RowTable
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -31,29 +43,41 @@ KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(10, 14)
 LABEL_SET = 14  # number of the pod's namespace and labels; NULL while there are no inter-pod terms
 # Columns of the pod groups' matrix.
 ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE, LAST_START, MAY_EVICT_AT, STALE_SINCE, GRACE = range(10)
-UNSET = -2  # GRACE: the group does not say
+UNSET = -2  # GRACE: the group does not set one
 
-SCALING_POD = "scaling-pod"
-BARE_PREFIX = "pod:"
 SPARE_NUMBERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownShape:
-    """A shape, and what is made of it once. ``place`` is equal where only requests and claims differ."""
+    """A shape and what is derived from it once.
+
+    Attributes
+    ----------
+    number
+        The number of the shape in this cache.
+    place
+        Equal for shapes that differ in requests and claims only.
+    terms
+        (number, kind, weight) of each inter-pod term.
+    """
 
     number: int
     place: int
     shape: Shape
-    terms: tuple[tuple[int, TermKind, int], ...]  # number, kind and weight
+    terms: tuple[tuple[int, TermKind, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """Pods that placement cannot tell apart: of one shape, and matched by the same inter-pod terms."""
+    """A class of pods that placement cannot tell apart: one shape, matched by the same inter-pod terms.
+
+    ``reserves`` marks GPU reservation pods: their device is counted with the pods that share it. ``matches`` are the
+    numbers of the terms that match the pods, ascending.
+    """
 
     known: KnownShape
-    reserves: bool  # a GPU reservation pod: its device is counted with the pods that share it
+    reserves: bool
     matches: tuple[int, ...]
 
     @property
@@ -62,13 +86,33 @@ class PodClass:
 
 
 class Cache:
-    """Lives as long as its owner wants cheap cycles. Not to be shared by threads."""
+    """The state of lowering between cycles. For one thread.
+
+    ``sync`` brings it up to date; ``lowering`` modules read its attributes:
+
+    Attributes
+    ----------
+    pods, groups
+        Row tables; the constants above name their columns. ``groups`` has PodGroups and bare pods.
+    nodes
+        The nodes of the pool by name.
+    node_names, group_ids, sub_groups, queue_names, priority_classes
+        Numbers for names; cells of the row tables refer to them.
+    shapes, classes, layouts, terms
+        Shapes, classes, layouts and inter-pod terms by number.
+    sharing
+        Keys of pods that hold a part of a GPU device.
+    bindings
+        Live bind requests by key of the pod.
+    columns
+        Arrays (N,) derived from the nodes, by what they hold; cleared when a node changes.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything; the next cycle is a cold one."""
+        """Forget everything: the next ``sync`` reads all objects."""
         self.pods = RowTable(15)
         self.groups = RowTable(10)
         self.nodes: dict[str, Node] = {}
@@ -94,9 +138,10 @@ class Cache:
         self._config: Config | None = None
 
     def sync(self, cluster: Cluster, config: Config) -> None:
-        """Take in what changed since the last call; everything, where that is not known or the settings changed.
+        """Take over the changes since the last call, or all objects if they are not known or the config changed.
 
-        Where anything is raised on the way, nothing is kept: of a part nobody would know which.
+        After an exception the cache is empty, as it may have been updated in part. Raises LoweringError for objects
+        that cannot be lowered.
         """
         try:
             self._take_in(cluster, config)
@@ -126,7 +171,7 @@ class Cache:
         self._store_id, self._serial, self._config = cluster.store_id, cluster.serial, config
 
     def _crowded(self) -> bool:
-        """Whether most of what is numbered is gone: then it is cheaper to begin anew than to keep it."""
+        """Whether most numbered names and shapes are no longer in use, so that a reset is cheaper than keeping them."""
         pairs: tuple[tuple[Sized, Sized], ...] = (
             (self.group_ids, self.groups),
             (self.layout_ids, self.groups),
@@ -145,22 +190,22 @@ class Cache:
     def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         if keys:
             self.columns.clear()
-        faults = Faults()
+        errors = ErrorCollector()
         for name in keys:
             node = cluster.nodes.get(name)
             try:
-                counts = node is not None and in_pool(node.labels, config) and _has_worker_label(node, config)
+                counts = node is not None and in_pool(node.labels, config) and has_worker_label(node, config)
             except Exception as error:
-                faults.add(Node, name, error)
+                errors.add(Node, name, error)
                 continue
             if node is not None and counts:
                 self.nodes[name] = node
             else:
                 self.nodes.pop(name, None)
-        faults.end()
+        errors.end()
 
     def _sync_bindings(self, cluster: Cluster) -> list[str]:
-        """Look at all live bind requests; returns the pods to look at again. Of two for a pod the first counts."""
+        """Read all live bind requests; returns the pods whose request changed. Of two for a pod the first counts."""
         before, self.bindings = self.bindings, {}
         for _, request in sorted(cluster.bind_requests.items()):
             if request.is_live:
@@ -168,14 +213,14 @@ class Cache:
         return [key for key in before | self.bindings if before.get(key) != self.bindings.get(key)]
 
     def binding(self, key: str, pod: Pod) -> BindRequest | None:
-        """The request that makes the pod count as Binding, if its node is there (semantics 0.1)."""
+        """The bind request that makes the pod count as Binding, provided that its node exists (semantics 0.1)."""
         waits = pod.phase == Phase.PENDING and not pod.node and not pod.deleted_ns
         return self.bindings.get(key) if waits else None
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
         entries: list[Entry] = []
-        faults = Faults()
+        errors = ErrorCollector()
         for key in keys:
             group = cluster.pod_groups.get(key)
             try:
@@ -184,8 +229,8 @@ class Cache:
                 else:
                     entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
             except Exception as error:
-                faults.add(PodGroup, key, error)
-        faults.end()
+                errors.add(PodGroup, key, error)
+        errors.end()
         self.groups.remove(gone)
         _put(self.groups, entries, PodGroup)
 
@@ -194,7 +239,7 @@ class Cache:
         layout = self.layout_ids.row(key)
         if layout == len(self.layouts):
             self.layouts.append(make_layout(group))
-        # Most groups have no times: a cluster that is read anew has one of these calls less for each of them.
+        # Most groups have no times: skipping the calls makes reading a whole cluster faster.
         delay = duration(group.preemption_delay_s) if group.preemption_delay_s else 0
         grace = group.staleness_grace_s
         return (
@@ -203,7 +248,7 @@ class Cache:
             self.priority_classes.row(group.priority_class),
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
-            int(identity.startswith(BARE_PREFIX)),
+            int(is_marked(identity)),
             moment(group.last_start_ns) if group.last_start_ns else 0,
             moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
             moment(group.stale_since_ns) if group.stale_since_ns else 0,
@@ -213,7 +258,7 @@ class Cache:
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
         present: list[tuple[str, Pod, KnownShape]] = []
-        faults = Faults()
+        errors = ErrorCollector()
         for key in keys:
             pod = cluster.pods.get(key)
             if pod is None or pod.phase == Phase.FAILED:
@@ -222,25 +267,25 @@ class Cache:
             try:
                 present.append((key, pod, self._known(pod.shape)))
             except Exception as error:
-                faults.add(Pod, key, error)
-        faults.end()
-        gone_groups = [bare_key(key) for key in gone]
+                errors.add(Pod, key, error)
+        errors.end()
+        gone_groups = [bare_pod_group_key(key) for key in gone]
         self.sharing.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
         for key, pod, known in present:
             try:
                 entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, known, config)))
-                own = bare_key(key)
-                if _is_bare(pod, config):
-                    group = _group_of(pod)
+                own = bare_pod_group_key(key)
+                if is_bare(pod, config):
+                    group = group_of_bare_pod(pod)
                     bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
                 elif own in self.groups.row_of:
                     gone_groups.append(own)
             except Exception as error:
-                faults.add(Pod, key, error)
+                errors.add(Pod, key, error)
             (self.sharing.add if pod.shape.shared_devices else self.sharing.discard)(key)
-        faults.end()
+        errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
         _put(self.pods, entries, Pod)
@@ -248,12 +293,12 @@ class Cache:
 
     def _pod_cells(self, key: str, pod: Pod, known: KnownShape, config: Config) -> tuple[int, ...]:
         if pod.group:
-            group = self.group_ids.row(f"{pod.namespace}/{pod.group}")
+            group = self.group_ids.row(pod.group_key)
         else:
-            group = self.group_ids.row(bare_key(key)) if _is_bare(pod, config) else NULL
+            group = self.group_ids.row(bare_pod_group_key(key)) if is_bare(pod, config) else NULL
         reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
-        labelled, priority = _task_priority(pod)
+        labelled, priority = task_priority(pod)
         binding = self.binding(key, pod)
         return (
             group,
@@ -265,7 +310,7 @@ class Cache:
             int(pod.phase),
             moment(pod.deleted_ns) if pod.deleted_ns else 0,
             int(bool(pod.gates)),
-            int(pod.scheduler != config.scheduler_name and not reserves and not _is_scaling(pod, config)),
+            int(pod.scheduler != config.scheduler_name and not reserves and not is_scaling(pod, config)),
             int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
             int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
             labelled if "taskorder" in config.plugins else 0,
@@ -274,8 +319,8 @@ class Cache:
         )
 
     def _known(self, shape: Shape) -> KnownShape:
-        # Readers give equal shapes as one object, so identity is tried first: hashing a shape costs as much as the
-        # rest of a pod.
+        # Readers return equal shapes as one object, so identity is tried first: hashing a shape costs as much as all
+        # other work for a pod.
         quick = self._quick.get(id(shape))
         if quick is not None:
             return quick[1]
@@ -283,7 +328,7 @@ class Cache:
         if number == len(self.shapes):
             had_terms = bool(self.terms)
             terms, changed = self.terms.learn(shape)
-            self.shapes.append(KnownShape(number, self.places.row(_placing(shape)), shape, terms))
+            self.shapes.append(KnownShape(number, self.places.row(placing(shape)), shape, terms))
             if terms and not had_terms:
                 self._match_all()
             else:
@@ -301,7 +346,7 @@ class Cache:
         return found
 
     def _match_again(self, label_sets: set[int]) -> None:
-        """The terms that count these pods are others now."""
+        """Classify the pods with these label sets again: other terms match them now."""
         if label_sets:
             column = self.pods.cells[:, LABEL_SET]
             for row in np.flatnonzero(np.isin(column, np.fromiter(label_sets, np.int64))).tolist():
@@ -309,7 +354,7 @@ class Cache:
                     self._classify(row, int(column[row]))
 
     def _match_all(self) -> None:
-        """There are terms now: who has which labels begins to matter."""
+        """Number the label sets of all pods: the first inter-pod term makes labels matter."""
         for row in self.pods.row_of.values():
             label_set = self.terms.label_set(self.pods.objects[row])
             self.pods.cells[row, LABEL_SET] = label_set
@@ -320,74 +365,16 @@ class Cache:
         self.pods.cells[row, CLASS] = self._class_of(before.known, before.reserves, label_set)
 
 
-def bare_key(pod_key: str) -> str:
-    """The identity of the group that a pod without a pod group is; no pod group can have it."""
-    return BARE_PREFIX + pod_key
-
-
 def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
-    """Write the entries; numbers that no row can hold are told with the object that has them."""
+    """Write the entries. Raises LoweringError with the objects that have numbers that no row can hold."""
     try:
         table.put(entries)
     except Exception:
-        faults = Faults()
+        errors = ErrorCollector()
         for key, _, _, cells in entries:
             try:
                 np.array(cells, np.int64)
             except Exception as error:
-                faults.add(kind, key, error)
-        faults.end()
+                errors.add(kind, key, error)
+        errors.end()
         raise
-
-
-def _group_of(pod: Pod) -> PodGroup:
-    """The group that a pod without one is."""
-    return PodGroup(
-        pod.namespace,
-        pod.name,
-        uid=pod.uid,
-        created_ns=pod.created_ns,
-        queue=pod.queue or names.DEFAULT_QUEUE,
-        priority_class=pod.priority_class,
-    )
-
-
-def _placing(shape: Shape) -> object:
-    """What tells shapes apart beyond requests and claims."""
-    near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
-    there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
-    return near, there, len(shape.claims), shape.unsupported
-
-
-def _is_bare(pod: Pod, config: Config) -> bool:
-    return not pod.group and pod.scheduler == config.scheduler_name and in_pool(pod.labels, config)
-
-
-def is_reservation(pod: Pod, config: Config) -> bool:
-    """Whether the pod holds a device for others. Labels anybody can write, so the namespace has to be the one too."""
-    return (
-        pod.labels.get(names.APP_LABEL) == config.reservation_app_label
-        and pod.namespace == config.reservation_namespace
-    )
-
-
-def _is_scaling(pod: Pod, config: Config) -> bool:
-    """Whether the pod is there to make the cluster grow."""
-    return pod.labels.get(names.APP_LABEL) == SCALING_POD and pod.namespace == config.scaling_namespace
-
-
-def _has_worker_label(node: Node, config: Config) -> bool:
-    if not config.restrict_node_scheduling:
-        return True
-    return config.cpu_worker_label in node.labels or config.gpu_worker_label in node.labels
-
-
-def _task_priority(pod: Pod) -> tuple[int, int]:
-    """Labelled before unreadable before unlabelled; the larger number first (1.3, taskorder)."""
-    text = pod.labels.get(names.TASK_PRIORITY_LABEL)
-    if text is None:
-        return 2, 0
-    try:
-        return 0, whole(int(text))
-    except ValueError:
-        return 1, 0

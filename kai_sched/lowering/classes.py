@@ -1,4 +1,9 @@
-"""Classes of pods in numbers: requests, prices, constraints, inter-pod terms and host ports."""
+"""Classes: pods that placement cannot tell apart share one row for requests, constraints, terms and host ports.
+
+A class has one shape (``model.objects.Shape``) and is matched by the same inter-pod terms. Most clusters have many pods
+and few classes, so node constraints are judged per class. The tables are in the order in which the tasks, in canonical
+order, first meet the classes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
-from kai_sched.lowering.likeness import class_kinds
+from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
@@ -20,8 +25,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Bonds, Classes, Flags, Ints, TermKind, Terms, Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
-# Anybody can ask for a resource with a name of their own, and each name is a column of all nodes and classes: of those
-# that no node has, so many get one, and all others share the last.
+# Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no
+# node has, this many get a column of their own; all others share the last column.
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
@@ -29,18 +34,39 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class ClassRows:
-    """The tables that have a class axis, and what they refer to."""
+    """The tables with a class axis, and what they refer to.
 
-    of_task: Ints  # (T,)
-    kind: Ints  # (T,) equal where only requests differ
+    Attributes
+    ----------
+    of_task
+        (T,) the class of each task.
+    kind
+        (T,) equal numbers for tasks whose classes differ in their requests only.
+    table
+        Requests (C, R), quota amounts (C, 3), signatures and refusals of the classes.
+    signatures
+        The node constraints that the classes refer to.
+    terms, bonds, ports
+        Inter-pod terms with their domains (A, N), the ties of classes to terms and ports, and which host ports
+        conflict (P, P).
+    n_domains
+        The number of domains of all terms together.
+    resources
+        (R,) the resource of each column of amounts.
+    refusals
+        (C,) the object or feature for which the class fits no node; "" where there is none.
+    """
+
+    of_task: Ints
+    kind: Ints
     table: Classes
     signatures: SignatureBook
     terms: Terms
     bonds: Bonds
     ports: Flags
     n_domains: int
-    resources: tuple[str, ...]  # (R,)
-    blame: list[str]  # (C,) what exactly refuses the class, where something does
+    resources: tuple[str, ...]
+    refusals: list[str]
 
 
 def lower_classes(
@@ -51,10 +77,15 @@ def lower_classes(
     numbers: npt.NDArray[np.int64],
     movable: npt.NDArray[np.bool_],
 ) -> ClassRows:
-    """Tables of the classes with these numbers (T,), in the order in which tasks in canonical order meet them.
+    """The tables of the classes that the tasks of this cycle belong to.
 
-    Only a class with a task that may be placed (``movable``, (T,)) is looked at for node constraints; the others take
-    up room and nothing else.
+    Parameters
+    ----------
+    numbers
+        (T,) the number of each task's class in the cache, tasks in canonical order.
+    movable
+        (T,) whether the task may get a node in this cycle. Node constraints are lowered only for classes with such a
+        task; other classes only take up room.
     """
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     met = np.argsort(first, kind="stable")
@@ -67,17 +98,18 @@ def lower_classes(
     waits[of_task[movable]] = True
     resources = _resources(found, nodes)
     book = SignatureBook()
-    blame = [""] * len(found)
-    table = _table(found, waits, resources, book, blame, cluster, config)
+    refusals = [""] * len(found)
+    table = _table(found, waits, resources, book, refusals, cluster, config)
     terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
-    kind = class_kinds(found, cluster.volume_claims)[of_task]
-    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, blame)
+    kind = equivalent_classes(found, cluster.volume_claims)[of_task]
+    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, refusals)
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
-    """The classes with the terms of pods that are there alone, and the row among them of each that was given.
+    """The classes without the terms of pods that are gone, and (len(found),) the row of each given class among them.
 
-    The cache remembers terms of pods that are gone, and tells classes apart by them; a new cache would not.
+    The cache keeps the terms of pods that are gone and tells classes apart by them; a new cache would not. Merging such
+    classes makes the snapshots of a warm and of a new cache equal.
     """
     live = {number for each in found for number, _, _ in each.known.terms}
     if len(live) == n_terms:
@@ -109,7 +141,7 @@ def _table(
     waits: npt.NDArray[np.bool_],
     resources: tuple[str, ...],
     book: SignatureBook,
-    blame: list[str],
+    refusals: list[str],
     cluster: Cluster,
     config: Config,
 ) -> Classes:
@@ -128,27 +160,31 @@ def _table(
         if each.reserves:
             request[c, column[GPU]] = 0.0
         elif shape.shared_devices:
-            # Devices that are shared are taken from the node as a whole (Nodes.shared_gpus), once for all who hold a
-            # part. Whole devices that containers ask for beside them are the pod's own.
+            # Shared devices are taken from the node as a whole (Nodes.shared_gpus), once for all pods that hold a part.
+            # Whole devices that containers request in addition are the pod's own.
             request[c, column[GPU]] //= 1.0
         if shape.shared_devices:
             quota[c, 2] = max(shape.shared_quota, request[c, column[GPU]])
         cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
         if not waits[c]:
             continue
-        verdict, blame[c], volumes = judge_volumes(shape, storage)
+        verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
-            verdict, blame[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
         elif verdict == Verdict.OK and missing:
-            verdict, blame[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
+            verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, bool(cpu_only[c]), volumes, config))
     return Classes(request, quota, signature, cpu_only, refused)
 
 
 def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, Bonds, Flags, int]:
-    """Terms and host ports of the classes here, in the order of meeting, and each class's ties to them."""
+    """Terms, bonds, port conflicts and the number of domains of these classes.
+
+    Terms and ports are numbered in the order of first occurrence. A bond is a triple of Bond, number of the term or the
+    port, and weight; the bonds of a class lie side by side.
+    """
     rows: dict[int, int] = {}
     ports: dict[HostPort, int] = {}
     own = [
@@ -174,9 +210,9 @@ def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tupl
 
 
 def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, int]:
-    """(A, N) the domain of each term that the node is in, NULL where its label is missing, and how many there are.
+    """(A, N) the domain of each node for each term, NULL where the node lacks the label; and the number of domains.
 
-    Each term counts for itself, so it has domains of its own.
+    Each term counts pods for itself, so terms never share a domain, even with the same topology key.
     """
     domain = np.empty((len(terms), len(nodes)), np.int32)
     by_key: dict[str, list[int]] = {}
@@ -194,7 +230,11 @@ def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, 
 
 
 def _conflicts(ports: dict[HostPort, int]) -> Flags:
-    """Two host ports conflict with equal number and protocol where an address is equal or any (kube NodePorts)."""
+    """(P, P) whether two host ports conflict.
+
+    They do if number and protocol are equal and the addresses are equal or one of them stands for any address, as in
+    the NodePorts plugin of the Kubernetes scheduler.
+    """
     conflict = np.zeros((len(ports), len(ports)), np.uint8)
     alike: dict[tuple[int, str], list[tuple[str, int]]] = {}
     for port, p in ports.items():

@@ -1,4 +1,8 @@
-"""Static node constraints in numbers: label requirements by node, taints, volumes (semantics 12)."""
+"""Signatures: the node constraints that do not depend on other pods (semantics 12).
+
+Node selectors, node affinity, volumes, worker labels and taints become tables of requirements and their truth for each
+node; the solver judges each signature once per node. Columns by node are cached until a node changes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,17 @@ Selector = tuple[Verdict, NodeSelector]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What decides about a node before anything is placed. Equal signatures are judged once."""
+    """All that decides about a node before any pod is placed. Equal signatures are judged once.
+
+    Attributes
+    ----------
+    selectors
+        Node selectors that must all match, each with the Verdict for a node that it does not match.
+    tolerations
+        The tolerations of the pod.
+    whole_gpu
+        Whether the pod requests GPUs; nodes with MIG devices only are then out of the question.
+    """
 
     selectors: tuple[Selector, ...]
     tolerations: tuple[Toleration, ...]
@@ -30,7 +44,7 @@ class Signature:
 
 @dataclass(slots=True)
 class SignatureBook:
-    """The signatures of one snapshot, in the order in which canonical order meets them."""
+    """The signatures of one snapshot, numbered in the order of first occurrence; ``rows`` has the number of each."""
 
     rows: dict[Signature, int] = field(default_factory=dict)
 
@@ -39,10 +53,15 @@ class SignatureBook:
 
 
 def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[Selector, ...]]:
-    """The verdict of the pod's claims on every node (12.1), the claim or volume to blame, and what they demand of a
-    node.
+    """What the claims of a pod with this shape mean for nodes (semantics 12.1).
 
-    A claim that waits for its first consumer demands a node where a volume could be bound to it or made for it.
+    A claim that waits for its first consumer needs a node where a volume can be bound to it or provisioned for it.
+
+    Returns
+    -------
+    tuple
+        The Verdict that holds for every node, OK if the claims are usable; the key of the claim or volume behind any
+        other verdict; and the node selectors that the volumes add.
     """
     cluster = book.cluster
     selectors: list[Selector] = []
@@ -75,7 +94,10 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
 
 
 def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], config: Config) -> Signature:
-    """The signature of a shape: node selector, node affinity, volumes, worker label, in the order of telling."""
+    """The signature of a shape. The first selector that does not match a node gives the verdict on it.
+
+    ``volumes`` are the selectors from ``judge_volumes``; ``cpu_only``: the pod requests no GPU.
+    """
     selectors: list[Selector] = []
     if shape.node_selector:
         terms = (tuple(Requirement(key, "In", (value,)) for key, value in shape.node_selector),)
@@ -92,7 +114,11 @@ def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], 
 def lower_signatures(
     book: SignatureBook, cache: Cache, nodes: list[Node], taint_sets: list[tuple[Taint, ...]]
 ) -> Signatures:
-    """The table of the book's signatures over these nodes (canonical order)."""
+    """The table of the signatures in ``book``.
+
+    ``nodes`` (N,) are in canonical order; ``taint_sets`` are the distinct taint lists that the node table refers to.
+    Requirements, terms and selectors are stored once each, as ranges of ranges (``snapshot.columns``).
+    """
     tolerations: dict[tuple[Toleration, ...], int] = {}
     requirements: dict[Requirement, int] = {}
     selector_ptr, term_ptr, requirement_ptr = [0], [0], [0]
@@ -124,7 +150,7 @@ def lower_signatures(
 
 
 def truth_of(requirement: Requirement, cache: Cache, nodes: list[Node]) -> npt.NDArray[np.uint8]:
-    """Where the requirement holds, by node; kept until a node changes."""
+    """(N,) 1 where the node meets the requirement; cached until a node changes."""
     found = cache.columns.get(requirement)
     if found is None:
         codes, values = label_column(requirement.key, cache, nodes)
@@ -134,7 +160,10 @@ def truth_of(requirement: Requirement, cache: Cache, nodes: list[Node]) -> npt.N
 
 
 def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """The label's value on each node as a code into the values, ``None`` for "not there"; kept until a node changes."""
+    """(N,) the code of the label's value on each node, and the value of each code; cached until a node changes.
+
+    Code 0 stands for a missing label; its value is None. The key NODE_NAME stands for the name of the node.
+    """
     codes = cache.columns.get(("codes", key))
     if codes is None:
         numbers: dict[str | None, int] = {None: 0}
@@ -148,7 +177,7 @@ def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray
 
 
 def untolerated(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> list[Taint]:
-    """The taints that keep a pod with these tolerations away."""
+    """The taints with effect NoSchedule or NoExecute that none of the tolerations matches."""
     return [
         taint
         for taint in taints

@@ -1,4 +1,11 @@
-"""Pod groups to jobs and sets, and pods to the sets that they belong to (semantics 0.4)."""
+"""Jobs and sets: the tables of the pod groups, and the set that each pod belongs to (semantics 0.4).
+
+A job is a PodGroup or a bare pod. Its sets form a tree (``lowering.layouts``). The tables are made in two steps, as the
+order of tasks depends on the sets and the tables refer to the tasks: ``lower_jobs`` gives the columns that do not
+depend on tasks, ``make_tables`` the tables.
+
+Invariant: jobs are in the order of creation, uid and name; the sets of a job lie side by side, the root first.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering import cache as cells
-from kai_sched.lowering.cache import Cache, bare_key
+from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.rows import Names
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import SchedulingHints
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
@@ -23,24 +31,53 @@ from kai_sched.snapshot.tables import RESTS, Flags, Ints, Jobs, Longs, Sets, Tur
 
 @dataclass(frozen=True, slots=True)
 class JobRows:
-    """Columns of the jobs in canonical order (creation, uid, name), before their tasks are known."""
+    """Columns of the jobs in canonical order, before their tasks are known.
 
-    rows: Longs  # (J,) rows of the cache's group table
+    Attributes
+    ----------
+    rows
+        (J,) rows of the cache's group table.
+    queue
+        (J,) row of the queue; NULL where the queue does not exist or is ignored.
+    priority, preemptible
+        (J,) 0 where the queue is NULL.
+    refused
+        (J,) the Verdict that keeps the job from being scheduled; 0 for none.
+    turn
+        (J,) a Turn: first, ordinary, later, or pipelined onto free room before.
+    ahead
+        (J,) for how many pods the job goes first.
+    times
+        (J, 4) last start, end of the preemption delay, stale since (ns since the epoch), grace (ns; NULL: no end).
+    layout
+        (J,) numbers of the cache's layouts.
+    set_ptr
+        (J + 1,) the sets of job j are set_ptr[j]:set_ptr[j + 1].
+    """
+
+    rows: Longs
     queue: Ints
     priority: Longs
     preemptible: Flags
     refused: Flags
     turn: Flags
     ahead: Ints
-    times: Longs  # (J, 4) last start, when it may evict, stale since, grace
-    layout: Longs  # (J,) numbers of the cache's layouts
-    set_ptr: Ints  # (J + 1,)
+    times: Longs
+    layout: Longs
+    set_ptr: Ints
 
 
-def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, grace_s: float, now_ns: int) -> JobRows:
-    """All pod groups, those that pods without one are included.
+def lower_jobs(
+    cluster: Cluster, cache: Cache, queues: QueueRows, hints: SchedulingHints, grace_s: float, now_ns: int
+) -> JobRows:
+    """The columns of all jobs: the PodGroups and the bare pods in the cache.
 
-    ``grace_s``: how long a group that does not say may lack pods; negative = for ever.
+    Parameters
+    ----------
+    grace_s
+        The staleness grace, in seconds, of groups that do not set one; negative: no end.
+    now_ns
+        The time of the cycle, in nanoseconds since the epoch.
     """
     rows = cache.groups.ordered()
     columns = cache.groups.cells[rows]
@@ -59,50 +96,59 @@ def lower_jobs(cluster: Cluster, cache: Cache, queues: QueueRows, turns: Turns, 
     np.cumsum(sizes[layout], out=set_ptr[1:])
     times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
     times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
-    _let_rest(times[:, 1], cache.groups.objects[rows], turns, now_ns)
+    _defer_searches(times[:, 1], cache.groups.objects[rows], hints, now_ns)
     return JobRows(
         rows,
         queue,
         np.where(known, priority, 0),
         (preemptible & known).astype(np.uint8),
         refused,
-        *_turns(cache, rows, turns),
+        *_turns(cache, rows, hints),
         times,
         layout,
         set_ptr,
     )
 
 
-def _turns(cache: Cache, rows: Longs, turns: Turns) -> tuple[Flags, Ints]:
+def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, Ints]:
+    """(J,) the Turn of each job and (J,) for how many pods it goes first, as the hints say.
+
+    The key of a hint may stand for a PodGroup and for a bare pod of the same name; it holds for both. ``rows`` (J,) are
+    rows of the cache's group table.
+    """
     found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
-    named = turns.promised | turns.first.keys() | turns.later
+    named = hints.pipelined_free | hints.first.keys() | hints.deferred
     if not named:
         return found, ahead
     place = np.empty(len(cache.groups.objects), np.int64)
     place[rows] = np.arange(rows.size)
     for key in named:
-        for row in (cache.groups.row_of.get(key), cache.groups.row_of.get(bare_key(key))):
+        for row in (cache.groups.row_of.get(key), cache.groups.row_of.get(bare_pod_group_key(key))):
             if row is None:
                 continue
             j = place[row]
-            if key in turns.later:
+            if key in hints.deferred:
                 found[j] = Turn.LATER
-            elif key in turns.first:
-                found[j], ahead[j] = Turn.FIRST, turns.first[key]
+            elif key in hints.first:
+                found[j], ahead[j] = Turn.FIRST, hints.first[key]
             else:
                 found[j] = Turn.PROMISED
     return found, ahead
 
 
-def _let_rest(waits_until: Longs, groups: npt.NDArray[np.object_], turns: Turns, now_ns: int) -> None:
-    """Put off those that ``turns`` lets rest, but for delays that are still running. ``groups``: (J,) PodGroup."""
-    if turns.searched or turns.only:
-        rests = np.array([turns.rests(group.key) for group in groups], bool)
+def _defer_searches(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
+    """Mark the jobs whose search for victims is deferred with RESTS, in place.
+
+    ``waits_until`` (J,) is the end of each job's preemption delay; a delay that still runs is kept. ``groups`` (J,) are
+    the PodGroups.
+    """
+    if hints.searched or hints.may_search:
+        rests = np.array([hints.defers_search(group.key) for group in groups], bool)
         waits_until[rests & (waits_until <= now_ns)] = RESTS
 
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:
-    """The value of each priority class name: its own, else the cluster's default class, else 50."""
+    """The value of each numbered priority class: its own, else that of the cluster's default class, else 50."""
     values = np.full(len(cache.priority_classes), whole(default_priority(cluster.priority_classes)), np.int64)
     for name, row in cache.priority_classes.items():
         known: PriorityClass | None = cluster.priority_classes.get(name)
@@ -112,9 +158,10 @@ def _priorities(cluster: Cluster, cache: Cache) -> Longs:
 
 
 def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints]:
-    """The job and the set of each pod (rows of ``columns``).
+    """(T,) the job and (T,) the set of each pod.
 
-    NULL for both where the pod is in no job, or names a set that its job lacks.
+    Both are NULL where the pod is in no job, or names a sub-group that its PodGroup does not have. ``columns``
+    (T, cells) are cells of the pods.
     """
     job_of_id = np.full(len(cache.group_ids), NULL, np.int32)
     job_of_id[cache.groups.cells[jobs.rows, cells.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
@@ -138,9 +185,16 @@ def _local_set(layout: Layout, name: str) -> int:
 
 
 def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints, Ints]) -> tuple[Jobs, Sets]:
-    """The two tables, once the sets of all tasks in canonical order are known (NULL for tasks of no job).
+    """The tables of jobs and sets.
 
-    ``alike``: likeness and kin of the jobs (``lowering.likeness``).
+    Parameters
+    ----------
+    jobs
+        The columns from ``lower_jobs``.
+    task_sets
+        (T,) the set of each task in canonical order; NULL for tasks of no job, which come last.
+    alike
+        (J,) and (J,) the two columns of ``equivalence.job_equivalence``.
     """
     n_sets = int(jobs.set_ptr[-1])
     task_ptr = np.zeros(n_sets + 1, np.int32)
@@ -170,7 +224,7 @@ def _joined(layouts: list[Layout], column: str) -> npt.NDArray[np.int64]:
 
 
 def rows_of(names: Names, row_of: dict[str, int]) -> Ints:
-    """The row of each numbered name in this snapshot; NULL where it is not there."""
+    """(len(names),) the row in this snapshot of each numbered name; NULL where ``row_of`` does not have it."""
     rows = np.full(len(names), NULL, np.int32)
     for name, number in names.items():
         rows[number] = row_of.get(name, NULL)
@@ -178,7 +232,7 @@ def rows_of(names: Names, row_of: dict[str, int]) -> Ints:
 
 
 def take(rows: Ints, numbers: Longs) -> Ints:
-    """``rows[numbers]``, NULL where the number is NULL."""
+    """``rows[numbers]``, of the shape of ``numbers``; NULL where the number is NULL."""
     if not rows.size:
         return np.full(numbers.size, NULL, np.int32)
     return np.where(numbers == NULL, np.int32(NULL), rows[numbers])

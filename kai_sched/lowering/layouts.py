@@ -1,4 +1,8 @@
-"""The shape of a gang: PodGroup fields to a tree of sets in numbers (semantics 0.4)."""
+"""Layouts: the sub-groups of a PodGroup as a tree of sets in numbers (semantics 0.4).
+
+A set is the whole group, a sub-group with sub-groups below it, or a pod set: a sub-group with pods of its own.
+PodGroups with equal layouts share one, so a cluster has few of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,23 @@ from kai_sched.snapshot.columns import NULL
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Sets of one job: the root first, children side by side and by name; ``pod_sets`` gives a row by its name."""
+    """The sets of one job, n in number: the root first, then breadth first, children by name.
+
+    Attributes
+    ----------
+    names
+        (n,) the names of the sub-groups; "" for the root, unless the root is the only pod set.
+    parent
+        (n,) row of the parent; NULL for the root.
+    child_ptr, child_end
+        (n,) the children of set i are the rows child_ptr[i]:child_end[i].
+    minimum
+        (n,) how many pods of a pod set, or children of another set, must start together.
+    pod_sets
+        Row by name of the pod sets.
+    topology
+        Whether some set has a topology constraint.
+    """
 
     names: tuple[str, ...]
     parent: tuple[int, ...]
@@ -20,16 +40,19 @@ class Layout:
     child_end: tuple[int, ...]
     minimum: tuple[int, ...]
     pod_sets: dict[str, int]
-    topology: bool  # some set has a topology constraint
+    topology: bool
 
 
 def layout_key(group: PodGroup) -> object:
-    """What the layout depends on; equal keys, equal layouts."""
+    """All that the layout depends on: groups with equal keys have equal layouts."""
     return (group.min_member, group.min_sub_group, group.sub_groups, group.topology is not None)
 
 
 def make_layout(group: PodGroup) -> Layout:
-    """The tree of the group. Without sub-groups, or with sub-groups that contradict themselves, it is one pod set."""
+    """The layout of the group. It is a single pod set if there are no sub-groups, or if they form no tree.
+
+    In the latter case its minimum is 1 pod (``model.checks.tree_fault`` reports why).
+    """
     topology = group.topology is not None or any(entry.topology for entry in group.sub_groups)
     if not group.sub_groups:
         return _single(1 if group.min_member is None else group.min_member, topology)

@@ -1,4 +1,7 @@
-"""Numbers as far as the tables hold them, whatever an object says: sums of two times stay within 64 bits."""
+"""Clamps numbers of objects to what the tables can hold.
+
+Invariant: the sum of two clamped times or durations fits into 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ LARGEST = 2**31 - 1  # of what is a 32 bit number in the API: priorities, counts
 
 
 def moment(ns: int) -> int:
-    """The time (nanoseconds since the epoch), between the years 1823 and 2116."""
+    """The time in nanoseconds since the epoch, clamped to the years 1823 to 2116."""
     if -LATEST_NS <= ns <= LATEST_NS:
         return ns
     return LATEST_NS if ns > 0 else -LATEST_NS
 
 
 def duration(seconds: float) -> int:
-    """Nanoseconds; 146 years at the most, none for what is no number."""
+    """The duration in nanoseconds, clamped to 146 years either way; 0 for NaN."""
     if math.isnan(seconds):
         return 0
     if abs(seconds) < LATEST_NS / 1e9:
@@ -25,5 +28,5 @@ def duration(seconds: float) -> int:
 
 
 def whole(number: int) -> int:
-    """The number, within 32 bits."""
+    """The number, clamped to 32 bits."""
     return max(-LARGEST - 1, min(LARGEST, number))

@@ -1,7 +1,13 @@
-"""Names to numbers: one consistent view of the cluster becomes the frozen tables of a snapshot.
+"""Lowering: a view of the cluster becomes a snapshot, frozen tables of numbers for the solver.
 
-All tables are in canonical order (``snapshot.columns`` tells each one's), whatever the order of the input and
-whatever the cache remembers, so equal clusters give equal snapshots, byte for byte.
+``cycle.run`` calls ``lower`` once per cycle. The order of the work: bring the cache up to date, lower queues and jobs,
+give each pod its status, its job and its node, choose and order the tasks, then lower classes, signatures, jobs
+and nodes. ``cycle.lift`` uses ``Lowered`` to turn rows of the solution back into names.
+
+Invariant: all tables are in canonical order (``snapshot.columns`` has the order of each table), whatever the order of
+the input and whatever the cache holds. Equal clusters give equal snapshots, byte for byte.
+
+Letters for sizes in shapes: T tasks, J jobs, S sets, C classes, N nodes, Q queues, R resources, A inter-pod terms.
 """
 
 from __future__ import annotations
@@ -16,14 +22,14 @@ from kai_sched.lowering import cache as cells
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
+from kai_sched.lowering.equivalence import job_equivalence
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
-from kai_sched.lowering.likeness import job_likeness
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import NO_TURNS, Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -32,53 +38,96 @@ from kai_sched.snapshot.tables import Ints, Longs, Snapshot, Status, Tasks, free
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The snapshot and the way back: what each row stands for."""
+    """The snapshot, and what each of its rows stands for.
+
+    Attributes
+    ----------
+    snapshot
+        The tables for the solver.
+    queues
+        The queue of each row, and the queues that are ignored.
+    nodes
+        (N,) the nodes.
+    groups
+        (J,) the PodGroup of each job; a bare pod has one that was made for it.
+    layouts
+        (J,) the sets of each job.
+    bare
+        (J,) whether the job is a bare pod.
+    pods
+        (T,) the pod of each task.
+    omitted_pods, omitted_status
+        Pods that the solver does not need to see, such as pending pods of other schedulers, and their statuses.
+    resources
+        (R,) the resource of each column of amounts: CPU, memory, GPUs and pods first.
+    refusals
+        (C,) the claim, volume, ConfigMap or feature for which a class fits no node; "" where there is none.
+    searched
+        ``SchedulingHints.searched``, for the explanations.
+    """
 
     snapshot: Snapshot
     queues: QueueRows
     nodes: list[Node]
-    groups: npt.NDArray[np.object_]  # (J,) PodGroup
-    layouts: list[Layout]  # (J,)
-    bare: npt.NDArray[np.bool_]  # (J,) the group is a pod without one
-    pods: npt.NDArray[np.object_]  # (T,) Pod
-    spare: npt.NDArray[np.object_]  # pods that the solver need not see
-    spare_status: npt.NDArray[np.int8]
-    resources: tuple[str, ...]  # (R,)
-    blame: list[str]  # (C,) what exactly refuses a class, where something does
-    searched: Mapping[str, tuple[int, ...]]  # ``Turns.searched``
+    groups: npt.NDArray[np.object_]
+    layouts: list[Layout]
+    bare: npt.NDArray[np.bool_]
+    pods: npt.NDArray[np.object_]
+    omitted_pods: npt.NDArray[np.object_]
+    omitted_status: npt.NDArray[np.int8]
+    resources: tuple[str, ...]
+    refusals: list[str]
+    searched: Mapping[str, tuple[int, ...]]
 
 
-def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Turns = NO_TURNS) -> Lowered:
-    """Bring the cache up to date and make the tables of this cycle."""
+@dataclass(frozen=True, slots=True)
+class _PlacedPods:
+    """The pods that become tasks, in canonical order: their rows in the cache, cells, and where they stand.
+
+    All but ``omitted`` are (T,), ``cells`` is (T, cells). ``omitted`` are the rows of the other pods.
+    """
+
+    rows: Longs
+    cells: Longs
+    status: npt.NDArray[np.int8]
+    job: Ints
+    sets: Ints
+    node: Ints
+    nominated: Ints
+    omitted: Longs
+
+
+def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
+    """Bring the cache up to date and make the tables of this cycle.
+
+    Parameters
+    ----------
+    cluster
+        The view of this cycle.
+    config, now_ns
+        The configuration, and the time of the cycle in nanoseconds since the epoch.
+    cache
+        Changed in place. It is emptied by an exception and by another config than that of the last call.
+    hints
+        Which groups go first, wait or must not search, and which nodes pods should get again.
+
+    Raises
+    ------
+    LoweringError
+        Some objects cannot be lowered; the error names them all.
+    """
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
-    jobs = lower_jobs(cluster, cache, queues, turns, config.staleness_grace_s, moment(now_ns))
-    rows = cache.pods.ordered()
-    columns = _columns(cache, rows, turns.nodes)
-    status = _statuses(columns, now_ns, config)
-    job, sets = memberships(cache, columns, jobs)
-    node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
-    node = take(node_rows, columns[:, cells.NODE])
-    binding = take(node_rows, columns[:, cells.BINDING])
-    binds = binding != NULL
-    node[binds], status[binds] = binding[binds], Status.BINDING
-    wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
-    order = _task_order(columns, sets, wanted)
-    columns, status, job, sets, node = columns[order], status[order], job[order], sets[order], node[order]
-    # pods that wait need a node, and so may those that make room for them
-    movable = (status >= Status.PENDING) & (status <= Status.RUNNING) & (job != NULL)
-    classes = lower_classes(cache, cluster, config, nodes, columns[:, cells.CLASS], movable)
-    tasks = Tasks(
-        job,
-        sets,
-        classes.of_task,
-        node,
-        take(node_rows, columns[:, cells.NOMINATED]),
-        status,
-        columns[:, cells.FOREIGN].astype(np.uint8),
-    )
-    alike = job_likeness(classes.kind, job, sets, _not_placed(status), _traits(jobs, config), jobs.queue)
-    job_table, set_table = make_tables(cache, jobs, sets, alike)
+    jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
+    pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
+    # Pending pods need a node, and so may running pods that are moved to make room for them.
+    movable = (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
+    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, cells.CLASS], movable)
+    foreign = pods.cells[:, cells.FOREIGN].astype(np.uint8)
+    tasks = Tasks(pods.job, pods.sets, classes.of_task, pods.node, pods.nominated, pods.status, foreign)
+    traits = _traits(jobs, config)
+    alike = job_equivalence(classes.kind, pods.job, pods.sets, _not_placed(pods.status), traits, jobs.queue)
+    job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
     snapshot = Snapshot(
         freeze(queues.table),
@@ -93,7 +142,6 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         freeze(set_table),
         classes.n_domains,
     )
-    spare = rows[~wanted]
     return Lowered(
         snapshot,
         queues,
@@ -101,22 +149,51 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, turns: Tu
         cache.groups.objects[jobs.rows],
         [cache.layouts[number] for number in jobs.layout],
         cache.groups.cells[jobs.rows, cells.BARE] == 1,
-        cache.pods.objects[rows[order]],
-        cache.pods.objects[spare],
-        _statuses(cache.pods.cells[spare], now_ns, config),
+        cache.pods.objects[pods.rows],
+        cache.pods.objects[pods.omitted],
+        _statuses(cache.pods.cells[pods.omitted], now_ns, config),
         classes.resources,
-        classes.blame,
-        turns.searched,
+        classes.refusals,
+        hints.searched,
     )
 
 
-def _columns(cache: Cache, rows: Longs, promised: Mapping[str, str]) -> Longs:
-    """The cells of the pods in these rows, (T, cells). Pods prefer the nodes that they were ``promised``, by pod."""
+def _place_pods(
+    cache: Cache, jobs: JobRows, nodes: list[Node], now_ns: int, config: Config, hints: SchedulingHints
+) -> _PlacedPods:
+    """Give each pod in the cache its status, job, set and node, and choose those that become tasks.
+
+    A pod becomes a task if it is in a job, or if it holds room on a node of the pool. A live bind request counts as the
+    node of its pod, with the status Binding.
+    """
+    rows = cache.pods.ordered()
+    columns = _columns(cache, rows, hints.nominated_nodes)
+    status = _statuses(columns, now_ns, config)
+    job, sets = memberships(cache, columns, jobs)
+    node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
+    node = take(node_rows, columns[:, cells.NODE])
+    binding = take(node_rows, columns[:, cells.BINDING])
+    binds = binding != NULL
+    node[binds], status[binds] = binding[binds], Status.BINDING
+    wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
+    order = _task_order(columns, sets, wanted)
+    columns = columns[order]
+    nominated = take(node_rows, columns[:, cells.NOMINATED])
+    return _PlacedPods(
+        rows[order], columns, status[order], job[order], sets[order], node[order], nominated, rows[~wanted]
+    )
+
+
+def _columns(cache: Cache, rows: Longs, nominated: Mapping[str, str]) -> Longs:
+    """(T, cells) the cells of the pods in these ``rows`` (T,), as a copy.
+
+    ``nominated`` has a node by pod (``SchedulingHints.nominated_nodes``); it replaces the nominated node of the pod.
+    """
     columns: Longs = cache.pods.cells[rows]
-    if promised:
+    if nominated:
         place = np.empty(cache.pods.cells.shape[0], np.int64)
         place[rows] = np.arange(rows.size)
-        for key, node in promised.items():
+        for key, node in nominated.items():
             row = cache.pods.row_of.get(key)
             if row is not None:
                 columns[place[row], cells.NOMINATED] = cache.node_names.row(node)
@@ -124,7 +201,11 @@ def _columns(cache: Cache, rows: Longs, promised: Mapping[str, str]) -> Longs:
 
 
 def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int8]:
-    """Each pod's status (0.1)."""
+    """(T,) the status of each pod, from its phase, node, deletion time and gates (semantics 0.1).
+
+    ``columns`` (T, cells) are cells of the pods. A running pod that has been leaving for longer than
+    ``Config.stuck_in_releasing_s`` is StuckInReleasing.
+    """
     phase, deleted = columns[:, cells.PHASE], columns[:, cells.DELETED]
     leaving = deleted != 0
     stuck = leaving & (now_ns - deleted > duration(config.stuck_in_releasing_s))
@@ -140,19 +221,24 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
 
 
 def _traits(jobs: JobRows, config: Config) -> Longs:
-    """(J,) what jobs must have in common to be alike: with the victims of the original the priority alone."""
+    """(J,) numbers that are equal for jobs that may be equivalent.
+
+    With ``victims: original`` that is the priority; else the priority and whether the job is preemptible.
+    """
     return jobs.priority if config.victims == "original" else np.asarray(2 * jobs.priority + jobs.preemptible)
 
 
 def _not_placed(status: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Who waits for a place, or gives one up."""
+    """(T,) whether the task is neither placed nor running: it is pending, gated, finished or leaving."""
     return (status < Status.PIPELINED) | (status > Status.RUNNING)
 
 
 def _task_order(columns: Longs, sets: Ints, wanted: npt.NDArray[np.bool_]) -> Longs:
-    """Rows of the wanted pods: by set, which goes by job, then in task order; those without a job last.
+    """Indices of the wanted pods in canonical order of tasks.
 
-    ``columns`` come by creation and uid, which a stable sort keeps as the last tie-break.
+    The order is: set (sets are ordered by job), then the task order of the plugins; pods without a job come last.
+    ``columns`` (T, cells), ``sets`` (T,) and ``wanted`` (T,) are ordered by creation and uid. The sort is stable, so
+    that creation and uid break the remaining ties.
     """
     chosen = np.flatnonzero(wanted)
     by_set = np.where(sets[chosen] == NULL, np.iinfo(np.int32).max, sets[chosen])

@@ -1,4 +1,7 @@
-"""Nodes to rows, by name (semantics 0.3)."""
+"""The node table: capacities, conditions, GPU devices and taints (semantics 0.3).
+
+Invariant: nodes are in the order of their names. Columns that depend on nodes only are cached until a node changes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ CONDITIONS = {
 
 
 def node_list(cache: Cache) -> list[Node]:
-    """The nodes in canonical order."""
+    """(N,) the nodes of the pool, by name."""
     found = cache.columns.get("nodes")
     if found is None:
         found = cache.columns["nodes"] = np.empty(len(cache.nodes), object)
@@ -36,7 +39,15 @@ def node_list(cache: Cache) -> list[Node]:
 def lower_nodes(
     nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
-    """The table, and the taint sets that it refers to."""
+    """The node table, and the distinct taint lists that its column ``taints`` refers to.
+
+    Parameters
+    ----------
+    nodes
+        (N,) the nodes in canonical order.
+    resources
+        (R,) the resource of each column of ``allocatable``.
+    """
 
     def kept(name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         if name not in cache.columns:
@@ -68,13 +79,16 @@ def _amounts(nodes: list[Node], resource: str) -> Floats:
 
 
 def _counted(nodes: list[Node], config: Config) -> Flags:
-    """1, or 2 where scheduling is restricted to workers and the node is no GPU worker."""
+    """(N,) what a healthy node adds to the cluster's capacity: 1 for all of it, 2 for all but GPUs.
+
+    The latter holds if scheduling is restricted to worker nodes and the node is no GPU worker.
+    """
     restricted = config.restrict_node_scheduling
     return np.array([2 if restricted and config.gpu_worker_label not in node.labels else 1 for node in nodes], np.uint8)
 
 
 def _devices(node: Node) -> float:
-    """The label of GPU feature discovery, else what is allocatable."""
+    """The number of GPU devices: the label of GPU feature discovery, else the allocatable GPUs."""
     try:
         return float(int(node.labels[names.GPU_COUNT_LABEL]))
     except (KeyError, ValueError):
@@ -82,7 +96,7 @@ def _devices(node: Node) -> float:
 
 
 def _condition(node: Node) -> Verdict:
-    """The first thing that keeps all pods away; a cordon is told before what is wrong with the kubelet."""
+    """The verdict that keeps all pods away from the node, OK if there is none; a cordon comes before bad conditions."""
     if node.unschedulable:
         return Verdict.UNSCHEDULABLE
     if not node.bad_conditions:
@@ -106,7 +120,10 @@ def _mig(node: Node) -> int:
 
 
 def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:
-    """Devices that pods with a share of one hold on each node: their groups, else (not known) their number."""
+    """(N,) the number of devices on each node that pods share.
+
+    Pods with the same GPU group share a device. For a pod without GPU groups each of its devices counts for itself.
+    """
     shared = np.zeros(len(nodes))
     if cache.sharing:
         rows = {node.name: n for n, node in enumerate(nodes)}

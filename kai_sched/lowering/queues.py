@@ -1,4 +1,8 @@
-"""Queues to rows: the tree in canonical order, unlimited as infinity (semantics 1.4)."""
+"""The queue table: the tree of queues with quotas, limits and weights (semantics 1.4).
+
+Invariants: parents have lower rows than their children, siblings are in the order of age, uid and name, and
+"unlimited" (-1 in the API) is infinity.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,24 @@ SYNTHETIC_ROOT = "default"
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """The table, with the queue of each row and the row of each name."""
+    """The queue table and what its rows stand for.
+
+    Attributes
+    ----------
+    table
+        Columns (Q,) and, for amounts, (Q, 3): CPU in millicores, memory in bytes, GPUs in devices.
+    queues
+        (Q,) the queue of each row.
+    row_of
+        The row by name.
+    left_out
+        Ignored queues, with the queue above that does not exist; "" where the parents form a cycle.
+    """
 
     table: Queues
     queues: tuple[Queue, ...]
     row_of: dict[str, int]
-    left_out: Mapping[str, str]  # queues that do not count, and the queue above that is missing; "" for a circle
+    left_out: Mapping[str, str]
 
     @property
     def is_leaf(self) -> npt.NDArray[np.bool_]:
@@ -35,7 +51,11 @@ class QueueRows:
 
 
 def visible_queues(queues: Mapping[str, Queue], config: Config) -> dict[str, Queue]:
-    """The queues of the pool, each under the parent that counts."""
+    """The queues of the node pool, each with the parent that counts for fairness.
+
+    Without full hierarchy fairness, all queues with a parent become children of one unlimited root, and the departments
+    are left out.
+    """
     visible = {name: queue for name, queue in queues.items() if in_pool(queue.labels, config)}
     if not config.full_hierarchy_fairness:
         unlimited = Share(UNLIMITED, UNLIMITED, 1.0)
@@ -45,7 +65,7 @@ def visible_queues(queues: Mapping[str, Queue], config: Config) -> dict[str, Que
 
 
 def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
-    """Rows by depth, then age, uid and name, so that parents come first and the lower row wins ties among siblings."""
+    """The table of the queues that hang together with a root. Rows are ordered by depth, age, uid and name."""
     visible = visible_queues(queues, config)
     found = rooted_queues(visible)
     depth: dict[str, int] = {}
@@ -83,7 +103,7 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
 
 
 def _durations(seconds: list[float | None]) -> Longs:
-    """Nanoseconds, NULL where not set; a negative duration is none."""
+    """(Q,) nanoseconds; NULL where the duration is not set, 0 where it is negative."""
     return np.array([NULL if each is None else max(0, duration(each)) for each in seconds], np.int64)
 
 

@@ -1,4 +1,8 @@
-"""Row tables that live on between cycles, so that a cycle pays for what changed and not for the cluster."""
+"""Row tables that persist between cycles: the cost of a cycle depends on the changes, not on the size of the cluster.
+
+Only ``lowering.cache`` uses them. Row numbers and the numbers of ``Names`` never appear in a snapshot, as they depend
+on the history of the cache.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MERGED = 16  # rows in the order for each that came: with fewer, sorting all of them anew is cheaper
+# New rows are merged into the order if there are this many times as many old rows; else sorting all is cheaper.
+MERGED = 16
 Entry = tuple[str, Any, Any, tuple[int, ...]]  # key, sort key, object, cells
 
 
 class Names:
-    """Numbers for names, given once and never taken back; names of the past stay until the cache is made anew."""
+    """Consecutive numbers for names. A name keeps its number, even if nothing uses it, until the cache is reset."""
 
     def __init__(self) -> None:
         self._rows: dict[Any, int] = {}
@@ -23,7 +28,7 @@ class Names:
         return len(self._rows)
 
     def row(self, name: Any) -> int:
-        """The number of the name, a new one if it has none yet."""
+        """The number of the name; a name without one gets the next number."""
         found = self._rows.get(name)
         if found is None:
             found = self._rows[name] = len(self._rows)
@@ -34,10 +39,21 @@ class Names:
 
 
 class RowTable:
-    """Objects of one kind in rows of an integer matrix, with the key that the canonical order sorts by.
+    """Objects of one kind as rows of an integer matrix, with a sort key each.
 
-    ``put`` reuses the row of an object of the same key; removed rows go to a free list. ``ordered`` gives all rows in
-    canonical order: those that came since are sorted and merged into the others.
+    Attributes
+    ----------
+    row_of
+        The row by key of the object.
+    cells
+        (capacity, n_columns) the matrix; rows that are in use are those in ``row_of``.
+    objects
+        (capacity,) the object of each row; None where the row is free.
+
+    Notes
+    -----
+    ``put`` costs O(changes). ``ordered`` costs O(changes * log n) plus one copy of the order if few rows changed, and a
+    sort of all rows otherwise.
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -46,7 +62,7 @@ class RowTable:
         self.objects: npt.NDArray[np.object_] = np.empty(64, object)
         self._keys: list[Any] = []
         self._free: list[int] = []
-        # rows that are to be taken out of the order, and then those that are to be put in
+        # Rows to remove from the order, and then rows to insert.
         self._left: set[int] = set()
         self._came: set[int] = set()
         self._ordered: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -55,7 +71,7 @@ class RowTable:
         return len(self.row_of)
 
     def put(self, entries: list[Entry]) -> None:
-        """Write the entries."""
+        """Add or replace objects. An object keeps its row; a new object gets a free row."""
         if not entries:
             return
         rows = [self._claim(key, sort_key) for key, sort_key, _, _ in entries]
@@ -82,7 +98,7 @@ class RowTable:
         return row
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Forget the objects with these keys; unknown ones are passed over."""
+        """Remove the objects with these keys; unknown keys are ignored."""
         gone = {row for key in keys if (row := self.row_of.pop(key, None)) is not None}
         for row in sorted(gone):
             self.objects[row] = None
@@ -101,7 +117,7 @@ class RowTable:
             self.cells, self.objects = cells, objects
 
     def ordered(self) -> npt.NDArray[np.int64]:
-        """All rows in canonical order."""
+        """(len(self),) all rows in use, by sort key."""
         if self._left:
             self._ordered = self._ordered[~np.isin(self._ordered, list(self._left))]
             self._left = set()

@@ -1,4 +1,7 @@
-"""The configuration in numbers (semantics 1.3, 9)."""
+"""The settings of the solver: plugins, points and bounds of the configuration in numbers (semantics 1.3, 9).
+
+Arguments of plugins are texts in the API. A text that cannot be read counts as not set, as in the original.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _PLACEMENT = {"binpack": 1, "spread": 2}
 
 
 def lower_settings(config: Config, now_ns: int) -> Settings:
-    """Points and switches of the plugins that are on. Predicates and capacity gates are always on."""
+    """The settings for a cycle at ``now_ns`` (nanoseconds since the epoch).
+
+    A plugin that is not configured has 0 points, or its switch off. Predicates and capacity gates are always on.
+    """
     plugins = config.plugins
     runtime = plugins.get("minruntime", {})
     generators = [_GENERATORS[name] for name in plugins if name in _GENERATORS] + [Generator.NONE] * 2
@@ -57,7 +63,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
 
 
 def _duration_ns(text: str | None) -> int:
-    """0 where unset, unreadable or negative (11.1)."""
+    """The duration in nanoseconds; 0 where it is not set, unreadable or negative (11.1)."""
     try:
         return max(0, duration(parse_duration(text, long_units=True))) if text else 0
     except ValueError:
@@ -65,7 +71,7 @@ def _duration_ns(text: str | None) -> int:
 
 
 def _saturation(text: str | None) -> float:
-    """1 where unset, unreadable or below 1 (4.7)."""
+    """The saturation multiplier; 1 where it is not set, unreadable or below 1 (4.7)."""
     try:
         return max(1.0, float(text)) if text is not None else 1.0
     except ValueError:
@@ -73,7 +79,7 @@ def _saturation(text: str | None) -> float:
 
 
 def _k_value(text: str | None) -> float:
-    """1 where unset or unreadable, 0 where negative (2.3)."""
+    """The k value of time-based fair share; 1 where it is not set or unreadable, 0 where it is negative (2.3)."""
     try:
         return max(0.0, float(text)) if text is not None else 1.0
     except ValueError:

@@ -1,8 +1,12 @@
-"""Inter-pod affinity in numbers: which terms there are and which pods they match (semantics 12.2, step 6).
+"""Inter-pod affinity: which terms exist, and which pods each term matches (semantics 12.2, step 6).
 
-A required affinity counts, as in Kubernetes, only pods that match all required terms of the pod that asks, so the
-whole list of terms is part of such a term's identity. A pod's matches are part of its class: two pods of one class
-are counted alike by every term.
+Required affinity counts, as in Kubernetes, only pods that match all required terms of the incoming pod. So the whole
+list of these terms is part of the identity of each of them. The terms that match a pod are part of its class: every
+term counts all pods of a class, or none.
+
+Terms are matched with label sets (namespace, labels), which many pods share. A term is indexed by *handles*: a label,
+a label key or a namespace that any pod it matches must have. Invariant: a term and a label set that match have a handle
+in common, so only such pairs are compared.
 """
 
 from __future__ import annotations
@@ -15,14 +19,14 @@ from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
 from kai_sched.model.selectors import holds
 from kai_sched.snapshot.tables import TermKind
 
-# What a term and a set of labels can have in common: a label (key and value), a key alone, a namespace, or nothing.
+# A label (key, value), a label key (key,), a namespace, or None, which all label sets have.
 Handle = tuple[str, ...] | str | None
 _NEEDS_LABEL = ("Exists", "Gt", "Lt")
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A counter by domain of ``topology_key``: of pods that match all of ``selectors``."""
+    """An inter-pod term: it counts, by domain of ``topology_key``, the pods that match all of ``selectors``."""
 
     kind: TermKind
     topology_key: str
@@ -30,7 +34,7 @@ class Term:
 
 
 def terms_of(shape: Shape) -> list[tuple[Term, int]]:
-    """The terms of a pod of this shape, with the weight that it carries them with (0: required, not carried)."""
+    """The terms of a pod of this shape, each with its weight: 0 for required affinity, 1 for anti-affinity."""
     found = [(Term(TermKind.REQUIRED, term.topology_key, shape.affinity), 0) for term in shape.affinity]
     found += [(Term(TermKind.ANTI, term.topology_key, (term,)), 1) for term in shape.anti_affinity]
     found += [
@@ -41,10 +45,23 @@ def terms_of(shape: Shape) -> list[tuple[Term, int]]:
 
 
 class TermBook:
-    """All terms met so far and all sets of labels that pods carry, numbered, and which term counts which set.
+    """All terms and all label sets seen so far, numbered, and which term matches which label set.
 
-    A set is looked at only by terms that it has a handle of, and the other way round: what a new term or a new set
-    costs does not grow with those that have nothing to do with it.
+    Attributes
+    ----------
+    terms
+        The term of each number.
+    namespaces
+        The namespaces of the current view, for namespace selectors.
+    label_sets
+        Namespace and labels of each number.
+    matches
+        By number of the label set, the numbers of the terms that match it, ascending.
+
+    Notes
+    -----
+    A new term or label set is compared only with those that have a handle in common with it. Its cost does not grow
+    with unrelated ones.
     """
 
     def __init__(self) -> None:
@@ -63,7 +80,10 @@ class TermBook:
         return len(self.terms)
 
     def learn(self, shape: Shape) -> tuple[tuple[tuple[int, TermKind, int], ...], set[int]]:
-        """The number, kind and weight of each term of the shape, and the label sets that new ones among them count."""
+        """Number the terms of the shape.
+
+        Returns (number, kind, weight) for each term, and the label sets that terms seen for the first time match.
+        """
         found, changed = [], set()
         for term, weight in terms_of(shape):
             number = self._number_of.get(term)
@@ -85,7 +105,7 @@ class TermBook:
         return counted
 
     def _narrowest(self, term: Term) -> tuple[Handle, ...]:
-        """Of all ways to tell whom the term may count the one by which the fewest terms and sets meet."""
+        """The handles to index the term by: of all sufficient sets, the one with the fewest terms and label sets."""
 
         def crowd(handles: tuple[Handle, ...]) -> int:
             return sum(len(self._sets_at.get(each, ())) + len(self._terms_at.get(each, ())) for each in handles)
@@ -93,7 +113,7 @@ class TermBook:
         return min(_handles_of(term), key=crowd, default=(None,))
 
     def label_set(self, pod: Pod) -> int:
-        """The number of the pod's namespace and labels."""
+        """The number of the pod's label set: its namespace and labels."""
         key = (pod.namespace, tuple(sorted(pod.labels.items())))
         found = self._set_of.get(key)
         if found is None:
@@ -109,7 +129,7 @@ class TermBook:
         return tuple(sorted(number for number in near if self._counts(self.terms[number], namespace, labels)))
 
     def look_again(self, namespace: str) -> set[int]:
-        """The namespace got other labels, came or went: the label sets in it that are counted otherwise now."""
+        """Match the label sets of a namespace again after it changed; returns those with other matches than before."""
         changed = set()
         if self._select_namespaces:
             for row in self._sets_at.get(namespace, ()):
@@ -137,7 +157,7 @@ class TermBook:
 
 
 def _handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
-    """All by which a term may get hold of pods with these labels."""
+    """All handles of a label set."""
     yield None
     yield namespace
     for key, value in labels.items():
@@ -146,7 +166,7 @@ def _handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
 
 
 def _handles_of(term: Term) -> Iterator[tuple[Handle, ...]]:
-    """Each way to tell whom the term may count: whoever has none of the handles is not counted."""
+    """Sufficient sets of handles: for each set, a pod that the term matches has at least one handle of it."""
     for selector in term.selectors:
         if selector.selector is None:
             yield ()

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster as a whole, once every object by itself is fine."""
+"""Findings about a cluster as a whole: references between objects that do not fit. Each object by itself is valid."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from kai_sched.api.names import DEFAULT_QUEUE
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
-from kai_sched.model.problems import Problem
+from kai_sched.model.problems import Problem, some_of
 from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
 QUEUE_FIELD = "spec.queue"  # of a PodGroup
 _DEFAULT_SETS = frozenset({DEFAULT_SET})
-NAMES_SHOWN_MAX = 10
-# Of findings that differ in nothing but the object, this many are told one by one.
+
+# Of findings that differ in the object only, this many are listed one by one.
 ALIKE_MAX = 20
 _LIVE = frozenset({Phase.PENDING, Phase.RUNNING, Phase.UNKNOWN})
 
@@ -69,26 +69,22 @@ def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
             below.append(each)
             todo.extend(sorted(children[each]))
         text = f", as are the queues below it: {some_of(below)}" if below else ""
-        message = f"there is no queue {parent!r}, so this one is left out{text}; create the parent, or correct the name"
+        message = (
+            f"there is no queue {parent!r}, so this queue is ignored{text}; create the parent, or correct the name"
+        )
         yield Problem("", f"Queue {name}", "spec.parentQueue", message)
 
 
 def leaf_queues(cluster: Cluster, config: Config) -> list[str]:
-    """Names of the queues that run work, sorted."""
+    """Names of the leaf queues, sorted: those that accept pods."""
     present = rooted_queues(cluster.queues)
     parents = {cluster.queues[name].parent for name in present}
     roots_count = config.full_hierarchy_fairness
     return sorted(name for name in present.keys() - parents if roots_count or cluster.queues[name].parent)
 
 
-def some_of(names: list[str]) -> str:
-    """The names, the first ten of them where there are more."""
-    more = len(names) - NAMES_SHOWN_MAX
-    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
 class _QueueNames:
-    """What a group can name as its queue, and what it is told where it names something else."""
+    """The queues that a group can use, and the finding for a group that names another one."""
 
     def __init__(self, cluster: Cluster, config: Config) -> None:
         leaves = leaf_queues(cluster, config)
@@ -96,7 +92,7 @@ class _QueueNames:
         self._all = cluster.queues
         self._present = rooted_queues(cluster.queues)
         self._there = (
-            f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+            f"the queues that accept pods are {some_of(leaves)}" if leaves else "there is no queue that accepts pods"
         )
 
     def problem(self, subject: str, field: str, name: str) -> Problem | None:
@@ -107,9 +103,9 @@ class _QueueNames:
         elif name not in self._all:
             fault = f"there is no queue {name!r}"
         elif name not in self._present:
-            fault = f"queue {name!r} is left out for want of its parents"
+            fault = f"queue {name!r} is ignored because a queue above it is missing"
         else:
-            fault = f"queue {name!r} runs no work itself"
+            fault = f"queue {name!r} has child queues and accepts no pods itself"
         return Problem("", subject, field, f"{fault}, so the group stays pending: {self._there}")
 
 
@@ -117,11 +113,10 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
     members: dict[str, Counter[str]] = defaultdict(Counter)
     finished: set[str] = set()
     for pod in cluster.pods.values():
-        key = f"{pod.namespace}/{pod.group}"
         if pod.group and pod.phase in _LIVE:
-            members[key][pod.sub_group or DEFAULT_SET] += 1
-        elif pod.phase == Phase.SUCCEEDED:
-            finished.add(key)
+            members[pod.group_key][pod.sub_group or DEFAULT_SET] += 1
+        elif pod.group and pod.phase == Phase.SUCCEEDED:
+            finished.add(pod.group_key)
     for key, group in sorted(cluster.pod_groups.items()):
         subject = f"PodGroup {key}"
         if group.priority_class and group.priority_class not in cluster.priority_classes:
@@ -131,7 +126,7 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
             yield Problem(
                 "", subject, fault[0], f"{fault[1]}; until then the sub-groups are ignored and the minimum is 1 pod"
             )
-        # A group that has begun to finish needs its minimum no more.
+        # A group with a finished pod no longer needs its minimum.
         elif key not in finished:
             short = short_of(group, members[key])
             if short:
@@ -140,38 +135,38 @@ def _group_problems(cluster: Cluster) -> Iterator[Problem]:
 
 def _unknown_class(subject: str, field: str, name: str) -> Problem:
     message = (
-        f"there is no priority class {name!r}, so the default priority holds: create the class, or correct the name"
+        f"there is no priority class {name!r}, so the default priority is used: create the class, or correct the name"
     )
     return Problem("", subject, field, message)
 
 
 def tree_fault(group: PodGroup) -> tuple[str, str] | None:
-    """Field and text of what makes the sub-groups no tree: the first such entry of the list."""
+    """(field, text) of the first sub-group that keeps the sub-groups from being a tree; None if they are one."""
     if not group.sub_groups:
         return None
     parents = {each.name: each.parent for each in group.sub_groups}
     names = Counter(each.name for each in group.sub_groups)
-    rooted: set[str] = set()  # looked at, and in no circle: a chain is walked once, however long it is
+    rooted: set[str] = set()  # known to be in no cycle, so that a chain is walked only once
     for i, each in enumerate(group.sub_groups):
         field = f"spec.subGroups[{i}]"
         if not each.name:
             return f"{field}.name", "empty: give the sub-group a name"
         if names[each.name] > 1:
-            return f"{field}.name", f"{each.name!r} is there {names[each.name]} times: give each sub-group its own name"
+            return f"{field}.name", f"{each.name!r} occurs {names[each.name]} times: give each sub-group its own name"
         if each.parent and each.parent not in parents:
             return f"{field}.parent", f"there is no sub-group {each.parent!r}: add it, or correct the name"
         if _circles(each.name, parents, rooted):
             return (
                 f"{field}.parent",
-                f"sub-group {each.name!r} is in a circle of parents: give one of them another parent",
+                f"sub-group {each.name!r} is its own ancestor: give it, or one above it, another parent",
             )
     return None
 
 
 def _circles(name: str, parents: Mapping[str, str], rooted: set[str]) -> bool:
-    """Whether the way up from the sub-group never ends; where it ends, all of it is noted in ``rooted``.
+    """Whether the parents of the sub-group form a cycle. If not, they are added to ``rooted``.
 
-    A parent that is not there ends it: that is the fault of whoever names it.
+    A parent that does not exist ends the walk; the sub-group that names it gets a finding of its own.
     """
     path: dict[str, None] = {}
     while name and name in parents and name not in rooted:
@@ -184,18 +179,18 @@ def _circles(name: str, parents: Mapping[str, str], rooted: set[str]) -> bool:
 
 
 def pod_sets(group: PodGroup) -> frozenset[str]:
-    """Names of the sub-groups that pods can be in. A group whose sub-groups are no tree has the default one only."""
+    """Names of the pod sets of the group; only the default one if its sub-groups are no tree."""
     if not group.sub_groups or tree_fault(group) is not None:
         return _DEFAULT_SETS
     return frozenset({each.name for each in group.sub_groups} - {each.parent for each in group.sub_groups})
 
 
 def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | None:
-    """Field and text where the group cannot reach its minimum with the pods there are."""
+    """(field, text) if the group cannot reach its minimum with these numbers of pods by sub-group; else None."""
     if not group.sub_groups:
         need = 1 if group.min_member is None else group.min_member
         have = members.get(DEFAULT_SET, 0)
-        return ("spec.minMember", f"{have} of the {need} pods needed at the least exist") if have < need else None
+        return ("spec.minMember", f"{have} of {need} required pods exist") if have < need else None
     children: dict[str, list[str]] = defaultdict(list)
     minimum: dict[str, int | None] = {"": group.min_sub_group}
     for each in group.sub_groups:
@@ -218,7 +213,7 @@ def short_of(group: PodGroup, members: Mapping[str, int]) -> tuple[str, str] | N
     if ready[""]:
         return None
     missing = [texts[name] for name in sorted(texts) if not ready[name]]
-    return "spec.subGroups", "; ".join(missing) or "minSubGroup is more than the sub-groups there are"
+    return "spec.subGroups", "; ".join(missing) or "minSubGroup is larger than the number of sub-groups"
 
 
 def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
@@ -249,7 +244,7 @@ def _pod_problems(cluster: Cluster, config: Config) -> Iterator[Problem]:
 
 
 def _membership(subject: str, pod: Pod, sets: Mapping[str, frozenset[str]], cluster: Cluster) -> Iterator[Problem]:
-    key = f"{pod.namespace}/{pod.group}"
+    key = pod.group_key
     if key not in cluster.pod_groups:
         message = f"there is no PodGroup {key!r}, so the pod is never scheduled: add the group, or correct the name"
         yield Problem("", subject, "metadata.annotations[pod-group-name]", message)
@@ -262,7 +257,7 @@ def _membership(subject: str, pod: Pod, sets: Mapping[str, frozenset[str]], clus
 
 
 def _missing_kinds(cluster: Cluster, config: Config) -> Iterator[Problem]:
-    """Inputs often leave out kinds that their pods need; it then looks as if the cluster lacked the objects."""
+    """A warning for kinds that pending pods need and that the input leaves out entirely, as inputs often do."""
     waiting = [
         pod
         for pod in cluster.pods.values()
@@ -283,7 +278,7 @@ _INDEX = re.compile(r"\[[^\]]*\]|'[^']*'|\d+")
 
 
 def limited(problems: Iterable[Problem]) -> list[Problem]:
-    """The findings without repetitions; of those that are alike but for the object the first twenty, then a count."""
+    """The findings without duplicates; of similar ones the first twenty, and how many more there are."""
     kept: list[Problem] = []
     counts: Counter[tuple[bool, str, str, str]] = Counter()
     for problem in dict.fromkeys(problems):

@@ -1,4 +1,4 @@
-"""How the scheduler is set up: one frozen value, made by the CLI or the operator, read by the core."""
+"""The configuration of a scheduler: one frozen value, made by the command line or the operator, read by the core."""
 
 from __future__ import annotations
 
@@ -34,13 +34,10 @@ OPERATOR_PLUGINS: Mapping[str, Mapping[str, str]] = {
     "nodeplacement": {"gpu": "binpack", "cpu": "binpack"},
     "gpusharingorder": {},
 }
-# The list that the original uses without a config file; scenario files are decided with it. No podaffinity.
+# The list that the original uses without a config file, for scenario files. It has no podaffinity.
 BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {
     name: arguments for name, arguments in OPERATOR_PLUGINS.items() if name != "podaffinity"
 }
-
-
-VICTIMS = ("minimal", "original")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +51,12 @@ class Config:
     queue_label: str = names.QUEUE_LABEL
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
-    # Pods that hold a device for those who share it: the label "app" that they have, and where they are.
+    # Pods that reserve a device for pods that share it: the value of their label "app", and their namespace.
     reservation_app_label: str = "kai-resource-reservation"
     reservation_namespace: str = "kai-resource-reservation"
-    scaling_namespace: str = "kai-scale-adjust"  # of the pods that make autoscalers add nodes for those who share
-    # Of the grouping of pods: the ConfigMap ("namespace/name") that tells of kinds, and whether revisions are gangs.
+    scaling_namespace: str = "kai-scale-adjust"  # of pods that make autoscalers add nodes for pods that share devices
+    # For the grouping of pods: the ConfigMap ("namespace/name") with settings for kinds of workloads, and whether
+    # Knative revisions are gangs.
     kinds_config_map: str = ""
     gang_schedule_knative: bool = True
     restrict_node_scheduling: bool = False
@@ -68,9 +66,9 @@ class Config:
     stuck_in_releasing_s: float = 120.0
     staleness_grace_s: float = 60.0
     max_consolidation_preemptees: int = 16
-    search_work: int = 1_500_000  # victims and queues that the searches of one action may look at: about two seconds
+    search_work: int = 1_500_000  # victims and queues that the searches of one action may visit: about two seconds
     allow_consolidating_reclaim: bool = True
-    # "minimal": nobody goes in vain; "original": the sets of victims that v0.17.0 would take, whole.
+    # "minimal": no pod is evicted that the rest of the victims can do without; "original": the victims of v0.17.0.
     victims: str = "minimal"
     use_scheduling_signatures: bool = True
 

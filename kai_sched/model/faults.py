@@ -1,4 +1,4 @@
-"""How a reader says what is wrong with a field, before anybody knows which file the object came from."""
+"""Errors in fields of objects: what readers raise and warn of. The caller adds the file and the object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from kai_sched.api.legal import QUOTED_MAX as QUOTED_MAX
 from kai_sched.api.legal import shown as shown
 
-# Called with (field, message) for what can be passed over: the object is used, without that field.
+# Called with (field, message) for a field that is ignored; the rest of the object is used.
 Warn = Callable[[str, str], None]
 
 Part = TypeVar("Part")
@@ -21,7 +21,7 @@ MESSAGE_MAX = 1000
 
 
 def as_json(value: object) -> str:
-    """The value as people wrote it, cut where it is long."""
+    """The value as JSON, shortened if it is long."""
     try:
         return msgspec.json.encode(value).decode()[:QUOTED_MAX]
     except (OverflowError, RecursionError, UnicodeEncodeError):
@@ -29,13 +29,13 @@ def as_json(value: object) -> str:
 
 
 def _cut(message: str) -> str:
-    """The message without its middle where it is long: what is wrong stands in front, what to do at the end."""
+    """The message, without its middle if it is long: the error is at the beginning, the remedy at the end."""
     half = MESSAGE_MAX // 2
     return message if len(message) <= MESSAGE_MAX else f"{message[:half]} ... {message[-half:]}"
 
 
 class FieldError(ValueError):
-    """A field that makes the object unusable: its path, such as "spec.priority", and what is wrong and what to do."""
+    """A field makes the object unusable. ``field`` is its path, such as "spec.priority"; the message has the remedy."""
 
     def __init__(self, field: str, message: str) -> None:
         self.field, self.message = _cut(field), _cut(message)
@@ -43,7 +43,7 @@ class FieldError(ValueError):
 
 
 class TypeFault(FieldError):
-    """A value of the wrong type: the file is broken, whatever kind of object it is in."""
+    """A value has the wrong type."""
 
 
 _PLAIN_TYPES = {
@@ -67,7 +67,7 @@ _JSON_TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def wrong_type(error: msgspec.ValidationError, raw: bytes | memoryview, field: str = "") -> TypeFault:
-    """A decoding error in people's words. ``raw`` is the part that was decoded and ``field`` where it sits."""
+    """A decoding error in the words of users. ``raw`` is the part that was decoded, ``field`` the path of that part."""
     message, _, path = str(error).partition(" - at `$")
     path = _name_keys(path.rstrip("`"), raw, message)
     where = f"{field}{path}" if field else path.lstrip(".")
@@ -92,7 +92,7 @@ def decode_part(decoder: msgspec.json.Decoder[Part], raw: bytes | memoryview, fi
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TypeFault(field, f"not valid JSON ({error}): correct the file") from None
     except RecursionError:
-        raise TypeFault(field, "nested too deep: no Kubernetes object is") from None
+        raise TypeFault(field, "nested too deeply for a Kubernetes object") from None
 
 
 def _plain(union: str) -> str:

@@ -1,4 +1,4 @@
-"""Python's garbage collector, where much is made and next to nothing of it is garbage."""
+"""Pauses Python's garbage collector while many objects are created and few of them become garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let the collector rest. It would walk all objects again and again, and find no reference cycles."""
+    """Disable the collector in the block. It would traverse all objects repeatedly and find no reference cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,53 +1,24 @@
-"""What has been sent to the API server and is not seen in it yet, laid over the store until it is.
+"""An overlay of the store: binds and evictions that were sent and that the API server does not show yet.
 
-A placement that was decided must count at once, or the next cycle would decide it again. So a bind is *assumed*: the
-store shows the pod on its node from the moment the bind is handed over, until the API server shows it there (or
-elsewhere), or until it is known to have failed and is *forgotten*.
+A decision must count in the next cycle at once, or that cycle would make it again. A bind is *assumed*: the store shows
+the pod on its node from the moment the bind is handed over until the API server shows the pod on a node, or until the
+bind has failed and is *forgotten*. An eviction is *expected* in the same way: the store shows the pod as leaving.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
 
-ALL_PODS = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Groups ("namespace/name") that are tried before all others, and those that are not tried in this cycle.
-
-    ``first`` says with how many of their pods: with any more a group is tried among the others (``ALL_PODS``: no end).
-    ``nodes`` are the nodes, by pod, that these were promised: they get them where they still fit.
-    ``promised``: those that were promised room that was free already (``CycleResult.promised``). Where that comes again
-    it is bound.
-    ``searched``: what each action found for groups that have had their turn to have others evicted, and not all had:
-    these wait for it; ``only``, where it is not empty, are all that may have others evicted in this cycle.
-    """
-
-    first: Mapping[str, int] = field(default_factory=dict)
-    later: frozenset[str] = frozenset()
-    promised: frozenset[str] = frozenset()
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    only: frozenset[str] = frozenset()
-
-    def rests(self, group: str) -> bool:
-        """Whether nobody is evicted for the group in this cycle, as others are owed their turn."""
-        return group in self.searched or (bool(self.only) and group not in self.only)
-
-
-NO_TURNS = Turns()
-
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """What is on its way for one pod: a bind to ``node``, an eviction sent at ``deleted_ns``, or both.
+    """What was sent for one pod: a bind to ``node``, an eviction at ``deleted_ns`` (ns since the epoch), or both.
 
-    ``observed`` is the pod as the API server last showed it.
+    ``observed`` is the pod as the API server last showed it; "" and 0 stand for nothing sent.
     """
 
     node: str
@@ -56,13 +27,16 @@ class Assumed:
 
     @property
     def shown(self) -> Pod:
-        """The pod as it will be."""
+        """The pod as it is once the requests have taken effect."""
         pod = self.observed
         return replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns)
 
 
 class Overlay:
-    """Puts pods into the store, each as the API server shows it or, where something is on its way, as it will be."""
+    """Writes pods to the store: as the API server shows them, changed by the requests that are under way.
+
+    All keys are "namespace/name". Calls for a pod that was deleted and created again (another uid) have no effect.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -70,11 +44,11 @@ class Overlay:
 
     @property
     def assumed(self) -> Mapping[str, Assumed]:
-        """By "namespace/name" of the pod."""
+        """The pods with a request under way, by key."""
         return self._assumed
 
     def observe(self, pod: Pod) -> None:
-        """The API server shows the pod so."""
+        """Take over the pod as the API server shows it."""
         before = self._assumed.get(pod.key)
         if before is None or before.observed.uid != pod.uid:
             self._show(pod.key, Assumed("", 0, pod))
@@ -82,54 +56,54 @@ class Overlay:
             self._show(pod.key, Assumed(before.node, before.deleted_ns, pod))
 
     def gone(self, key: str) -> None:
-        """The API server no longer has the pod."""
+        """Remove the pod: the API server no longer has it."""
         self._assumed.pop(key, None)
         self._store.remove(Pod, key)
 
     def assume(self, key: str, uid: str, node: str) -> bool:
-        """Count the pod as being on the node. False, and nothing is done, where that pod is not there to be bound."""
+        """Show the pod on the node. Returns False, without effect, if the pod is gone or has a node."""
         pod = self._store.get(Pod, key)
-        if not isinstance(pod, Pod) or pod.uid != uid or pod.node:
+        if pod is None or pod.uid != uid or pod.node:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
         self._show(key, replace(before, node=node))
         return True
 
     def forget(self, key: str, uid: str) -> None:
-        """The bind failed: the pod is again as the API server shows it. Of no effect where that is known already."""
+        """Take back ``assume``: the bind failed."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
             self._show(key, replace(assumed, node=""))
 
     def expect(self, key: str, uid: str, now_ns: int) -> bool:
-        """Count the pod as leaving since now. False, and nothing is done, where it is gone or leaving already."""
+        """Show the pod as leaving since ``now_ns``. Returns False, without effect, if it is gone or leaving already."""
         pod = self._store.get(Pod, key)
-        if not isinstance(pod, Pod) or pod.uid != uid or pod.deleted_ns:
+        if pod is None or pod.uid != uid or pod.deleted_ns:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
         self._show(key, replace(before, deleted_ns=now_ns))
         return True
 
     def leaves(self, key: str) -> bool:
-        """Whether the API server itself shows the pod as leaving."""
+        """Whether the API server shows the pod as leaving, apart from what is expected."""
         pod, assumed = self._store.get(Pod, key), self._assumed.get(key)
-        return isinstance(pod, Pod) and pod.deleted_ns != 0 and (assumed is None or assumed.deleted_ns == 0)
+        return pod is not None and pod.deleted_ns != 0 and (assumed is None or assumed.deleted_ns == 0)
 
-    def spare(self, key: str, uid: str) -> None:
-        """The eviction failed or was not sent: the pod stays. Of no effect where that is known already."""
+    def cancel_eviction(self, key: str, uid: str) -> None:
+        """Take back ``expect``: the eviction failed or was not sent, and the pod stays."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
             self._show(key, replace(assumed, deleted_ns=0))
 
     def regroup(self, key: str, uid: str, change: Callable[[Pod], Pod]) -> None:
-        """The pod belongs elsewhere, whatever the API server shows yet. Of no effect where that pod is not there."""
+        """Apply ``change`` (of its group) to the pod, although the API server does not show it yet."""
         pod = self._store.get(Pod, key)
-        if isinstance(pod, Pod) and pod.uid == uid:
+        if pod is not None and pod.uid == uid:
             before = self._assumed.get(key) or Assumed("", 0, pod)
             self._show(key, replace(before, observed=change(before.observed)))
 
     def _show(self, key: str, assumed: Assumed) -> None:
-        """Keep what the API server does not show yet, and put the pod into the store."""
+        """Keep the requests that the API server does not show yet, and put the pod into the store."""
         pod = assumed.observed
         node = "" if pod.node else assumed.node
         deleted_ns = 0 if pod.deleted_ns else assumed.deleted_ns

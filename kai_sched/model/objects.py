@@ -1,4 +1,4 @@
-"""The cluster as the scheduler sees it: frozen objects in scheduler units, with nothing of the wire left.
+"""The domain objects: the cluster as the scheduler sees it, frozen, in scheduler units, independent of the wire.
 
 Units everywhere in the domain: CPU in millicores, memory in bytes, GPUs in devices, pods in slots, any other
 resource as ``model.resources`` says. Times are nanoseconds since the epoch, 0 where the object has none.
@@ -11,6 +11,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
 
 UNLIMITED = -1.0
 NO_LABELS: Mapping[str, str] = {}
@@ -28,7 +30,7 @@ class Phase(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One resource of a queue: what it is promised, how far it may go, and its weight in dividing the surplus."""
+    """One resource of a queue: its quota, its limit, and its weight in the division of what is over quota."""
 
     quota: float = 0.0
     limit: float = 0.0
@@ -130,8 +132,8 @@ class PodGroup:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +187,10 @@ class WeightedPodTerm:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Shape:
-    """All that placement needs to know of a pod. The reader gives equal shapes as one object, while somebody has it.
+    """All that placement needs to know of a pod. The reader returns equal shapes as one object.
 
-    ``request`` is sorted by resource name and holds no zero, ``pods`` always 1 included.
-    ``unsupported`` names what the pod asks for and this version cannot give, one text each, field first.
+    ``request`` has (resource, amount) sorted by resource, without zeros; ``pods`` is always 1. ``unsupported`` names
+    the features that the pod uses and this version does not support, each text with the field first.
     """
 
     request: tuple[tuple[str, float], ...] = ()
@@ -202,7 +204,7 @@ class Shape:
     claims: tuple[str, ...] = ()  # PersistentVolumeClaims as "namespace/name"
     config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
     unsupported: tuple[str, ...] = ()
-    # Devices that a pod with a GPU share holds part of (gpu-fraction, gpu-memory), and what its queue pays for them.
+    # Devices that the pod holds a part of (gpu-fraction, gpu-memory), and the GPUs that count for its queue.
     shared_devices: int = 0
     shared_quota: float = 0.0
 
@@ -229,18 +231,18 @@ class Pod:
     gpu_groups: tuple[str, ...] = ()  # devices shared with others, from the labels runai-gpu-group*
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
     @property
-    def group_key(self) -> str:
-        """The group that the pod is in: its pod group, or itself."""
-        return f"{self.namespace}/{self.group}" if self.group else self.key
+    def group_key(self) -> GroupKey:
+        """The key of the group that the pod is in: its PodGroup; for a bare pod the key of the pod."""
+        return group_key(self.namespace, self.group or self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class BindRequest:
-    """A BindRequest (scheduling.run.ai/v1alpha2): a placement of the original's that its binder is to carry out."""
+    """A BindRequest (scheduling.run.ai/v1alpha2): a placement that the binder of the original has yet to carry out."""
 
     namespace: str
     name: str
@@ -250,12 +252,12 @@ class BindRequest:
     gpu_groups: tuple[str, ...] = ()  # devices that the pod will share
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
     @property
-    def pod_key(self) -> str:
-        return f"{self.namespace}/{self.pod}"
+    def pod_key(self) -> ObjectKey:
+        return object_key(self.namespace, self.pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +290,8 @@ class VolumeClaim:
     attributes_class: str = ""
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,14 +331,14 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """Only that it is there: its contents never matter to scheduling."""
+    """A ConfigMap. Only its existence matters to scheduling."""
 
     namespace: str
     name: str
 
     @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The priority of a pod group, and whether it may lose its pods again (semantics 0.4, 11.2)."""
+"""The priority of a pod group, and whether it is preemptible (semantics 0.4, 11.2)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ SHIPPED_CLASSES: Mapping[str, int] = {"train": 50, "build-preemptible": 75, "bui
 
 
 def is_reserved(name: str, namespace: str) -> bool:
-    """Whether the class is one of Kubernetes' own, above all others, which count in its own namespace only."""
+    """Whether the class is a system class of Kubernetes outside of its namespace, where it has no effect."""
     return name.startswith(names.SYSTEM_CLASSES_PREFIX) and namespace != names.SYSTEM_NAMESPACE
 
 
 def reserved_text(name: str, instead: str) -> str:
-    """What is told of a class that does not count; ``instead`` says what holds."""
-    return f"{name!r} counts in namespace {names.SYSTEM_NAMESPACE} only; {instead} holds instead: name another class"
+    """The warning about a reserved class; ``instead`` is what is used."""
+    return f"{name!r} is for namespace {names.SYSTEM_NAMESPACE} only; {instead} is used instead: name another class"
 
 
 def default_priority(classes: Mapping[str, PriorityClass]) -> int:
-    """The priority of groups that name no class there is: the cluster's default class, else 50."""
+    """The priority of groups without an existing class: that of the cluster's default class, else 50."""
     return next((each.value for _, each in sorted(classes.items()) if each.global_default), DEFAULT_PRIORITY)
 
 
 def is_preemptible(group: PodGroup, classes: Mapping[str, PriorityClass], default: int) -> bool:
-    """As the group says, else by its priority; ``default`` is that of ``default_priority``."""
+    """Whether the group is preemptible: as it says, else by its priority. ``default`` is from ``default_priority``."""
     if group.preemptible is not None:
         return group.preemptible
     known = classes.get(group.priority_class)

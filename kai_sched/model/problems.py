@@ -1,13 +1,16 @@
-"""What is wrong with the input: one line each, naming the file, the document, the object, the field, and what to do."""
+"""Findings about the input: one line each, with the file, the document, the object, the field, and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+NAMES_SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One finding. ``fatal`` ones stop the command (exit 2); the others are warnings and the rest is decided.
+    """One finding. A ``fatal`` one stops the command (exit status 2); others are warnings.
 
     ``source`` is "file.yaml, document 3" or empty, ``subject`` is "Queue team-a" or "Pod ml/train-0" or empty,
     ``field`` a path such as "spec.resources.gpu.quota" or empty, ``message`` what is wrong and what to do about it.
@@ -23,8 +26,14 @@ class Problem:
         return printable(": ".join(part for part in (self.source, self.subject, self.field, self.message) if part))
 
 
+def some_of(names: Sequence[str]) -> str:
+    """The names in a list; if there are more than ten, the first ten and the number of the others."""
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
 def printable(text: str) -> str:
-    """The text in one line, with control characters escaped: what people read may come from anybody."""
+    """The text in one line, with control characters escaped, as parts of it may come from any user."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -1,4 +1,4 @@
-"""Which queues hang together: the one walk down the queue tree that the checks and lowering share."""
+"""The tree of queues: which queues hang together with a root. Shared by ``model.checks`` and ``lowering.queues``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kai_sched.model.objects import Queue
 
 
 def rooted_queues(queues: Mapping[str, Queue]) -> dict[str, Queue]:
-    """The queues whose ancestors are all there, level by level. A cycle hangs in the air and is left out."""
+    """The queues whose ancestors all exist, level by level. Queues in a cycle, and below one, are left out."""
     children: dict[str, list[str]] = {}
     for name, queue in queues.items():
         children.setdefault(queue.parent, []).append(name)
@@ -21,7 +21,7 @@ def rooted_queues(queues: Mapping[str, Queue]) -> dict[str, Queue]:
 
 
 def missing_above(name: str, queues: Mapping[str, Queue]) -> str:
-    """The name of the first queue above that is not there; empty where the parents go in a circle."""
+    """The name of the nearest ancestor that does not exist; "" if the parents form a cycle."""
     seen = {name}
     above = queues[name].parent
     while above in queues and above not in seen:

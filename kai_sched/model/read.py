@@ -1,4 +1,4 @@
-"""Wire to domain: the JSON of any object that the scheduler knows becomes the object that it works with."""
+"""From the wire to the domain: the JSON of an object becomes a frozen object of ``model.objects``."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
 _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
-    ("v1", "Node"): (msgspec.json.Decoder(core.Node), read_node),
+    ("v1", "Node"): (msgspec.json.Decoder(core.WireNode), read_node),
     ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
     VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
-    ("v1", "ConfigMap"): (msgspec.json.Decoder(core.ConfigMap), read_config_map),
-    ("v1", "Namespace"): (msgspec.json.Decoder(core.Namespace), read_namespace),
-    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.StorageClass), read_storage_class),
-    ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.PriorityClass), read_priority_class),
+    ("v1", "ConfigMap"): (msgspec.json.Decoder(core.WireConfigMap), read_config_map),
+    ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
+    ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
+    ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.WirePriorityClass), read_priority_class),
 }
 _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     QUEUE: read_queue,
     POD_GROUP: read_pod_group,
     BIND_REQUEST: read_bind_request,
 }
-# Ours, but without effect in this version: only their fields are looked at.
+# Kinds of this project without effect in this version: only their fields are checked.
 _UNREAD: Mapping[Kind, type[Model]] = {
     TOPOLOGY: topology.TopologySpec,
 }
@@ -87,24 +87,24 @@ CLASSES: Mapping[Kind, type[Object]] = {
 KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
-_pod = msgspec.json.Decoder(core.Pod)
+_pod = msgspec.json.Decoder(core.WirePod)
 _custom = msgspec.json.Decoder(core.CustomObject)
 
 
 class Reader:
-    """Reads the objects of one cluster. What many of them share is read once, so one reader should read them all."""
+    """Reads the objects of one cluster. Use one reader for all of them: parts that they share are parsed once."""
 
     def __init__(self, config: Config) -> None:
         self._pods = PodReader(config)
 
-    def read_pod(self, wire: core.Pod, warn: Warn) -> Pod:
-        """As ``read``, for a pod that is decoded already."""
+    def read_pod(self, wire: core.WirePod, warn: Warn) -> Pod:
+        """As ``read``, for a pod that is already decoded."""
         return self._pods.read(wire, warn)
 
     def read(self, kind: Kind, raw: bytes, warn: Warn) -> Object:
         """The object; ``kind`` must be one of KINDS.
 
-        Raises FieldError for what makes it unusable; what can be passed over goes to ``warn``.
+        Raises FieldError if the object is unusable. Fields that are ignored go to ``warn``.
         """
         if kind == POD:
             return self._pods.read(decode_part(_pod, raw, ""), warn)
@@ -117,7 +117,7 @@ class Reader:
 
 
 def check_unread(kind: Kind, raw: bytes, warn: Warn) -> None:
-    """Tell what is wrong with the fields of an object of ours that this version does not use."""
+    """Warn of wrong fields in an object of a kind that has no effect in this version."""
     model = _UNREAD.get(kind)
     if model is None:
         return

@@ -1,4 +1,4 @@
-"""How the scheduler is set up: its config file, SchedulingShard and Config objects (API contract 1.6, 1.7, 10.1)."""
+"""Reads the configuration: config file, SchedulingShard and Config objects (API contract 1.6, 1.7, 10.1)."""
 
 from __future__ import annotations
 
@@ -64,11 +64,14 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
             for p, plugin in enumerate(tier.plugins or ()):
                 field = f"tiers[{t}].plugins[{p}]"
                 if plugin.name not in KNOWN_PLUGINS:
-                    warn(f"{field}.name", f"there is no plugin {shown(plugin.name)}; it is left out: correct the name")
+                    warn(
+                        f"{field}.name",
+                        f"there is no plugin {shown(plugin.name)}; the entry is ignored: correct the name",
+                    )
                     continue
                 if plugin.disabled():
                     switches = ", ".join(plugin.disabled())
-                    warn(field, f"{switches}: a plugin is used wholly or not at all; leave the plugin out instead")
+                    warn(field, f"{switches}: parts of a plugin cannot be switched off; remove the plugin instead")
                 plugins[plugin.name] = {key: _text(value) for key, value in (plugin.arguments or {}).items()}
         config = replace(config, plugins=plugins)
     if file.queue_depth_per_action is not None:
@@ -112,9 +115,7 @@ def _depths(depths: Mapping[str, int], actions: tuple[str, ...], field: str) -> 
         if action not in actions:
             raise FieldError(f"{field}.{action}", f"the action is not enabled: use some of {', '.join(actions)}")
         if depth < 0:
-            raise FieldError(
-                f"{field}.{action}", f"{depth} is below 0: give the number of jobs to look at in each queue"
-            )
+            raise FieldError(f"{field}.{action}", f"{depth} is below 0: give the number of jobs to try in each queue")
     return dict(sorted(depths.items()))
 
 
@@ -211,7 +212,7 @@ def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dic
     priority = dict(_PLUGIN_PRIORITIES)
     for name, settings in (spec.plugins or {}).items():
         if name not in KNOWN_PLUGINS:
-            warn(f"spec.plugins.{name}", "there is no such plugin; it is left out: correct the name")
+            warn(f"spec.plugins.{name}", "there is no such plugin; it is ignored: correct the name")
             continue
         priority.setdefault(name, 0)
         if settings.priority is not None:
@@ -225,7 +226,7 @@ def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dic
 
 
 def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
-    """The flags that decide something; others belong to the original's process and mean nothing here."""
+    """The config changed by the flags that affect scheduling; other flags of the original have no effect."""
     changes: dict[str, Any] = {}
     for flag, text in flags.items():
         if flag not in _FLAGS:
@@ -240,7 +241,7 @@ def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
 
 def _read_bool(text: str) -> bool:
     if text not in _TRUE | _FALSE:
-        raise ValueError(f"{shown(text)} is neither true nor false: write one of them")
+        raise ValueError(f"{shown(text)} is neither true nor false")
     return text in _TRUE
 
 
@@ -250,7 +251,7 @@ def _read_int(text: str) -> int:
     except ValueError:
         value = None
     if value is None or not -INT32_MAX - 1 <= value <= INT32_MAX:
-        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: write one")
+        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: correct it")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Where a pod may run: node selectors, inter-pod terms, tolerations, ports and what it mounts (semantics 12)."""
+"""Reads where a pod may run: node selectors, inter-pod terms, tolerations, ports and mounts (semantics 12)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.faults import FieldError, Warn, decode_part, shown
+from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
     HostPort,
     NodeSelector,
@@ -28,7 +29,7 @@ PORT_MAX = 65_535
 WEIGHT_MAX = 100
 
 _affinity = msgspec.json.Decoder(core.Affinity | None)
-_tolerations = msgspec.json.Decoder(list[core.Toleration] | None)
+_tolerations = msgspec.json.Decoder(list[core.WireToleration] | None)
 _selector = msgspec.json.Decoder(dict[str, str] | None)
 
 Affinity = tuple[NodeSelector | None, tuple[PodTerm, ...], tuple[PodTerm, ...], tuple[WeightedPodTerm, ...]]
@@ -51,7 +52,7 @@ def read_node_selector(selector: core.Selector, field: str) -> NodeSelector:
     return tuple(terms)
 
 
-def _requirements(wire: Sequence[core.Requirement] | None, known: Iterable[str], field: str) -> list[Requirement]:
+def _requirements(wire: Sequence[core.WireRequirement] | None, known: Iterable[str], field: str) -> list[Requirement]:
     found = []
     for i, each in enumerate(wire or ()):
         if each.operator not in known:
@@ -80,7 +81,7 @@ def read_label_selector(selector: core.LabelSelector, field: str) -> Term:
 
 
 class ConstraintReader:
-    """Remembers the texts that it has seen: most pods of a cluster share a few."""
+    """Reads constraints of pods, and caches them by raw text: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
         self._affinities: Recent[tuple[bytes, str, tuple[tuple[str, str], ...]], Affinity] = Recent()
@@ -142,7 +143,7 @@ def _read_affinity(wire: core.Affinity, namespace: str, labels: Mapping[str, str
     return node_selector, required[0], required[1], tuple(preferred)
 
 
-def _term(wire: core.PodTerm, namespace: str, labels: Mapping[str, str], field: str) -> PodTerm:
+def _term(wire: core.WirePodTerm, namespace: str, labels: Mapping[str, str], field: str) -> PodTerm:
     selector = None
     if wire.label_selector is not None:
         # As in Kubernetes, a key that the pod itself lacks asks for nothing.
@@ -162,7 +163,7 @@ def _term(wire: core.PodTerm, namespace: str, labels: Mapping[str, str], field: 
 def read_ports(spec: core.PodSpec, warn: Warn, unsupported: list[str]) -> tuple[HostPort, ...]:
     """Ports taken on the node by containers and sidecars. On the host's network every container port is one.
 
-    What is no port is told, and noted in ``unsupported``.
+    An invalid port gives a warning and an entry in ``unsupported``.
     """
     found = set()
     sidecars = [each for each in spec.init_containers or () if each.restart_policy == SIDECAR_POLICY]
@@ -183,9 +184,9 @@ def read_claims(spec: core.PodSpec, namespace: str, pod: str) -> tuple[str, ...]
     found = set()
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            found.add(f"{namespace}/{volume.persistent_volume_claim.claim_name}")
+            found.add(object_key(namespace, volume.persistent_volume_claim.claim_name or ""))
         elif volume.ephemeral is not None:
-            found.add(f"{namespace}/{pod}-{volume.name}")
+            found.add(object_key(namespace, f"{pod}-{volume.name}"))
     return tuple(sorted(found))
 
 
@@ -194,7 +195,7 @@ def read_config_maps(spec: core.PodSpec, namespace: str, exempt_prefix: str) -> 
 
     Names that start with a non-empty ``exempt_prefix`` are made for the pod once it has its GPU.
     """
-    needed: list[core.Reference] = []
+    needed: list[core.ConfigMapReference] = []
     mounted: set[str | None] = set()
     for group in (spec.init_containers, spec.containers, spec.ephemeral_containers):
         for container in group or ():
@@ -212,4 +213,4 @@ def read_config_maps(spec: core.PodSpec, namespace: str, exempt_prefix: str) -> 
     found = {each.name for each in needed if each.name and not each.optional and each.name != names.ROOT_CA_CONFIG_MAP}
     if exempt_prefix:
         found = {name for name in found if not name.startswith(exempt_prefix)}
-    return tuple(sorted(f"{namespace}/{name}" for name in found))
+    return tuple(sorted(object_key(namespace, name) for name in found))

@@ -1,4 +1,4 @@
-"""Queues and pod groups: our own custom resources, checked by their models, in scheduler units."""
+"""Reads queues, pod groups and bind requests: checked by their models (``api``), amounts in scheduler units."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 
 DEFAULT_QUEUE_PRIORITY = 100
 MEGABYTE = 1_000_000.0
-# Of the fields that a part does not have; a broken writer may give any number.
+# The most unknown fields of a part that are reported; a broken writer may set any number.
 UNKNOWN_TOLD_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -63,7 +63,7 @@ def parse_part(model: type[AnyModel], raw: bytes, path: str, warn: Warn) -> AnyM
 
 
 def warn_unknown(found: Model, path: str, warn: Warn) -> None:
-    """Tell every field that the model does not have."""
+    """Warn of every field that the model does not have."""
     for place, known in islice(found.unknown_fields(path), UNKNOWN_TOLD_MAX):
         field = place.lstrip(".")
         name = field.rsplit(".", 1)[-1]
@@ -86,9 +86,9 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
-    """Tell fields beside ``spec`` that no object has."""
+    """Warn of top-level fields that no object has."""
     for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
-        warn(name, "unknown field, ignored: fields of ours belong below spec")
+        warn(name, "unknown field, ignored: the fields of this kind belong below spec")
 
 
 def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
@@ -98,7 +98,7 @@ def read_queue(wire: core.CustomObject, warn: Warn) -> Queue:
     spec = parse_part(queue.QueueSpec, bytes(wire.spec), "spec", warn)
     priority = DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority
     if not -INT32_MAX - 1 <= priority <= INT32_MAX:
-        message = f"{shown(priority)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        message = f"{shown(priority)} does not fit into 32 bits: give a number from {-INT32_MAX - 1} to {INT32_MAX}"
         raise FieldError("spec.priority", message)
     resources = spec.resources
     if resources is None:
@@ -186,7 +186,7 @@ def read_pod_group(wire: core.CustomObject, warn: Warn) -> PodGroup:
 
 
 def _class_of(spec: podgroup.PodGroupSpec, namespace: str, warn: Warn) -> str:
-    """One that counts for Kubernetes' own pods only is told, and passed over."""
+    """The priority class; a class reserved for Kubernetes is ignored with a warning."""
     name = spec.priority_class_name or ""
     if not is_reserved(name, namespace):
         return name
@@ -202,11 +202,11 @@ def _check_depth(sub_groups: Sequence[SubGroup]) -> None:
 
 
 def too_deep(name: str) -> str:
-    """What is told of a sub-group that stands too deep."""
-    return f"sub-group {name!r} has {SUB_GROUP_DEPTH_MAX} or more above it: have at most {SUB_GROUP_DEPTH_MAX} levels"
+    """The error about a sub-group that is nested too deeply."""
+    return f"sub-group {name!r} is nested too deeply: use at most {SUB_GROUP_DEPTH_MAX} levels"
 
 
-def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
+def _sub_group(wire: podgroup.SubGroupSpec, index: int, warn: Warn) -> SubGroup:
     if not wire.name:
         # The empty name stands for the root of the tree.
         raise FieldError(f"spec.subGroups[{index}].name", "empty: give the sub-group a name")
@@ -221,7 +221,7 @@ def _sub_group(wire: podgroup.SubGroup, index: int, warn: Warn) -> SubGroup:
     )
 
 
-def _topology(wire: podgroup.TopologyConstraint | None) -> TopologyConstraint | None:
+def _topology(wire: podgroup.TopologyConstraintSpec | None) -> TopologyConstraint | None:
     if wire is None or not wire.topology:
         return None
     return TopologyConstraint(wire.topology, wire.required_topology_level or "", wire.preferred_topology_level or "")

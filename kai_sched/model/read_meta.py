@@ -1,4 +1,4 @@
-"""What all objects have: names and times."""
+"""Reads metadata that all objects have: names, namespaces, times and versions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def namespace_of(meta: core.Meta) -> str:
 
 
 def time_ns(text: str | None, field: str, warn: Warn | None = None) -> int:
-    """Nanoseconds since the epoch, 0 where there is no time. Raises FieldError.
+    """Nanoseconds since the epoch; 0 for no time. Raises FieldError.
 
-    With ``warn``, a time that is too far away is told there, and the nearest that can be reckoned with holds: an
-    object must not be lost for it. A long grace makes such times of deletion.
+    With ``warn``, a time out of the supported range is a warning, and the nearest supported time is used: the object
+    must not be lost because of it. A long grace period can lead to such deletion times.
     """
     if not text:
         return 0
@@ -43,23 +43,20 @@ def time_ns(text: str | None, field: str, warn: Warn | None = None) -> int:
     except TooFar as error:
         if warn is None:
             raise FieldError(field, str(error)) from None
-        warn(field, f"{error}; {format_time(error.nearest_ns)} holds instead")
+        warn(field, f"{error}; {format_time(error.nearest_ns)} is used instead")
         return error.nearest_ns
     except ValueError as error:
         raise FieldError(field, str(error)) from None
 
 
 def duration_s(text: str | None, field: str, warn: Warn) -> float | None:
-    """Seconds, None where there is no duration. One that is too long is told and cut, so that what runs by it goes on.
-
-    Raises FieldError.
-    """
+    """Seconds; None for no duration. A duration that is too long is shortened with a warning. Raises FieldError."""
     if not text:
         return None
     try:
         seconds = parse_duration(text)
         if is_too_long(text):
-            warn(field, f"{text!r} is longer than {DURATION_MAX_H}h (ten years), which holds instead: give less")
+            warn(field, f"{text!r} is longer than {DURATION_MAX_H}h (ten years), which is used instead: give less")
     except ValueError as error:
         raise FieldError(field, str(error)) from None
     return seconds

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kai_sched.api import core, names
 from kai_sched.api.custom import INT32_MAX
 from kai_sched.model.faults import FieldError, shown
+from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
     NO_LABELS,
     ConfigMap,
@@ -25,7 +26,8 @@ from kai_sched.model.read_meta import identity, namespace_of
 from kai_sched.model.read_requests import read_amounts
 from kai_sched.model.resources import QuantityError, amount
 
-# The conditions that count, in the order in which they are told, and the status that each must have (semantics 0.3).
+# The conditions that count, in the order in which they are reported, and the status of each on a healthy node
+# (semantics 0.3).
 _CONDITIONS = {
     "Ready": "True",
     "MemoryPressure": "False",
@@ -38,7 +40,7 @@ _FILESYSTEM = "Filesystem"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
-def read_node(wire: core.Node) -> Node:
+def read_node(wire: core.WireNode) -> Node:
     """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly."""
     meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
     name = identity(meta)
@@ -107,7 +109,7 @@ def read_volume(wire: core.PersistentVolume) -> Volume:
         identity(meta),
         node_affinity=read_node_selector(required, "spec.nodeAffinity.required") if required else None,
         storage_class=spec.storage_class_name or "",
-        claim=f"{claim.namespace or ''}/{claim.name or ''}" if claim else "",
+        claim=object_key(claim.namespace or "", claim.name or "") if claim else "",
         phase=(wire.status.phase if wire.status else None) or "",
         access_modes=tuple(sorted(set(spec.access_modes or ()))),
         size_bytes=_size_bytes(spec.capacity, "spec.capacity"),
@@ -130,7 +132,7 @@ def _size_bytes(quantities: Mapping[str, core.Quantity] | None, field: str) -> f
         raise FieldError(f"{field}.{_STORAGE}", str(error)) from None
 
 
-def read_storage_class(wire: core.StorageClass) -> StorageClass:
+def read_storage_class(wire: core.WireStorageClass) -> StorageClass:
     """Allowed topologies become a node selector. Raises FieldError."""
     topologies: NodeSelector | None = None
     if wire.allowed_topologies:
@@ -150,13 +152,13 @@ def read_storage_class(wire: core.StorageClass) -> StorageClass:
     )
 
 
-def read_config_map(wire: core.ConfigMap) -> ConfigMap:
+def read_config_map(wire: core.WireConfigMap) -> ConfigMap:
     """Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     return ConfigMap(namespace_of(meta), identity(meta))
 
 
-def read_namespace(wire: core.Namespace) -> Namespace:
+def read_namespace(wire: core.WireNamespace) -> Namespace:
     """The labels count for inter-pod terms. Raises FieldError where it has no name."""
     meta = wire.metadata or core.Meta()
     name = identity(meta)
@@ -164,12 +166,12 @@ def read_namespace(wire: core.Namespace) -> Namespace:
     return Namespace(name, {**(meta.labels or NO_LABELS), names.NAMESPACE_NAME_LABEL: name})
 
 
-def read_priority_class(wire: core.PriorityClass) -> PriorityClass:
+def read_priority_class(wire: core.WirePriorityClass) -> PriorityClass:
     """Raises FieldError where it has no name or no value."""
     name = identity(wire.metadata or core.Meta())
     if wire.value is None:
         raise FieldError("value", "missing: give the class its priority, a whole number")
     if not -INT32_MAX - 1 <= wire.value <= INT32_MAX:
-        message = f"{shown(wire.value)} is no number of 32 bits: give one from {-INT32_MAX - 1} to {INT32_MAX}"
+        message = f"{shown(wire.value)} does not fit into 32 bits: give a number from {-INT32_MAX - 1} to {INT32_MAX}"
         raise FieldError("value", message)
     return PriorityClass(name, wire.value, bool(wire.global_default))

@@ -1,4 +1,4 @@
-"""Pods: the hot kind. What many pods share is read once and remembered by its text."""
+"""Reads pods. Most objects are pods, so parts that many pods share are parsed once and cached by their raw text."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _SHARING_KEYS = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, nam
 
 
 class PodReader:
-    """Reads pods of one cluster; equal shapes become one object.
+    """Reads the pods of one cluster; equal shapes become one object.
 
-    What the API server takes can be read: a pod that has its node holds room there, whatever else it says.
+    Invariant: every pod that the API server accepts can be read, since a pod on a node holds room there whatever else
+    it says. Requests and terms that cannot be read make the pod unsupported instead.
     """
 
     def __init__(self, config: Config) -> None:
@@ -47,8 +48,8 @@ class PodReader:
         self._constraints = ConstraintReader()
         self._shapes: WeakValueDictionary[object, Shape] = WeakValueDictionary()
 
-    def read(self, wire: core.Pod, warn: Warn) -> Pod:
-        """The pod. Raises FieldError for what makes it unusable; the rest goes to ``warn``."""
+    def read(self, wire: core.WirePod, warn: Warn) -> Pod:
+        """The pod. Raises FieldError if it is unusable. Fields that are ignored go to ``warn``."""
         meta = wire.metadata or core.Meta()
         spec = wire.spec or core.PodSpec()
         status = wire.status or core.PodStatus()
@@ -76,7 +77,7 @@ class PodReader:
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
-        """The queue label; else the label ``project`` of older set-ups, with the node pool where there is one."""
+        """The queue label; else the label ``project`` of older installations, with the node pool if there is one."""
         queue = labels.get(self._queue_label, "")
         if not queue and (project := labels.get(names.PROJECT_LABEL)):
             pool = labels.get(self._node_pool_label)
@@ -84,7 +85,7 @@ class PodReader:
         return queue
 
     def _priority_class(self, spec: core.PodSpec, namespace: str, labels: Mapping[str, str], warn: Warn) -> str:
-        """That of the label, else that of the spec; neither may be one that counts for Kubernetes' own pods only."""
+        """The priority class of the label, else of the spec. Classes reserved for Kubernetes are ignored."""
         label, own = labels.get(names.PRIORITY_CLASS_LABEL, ""), spec.priority_class_name or ""
         named = label or own
         if not named.startswith(names.SYSTEM_CLASSES_PREFIX) or not is_reserved(named, namespace):
@@ -137,14 +138,14 @@ class PodReader:
         )
         shape = self._shapes.get(parts)
         if shape is None:
-            # Held here by nobody but its pods: what has come and gone is forgotten.
+            # A weak reference: a shape goes with its last pod.
             shape = self._shapes[parts] = Shape(*parts)
         return shape
 
     def _affinity(
         self, spec: core.PodSpec, namespace: str, labels: Mapping[str, str], unsupported: list[str], warn: Warn
     ) -> Affinity:
-        """A term that makes no sense keeps its pod pending: without the term it could be placed wrongly."""
+        """The affinity. An invalid term makes the pod unsupported: without the term it could be placed wrongly."""
         if not spec.affinity:
             return NO_AFFINITY
         try:

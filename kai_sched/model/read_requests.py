@@ -1,4 +1,4 @@
-"""What a pod asks for in all: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
+"""The request of a pod: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Finding = tuple[str, str]
 
 SIDECAR_POLICY = "Always"
 
-_resources = msgspec.json.Decoder(core.Resources | None)
+_resources = msgspec.json.Decoder(core.ResourceRequirements | None)
 _amounts = msgspec.json.Decoder(dict[str, core.Quantity] | None)
 
 
 def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> tuple[Request, list[Finding]]:
-    """Quantities to amounts in scheduler units, all GPU names added up; unreadable ones are told and left out."""
+    """Amounts in scheduler units by resource, all GPU names added up; and findings about those that are left out."""
     amounts: Request = {}
     findings: list[Finding] = []
     for name, quantity in (quantities or {}).items():
@@ -40,13 +40,13 @@ def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> 
 
 
 class RequestReader:
-    """Remembers the resources texts that it has seen: most pods of a cluster share a few."""
+    """Reads requests of pods, and caches them by raw text: most pods of a cluster share a few."""
 
     def __init__(self) -> None:
         self._containers: Recent[bytes, tuple[Request, tuple[Finding, ...]]] = Recent()
 
     def read(self, spec: core.PodSpec) -> tuple[Request, list[Finding]]:
-        """The request of the pod, ``pods`` 1 included, and what of it could not be read. Raises FieldError."""
+        """The request of the pod, with ``pods`` 1, and findings about amounts that are left out. Raises FieldError."""
         total: Request = {}
         peak: Request = {}
         findings: list[Finding] = []
@@ -83,8 +83,8 @@ class RequestReader:
 
 
 def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, ...]]:
-    """A container's requests; one that is missing is its limit, as the API server fills it in."""
-    resources = decode_part(_resources, raw, field) or core.Resources()
+    """The requests of a container. A missing request is the limit, as the API server sets it."""
+    resources = decode_part(_resources, raw, field) or core.ResourceRequirements()
     asked = resources.requests or {}
     request, bad = read_amounts(asked, "requests")
     limits = {name: value for name, value in (resources.limits or {}).items() if name not in asked}
@@ -94,8 +94,8 @@ def _container_request(raw: bytes, field: str) -> tuple[Request, tuple[Finding, 
 
 
 def _raise_to_pod_level(total: Request, raw: bytes) -> list[Finding]:
-    """What the pod asks for as a whole, beside its containers; a limit counts where nobody requests anything."""
-    resources = decode_part(_resources, raw, "spec.resources") or core.Resources()
+    """Raise the total to the pod-level request, in place; a limit counts as a request where there is none."""
+    resources = decode_part(_resources, raw, "spec.resources") or core.ResourceRequirements()
     asked, bad = read_amounts(resources.requests, "spec.resources.requests")
     limits = {name: value for name, value in (resources.limits or {}).items() if canonical(name) not in total | asked}
     implied, bad_limits = read_amounts(limits, "spec.resources.limits")

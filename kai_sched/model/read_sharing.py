@@ -21,7 +21,7 @@ MIG = "(MIG)"
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What the annotations ask for; ``whole`` are GPUs that they make the pod count with as if it asked for them."""
+    """What the annotations request; ``whole`` are whole GPUs that the pod counts as requesting because of them."""
 
     unsupported: tuple[str, ...] = ()
     devices: int = 0
@@ -30,8 +30,11 @@ class Sharing:
     whole: float = 0.0
 
     def beside(self, gpus: float) -> Sharing:
-        """The same in a pod whose containers ask for so many whole GPUs: its node gives it these whatever annotations
-        say, so that it counts with them, or with its parts as if they were whole where those are more."""
+        """The same for a pod whose containers request ``gpus`` whole GPUs.
+
+        The kubelet gives it these whatever the annotations say. So the pod counts with whole GPUs: those of the
+        containers or the shared devices, whichever are more.
+        """
         return replace(self, devices=0, quota=0.0, whole=float(self.devices)) if gpus and self.devices else self
 
 
@@ -39,7 +42,7 @@ NONE = Sharing()
 
 
 def read_sharing(annotations: Mapping[str, str], warn: Warn) -> Sharing:
-    """A malformed annotation is told and has no effect, as in the original."""
+    """What the annotations request. A malformed annotation is ignored with a warning, as in the original."""
     unsupported = []
     fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, _fraction, "a number above 0 and up to 1", warn)
     memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, _positive, "a whole number of MiB above 0", warn)
@@ -75,18 +78,18 @@ def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float
 
 
 def _fraction(text: str) -> float:
-    """0 for what is no fraction."""
+    """The fraction; 0 for a text that is none."""
     # Its length first: matching takes the square of it.
     value = float(text) if len(text) <= FRACTION_LENGTH and _DECIMAL.fullmatch(text) else 0.0
     return value if value <= 1 else 0.0
 
 
 def _devices(text: str) -> float:
-    """0 for what is no number of devices that a node can have."""
+    """The number of devices; 0 for a text that is no number a node can have."""
     value = _positive(text)
     return value if value <= DEVICES_MAX else 0.0
 
 
 def _positive(text: str) -> float:
-    """0 for what is no whole number above 0."""
+    """The number; 0 for a text that is no whole number above 0."""
     return float(text) if _WHOLE.fullmatch(text) else 0.0

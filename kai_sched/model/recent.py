@@ -1,4 +1,4 @@
-"""A memory that forgets: what readers have seen lately, bounded by number and by size."""
+"""Bounded caches for readers: parsed values by their raw text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """Keeps at least the last half of ``entries``, and at most all of them.
+    """A cache of at most ``entries`` values whose keys have at most ``size`` characters together.
 
-    There are two generations. What is asked for moves to the young one; when that is full, the old one goes and the
-    young one becomes old. That costs a lookup next to nothing, and needs no order of use.
+    It keeps at least the last half of what was used. There are two generations: an entry that is read moves to the
+    young one; when that is full, the old generation is dropped and the young one becomes old. A lookup stays cheap, as
+    no order of use is kept.
     """
 
     def __init__(self, entries: int = ENTRIES_MAX, size: int = SIZE_MAX) -> None:
@@ -32,7 +33,7 @@ class Recent(Generic[Key, Value]):
         return len(self._young) + len(self._old)
 
     def get(self, key: Key) -> Value | None:
-        """What is remembered for the key; None where that is nothing."""
+        """The value of the key; None if there is none."""
         found = self._young.get(key)
         if found is None:
             found = self._old.pop(key, None)
@@ -42,7 +43,7 @@ class Recent(Generic[Key, Value]):
         return found[0]
 
     def put(self, key: Key, value: Value, size: int) -> Value:
-        """Remember the value, unless its key is too large to be kept; ``size`` is the key's. Returns the value."""
+        """Keep the value, unless its key is too large; ``size`` is the size of the key. Returns the value."""
         if size <= KEY_MAX:
             self._keep(key, (value, size))
         return value
@@ -54,13 +55,13 @@ class Recent(Generic[Key, Value]):
         self._size += entry[1]
 
 
-class Pool:
-    """Gives equal texts that come near each other as one object. Interned ones are for ever on some Pythons."""
+class TextPool:
+    """Returns equal texts as one object, to save memory. Unlike ``sys.intern`` it forgets texts."""
 
     def __init__(self) -> None:
         self._texts: Recent[str, str] = Recent()
 
     def one(self, text: str) -> str:
-        """The text, as the object that was given for it lately."""
+        """An equal text that was passed in before, if it is still known; else the text itself."""
         known = self._texts.get(text)
         return self._texts.put(text, text, len(text)) if known is None else known

@@ -1,4 +1,4 @@
-"""Whether labels meet a selector, as Kubernetes has it."""
+"""Whether labels match a selector, by the rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet the requirement, as Kubernetes selectors do: NotIn holds without the label."""
+    """Whether the labels meet the requirement. As in Kubernetes, NotIn also holds if the label is missing."""
     value = labels.get(requirement.key)
     match requirement.op:
         case "In":
@@ -38,13 +38,13 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
 
 
 def compared(text: str) -> int | None:
-    """The whole number that Gt and Lt compare; None for what Kubernetes does not take for one of 64 bits."""
+    """The whole number that Gt and Lt compare; None for a text that is no number of 64 bits."""
     number = int(text) if _WHOLE.fullmatch(text) else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def admits(selector: NodeSelector | None, node: Node) -> bool:
-    """Whether some term of the selector is met by the node; None admits every node."""
+    """Whether the node meets at least one term of the selector; None admits every node."""
     if selector is None:
         return True
     facts = {**node.labels, NODE_NAME: node.name}

@@ -1,10 +1,14 @@
-"""The objects known so far. Changing them marks them; reading them gives one consistent view."""
+"""The store: all objects that the scheduler knows, and consistent views of them.
+
+The operator and ``files.load`` put objects in; ``run_cycle`` gets a view (``Cluster``). A journal of the changes lets
+readers find out what has changed since an earlier view, at a cost that depends on the changes only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar
 
 from kai_sched.model.objects import (
     BindRequest,
@@ -22,7 +26,7 @@ from kai_sched.model.objects import (
 )
 
 # What a view calls the objects of each kind.
-TABLES: Mapping[type[Object], str] = {
+TABLES: Mapping[type, str] = {
     Queue: "queues",
     Node: "nodes",
     PodGroup: "pod_groups",
@@ -36,15 +40,20 @@ TABLES: Mapping[type[Object], str] = {
     Namespace: "namespaces",
 }
 
-# How many changes are remembered; a reader that is further behind looks at everything again.
+# How many changes the journal keeps at least; a reader that is further behind reads all objects.
 JOURNAL_LENGTH = 65_536
 
+# An object that was put or removed: its kind and its key.
 Change = tuple[type[Object], str]
+Kind = TypeVar("Kind", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One consistent view of the store, keyed by name or "namespace/name". Safe to read from another thread."""
+    """A consistent view of the store. All mappings are by key (``model.keys``). It may be read by another thread.
+
+    ``store_id`` and ``serial`` identify the view: views with both equal hold the same objects.
+    """
 
     queues: Mapping[str, Queue]
     nodes: Mapping[str, Node]
@@ -62,37 +71,38 @@ class Cluster:
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
     journal_start: int
 
-    def table(self, kind: type[Object]) -> Mapping[str, Object]:
+    def table(self, kind: type[Kind]) -> Mapping[str, Kind]:
         """All objects of the kind, by key."""
-        found: Mapping[str, Object] = getattr(self, TABLES[kind])
+        found: Mapping[str, Kind] = getattr(self, TABLES[kind])
         return found
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> Cluster:
-        """The cluster made of these objects, for callers that keep no store."""
+        """The view of a new store with these objects, for callers that keep no store."""
         store = Store()
         for item in objects:
             store.put(item)
         return store.cluster()
 
     def changes_since(self, store_id: object, serial: int) -> set[Change] | None:
-        """What changed after the view with that serial; None where that is not known."""
+        """What changed after the view with that serial; None for other stores and beyond the journal."""
         if store_id is not self.store_id or not self.journal_start <= serial <= self.serial:
             return None
         return set(self.journal[serial - self.journal_start : self.serial - self.journal_start])
 
 
 class Store:
-    """Mutable, single-threaded: the owner puts and removes objects, and takes a view for each cycle."""
+    """The mutable store. For one thread: its owner puts and removes objects and takes a view for each cycle."""
 
     def __init__(self) -> None:
-        self._tables: dict[type[Object], dict[str, Object]] = {kind: {} for kind in TABLES}
+        # Typed by the key: the table of a kind holds objects of that kind only.
+        self._tables: dict[type, dict[str, Any]] = {kind: {} for kind in TABLES}
         self._journal: list[Change] = []
         self._journal_start = 0
         self._id = object()
 
     def put(self, item: Object) -> None:
-        """Add the object, or replace the one of the same kind and key. An equal one is no change."""
+        """Add the object, or replace the one of the same kind and key. Putting an equal object is no change."""
         table = self._tables[type(item)]
         key = item.key
         if table.get(key) != item:
@@ -100,7 +110,7 @@ class Store:
             self._note(type(item), key)
 
     def remove(self, kind: type[Object], key: str) -> None:
-        """Forget the object; one that is not there is no error, as events may repeat."""
+        """Remove the object. It is no error if there is none, as events may repeat."""
         if self._tables[kind].pop(key, None) is not None:
             self._note(kind, key)
 
@@ -109,12 +119,15 @@ class Store:
         """Number of changes so far."""
         return self._journal_start + len(self._journal)
 
-    def get(self, kind: type[Object], key: str) -> Object | None:
-        return self._tables[kind].get(key)
+    def get(self, kind: type[Kind], key: str) -> Kind | None:
+        """The object of this kind and key; None where there is none."""
+        found: Kind | None = self._tables[kind].get(key)
+        return found
 
-    def all(self, kind: type[Object]) -> Mapping[str, Object]:
-        """The objects of a kind by key, as they are at any time: not for another thread, and not to be kept."""
-        return self._tables[kind]
+    def all(self, kind: type[Kind]) -> Mapping[str, Kind]:
+        """The live table of a kind, by key. It changes with the store: do not keep it or pass it to another thread."""
+        found: Mapping[str, Kind] = self._tables[kind]
+        return found
 
     def _note(self, kind: type[Object], key: str) -> None:
         if len(self._journal) >= 2 * JOURNAL_LENGTH:
@@ -124,20 +137,20 @@ class Store:
         self._journal.append((kind, key))
 
     def cluster(self) -> Cluster:
-        """A view of now."""
+        """A view of the current objects; O(number of objects)."""
         tables = {kind: dict(table) for kind, table in self._tables.items()}
         return Cluster(
-            queues=cast(dict[str, Queue], tables[Queue]),
-            nodes=cast(dict[str, Node], tables[Node]),
-            pod_groups=cast(dict[str, PodGroup], tables[PodGroup]),
-            pods=cast(dict[str, Pod], tables[Pod]),
-            bind_requests=cast(dict[str, BindRequest], tables[BindRequest]),
-            priority_classes=cast(dict[str, PriorityClass], tables[PriorityClass]),
-            volume_claims=cast(dict[str, VolumeClaim], tables[VolumeClaim]),
-            volumes=cast(dict[str, Volume], tables[Volume]),
-            storage_classes=cast(dict[str, StorageClass], tables[StorageClass]),
-            config_maps=cast(dict[str, ConfigMap], tables[ConfigMap]),
-            namespaces=cast(dict[str, Namespace], tables[Namespace]),
+            queues=tables[Queue],
+            nodes=tables[Node],
+            pod_groups=tables[PodGroup],
+            pods=tables[Pod],
+            bind_requests=tables[BindRequest],
+            priority_classes=tables[PriorityClass],
+            volume_claims=tables[VolumeClaim],
+            volumes=tables[Volume],
+            storage_classes=tables[StorageClass],
+            config_maps=tables[ConfigMap],
+            namespaces=tables[Namespace],
             store_id=self._id,
             serial=self.serial,
             journal=self._journal,

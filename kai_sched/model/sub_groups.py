@@ -1,4 +1,4 @@
-"""The tree that the sub-groups of a PodGroup should be, walked once whatever they are."""
+"""The tree of sub-groups of a PodGroup: depths and cycles, in linear time for any input."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from collections.abc import Mapping
 
 
 def survey(parents: Mapping[str, str]) -> tuple[dict[str, int], dict[str, list[str]]]:
-    """How deep each sub-group stands, and the circle that it is in, if it is in one.
+    """The depth of each sub-group, and the cycle that it is in.
 
-    ``parents`` are names by name, "" for the root. Depth is 1 below the root and below a parent that is not there, and
-    0 in a circle and below one. A circle begins anywhere and goes from parent to parent.
+    Parameters
+    ----------
+    parents
+        Name of the parent by name; "" stands for the root.
+
+    Returns
+    -------
+    tuple
+        Depth by name: 1 below the root and below a parent that does not exist, 0 in a cycle and below one. And, for
+        the names in a cycle, the cycle from parent to parent, beginning at any of its names.
     """
     depths: dict[str, int] = {}
     circles: dict[str, list[str]] = {}

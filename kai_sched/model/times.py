@@ -41,7 +41,7 @@ DURATION_MAX_S = DURATION_MAX_H * 3600
 
 
 class TooFar(ValueError):
-    """A time before or after all that can be reckoned with; ``nearest_ns`` is the nearest that can."""
+    """A time is out of the supported range; ``nearest_ns`` is the nearest supported time."""
 
     def __init__(self, message: str, nearest_ns: int) -> None:
         super().__init__(message)
@@ -61,10 +61,10 @@ def parse_time(text: str) -> int:
     fraction, sign, offset_hours, offset_minutes = found.groups()[6:]
     if not _FIRST_YEAR <= year <= _LAST_YEAR:
         nearest = (_FIRST_YEAR, 1, 1) if year < _FIRST_YEAR else (_LAST_YEAR, 12, 31)
-        message = f"{text!r} is too far away; years from {_FIRST_YEAR} to {_LAST_YEAR} are understood"
+        message = f"{text!r} is out of range; years from {_FIRST_YEAR} to {_LAST_YEAR} are supported"
         raise TooFar(message, calendar.timegm((*nearest, 0, 0, 0)) * _SECOND_NS)
     if not (1 <= month <= 12 and 1 <= day <= _days(year, month) and hour < 24 and minute < 60 and second < 60):
-        raise ValueError(f"{text!r} is not a time that there is; write it as 2026-01-31T12:00:00Z")
+        raise ValueError(f"{text!r} is not a valid time; write it as 2026-01-31T12:00:00Z")
     seconds = calendar.timegm((year, month, day, hour, minute, second))
     if sign:
         offset_s = int(offset_hours) * 3600 + int(offset_minutes) * 60
@@ -110,3 +110,8 @@ def _seconds(text: str, long_units: bool) -> float:
 def format_time(ns: int) -> str:
     """RFC 3339 in UTC, whole seconds, of nanoseconds since the epoch: "2026-01-31T12:00:00Z"."""
     return datetime.fromtimestamp(ns // _SECOND_NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_seconds(seconds: float) -> str:
+    """As ``format_time``, of seconds since the epoch."""
+    return format_time(int(seconds * _SECOND_NS))

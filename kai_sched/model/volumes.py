@@ -1,7 +1,8 @@
-"""Claims that wait for their first consumer: which volumes they could be bound to, and on which nodes.
+"""Claims that wait for their first consumer: which volumes they can be bound to, and on which nodes.
 
-As the documentation of persistent volumes has it: a volume that is kept for a claim is the only one for it; else the
-smallest free one that fits is taken; else one is made, where the class can make volumes and its topologies allow it.
+The rules are those of Kubernetes: a volume reserved for a claim is the only candidate; otherwise the smallest free
+volume that fits is taken; otherwise a volume is provisioned, if the storage class and its topologies allow it.
+Lowering uses this for node constraints, ``reconcile`` to write the reservations before a bind.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ _FREE_PHASES = ("", "Available")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What is to become of the waiting claims of a pod: a volume for each, None where one is to be made."""
+    """A volume for each waiting claim of a pod, None for a volume to be provisioned.
+
+    ``homeless`` is the first claim for which neither is possible; the list then ends before it.
+    """
 
     volumes: tuple[tuple[VolumeClaim, Volume | None], ...]
-    homeless: VolumeClaim | None = None  # a claim for which there is neither
+    homeless: VolumeClaim | None = None
 
 
 class VolumeBook:
-    """The free volumes of one view of the cluster. Nothing is looked up before a claim asks."""
+    """The free volumes of one view of the cluster, sorted at first use."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -37,12 +41,12 @@ class VolumeBook:
         self._found: dict[object, list[Volume]] = {}
 
     def waits(self, claim: VolumeClaim) -> bool:
-        """Whether an unbound claim is bound once its first pod has a node."""
+        """Whether the storage class of the claim waits for the first consumer."""
         storage = self._class_of(claim)
         return storage is not None and storage.wait_for_first_consumer
 
     def reach(self, claim: VolumeClaim) -> NodeSelector | None:
-        """The nodes on which a waiting claim can get a volume; None for all nodes."""
+        """The nodes on which a waiting claim can get a volume, as a node selector; None for all nodes."""
         if claim.selected_node:
             return ((Requirement(NODE_NAME, "In", (claim.selected_node,)),),)
         found = self._candidates(claim)
@@ -55,7 +59,7 @@ class VolumeBook:
         return tuple(dict.fromkeys(term for selector in selectors for term in selector))
 
     def competing(self, claims: Sequence[VolumeClaim]) -> bool:
-        """Whether some of the waiting claims of a pod could want the same volume."""
+        """Whether two of the waiting claims of a pod have a candidate volume in common."""
         if len(claims) < 2:
             return False
         found = [
@@ -67,7 +71,7 @@ class VolumeBook:
         return len(set(found)) < len(found)
 
     def place(self, claims: Sequence[VolumeClaim], node: Node, taken: Container[str] = ()) -> Placed:
-        """Volumes for the waiting claims of a pod on this node; those named in ``taken`` are not free any more."""
+        """Volumes for the waiting claims of a pod on this node. Volumes named in ``taken`` are no longer free."""
         placed: list[tuple[VolumeClaim, Volume | None]] = []
         used: set[str] = set()
         for claim in sorted(claims, key=lambda each: (each.size_bytes, each.key)):
@@ -99,7 +103,7 @@ class VolumeBook:
         return self.cluster.storage_classes.get(claim.storage_class)
 
     def _candidates(self, claim: VolumeClaim) -> list[Volume]:
-        """Volumes for the claim, the one to take first in front; only those kept for it, where there are any."""
+        """The volumes for the claim, the best first; only those reserved for it, if there are any."""
         if self._free is None:
             self._free = self._sort()
         kept = [volume for volume in self._kept.get(claim.key, ()) if _serves(volume, claim)]
@@ -143,7 +147,7 @@ def _is_kept(candidates: list[Volume]) -> bool:
 
 
 def _serves(volume: Volume, claim: VolumeClaim) -> bool:
-    """Whether the volume is what the claim asks for, and is not kept for an earlier claim of the same name."""
+    """Whether the volume meets the claim and is not reserved for an earlier claim of the same name."""
     return (
         volume.storage_class == claim.storage_class
         and volume.size_bytes >= claim.size_bytes

@@ -13,7 +13,7 @@ import structlog
 
 from kai_sched.api import names
 from kai_sched.cluster.backoff import Backoff
-from kai_sched.cycle.quarantine import RETRY_S, Culprit, Decision
+from kai_sched.cycle.quarantine import RETRY_S, Outcome, Quarantined
 from kai_sched.model.objects import Object
 from kai_sched.model.read import CLASSES
 from kai_sched.plan.effects import Emit, Ref
@@ -81,16 +81,16 @@ class CycleHealth:
         self._emit(emit(self._lease, names.WARNING, names.CYCLE_FAILED, text))
         return delay_s
 
-    def decided(self, decision: Decision) -> None:
+    def decided(self, outcome: Outcome) -> None:
         """A cycle was decided, perhaps without some objects."""
-        self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in decision.result.left_out))
-        if decision.flaw is not None:
-            new = self._is_new(decision.flaw)
-            problem = f"{type(decision.flaw).__name__}: {decision.flaw}"
-            log.error("cycle.failed_once", problem=problem, exc_info=decision.flaw if new else None)
-        for culprit in decision.caught:
-            self._report_object(culprit)
-        for kind, key in decision.freed:
+        self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in outcome.result.left_out))
+        if outcome.transient is not None:
+            new = self._is_new(outcome.transient)
+            problem = f"{type(outcome.transient).__name__}: {outcome.transient}"
+            log.error("cycle.failed_once", problem=problem, exc_info=outcome.transient if new else None)
+        for entry in outcome.quarantined:
+            self._report_object(entry)
+        for kind, key in outcome.released:
             log.info("object.back", kind=kind_of(kind)[1], object=key)
 
     def succeeded(self, now_s: float) -> None:
@@ -107,19 +107,17 @@ class CycleHealth:
             return ""
         return f"{self._in_a_row} cycles in a row have failed, for {lasted_s:.0f} s: {self._problem}"
 
-    def _report_object(self, culprit: Culprit) -> None:
-        kind, key = culprit.name
+    def _report_object(self, entry: Quarantined) -> None:
+        kind, key = entry.name
         version, name = kind_of(kind)
-        error = culprit.error.__cause__ or culprit.error
+        error = entry.error.__cause__ or entry.error
         new = isinstance(error, Exception) and self._is_new(error)
-        log.warning(
-            "object.quarantined", kind=name, object=key, problem=culprit.problem, exc_info=error if new else None
-        )
+        log.warning("object.quarantined", kind=name, object=key, problem=entry.problem, exc_info=error if new else None)
         text = (
-            f"the scheduler fails with this {name} and leaves it out: {culprit.problem}; it is tried again when it "
+            f"the scheduler fails with this {name} and leaves it out: {entry.problem}; it is tried again when it "
             f"changes, and in {RETRY_S / 60:.0f} minutes"
         )
-        self._emit(emit(ref_of(culprit.item, version, name), names.WARNING, names.LEFT_OUT, text))
+        self._emit(emit(ref_of(entry.item, version, name), names.WARNING, names.LEFT_OUT, text))
 
     def _emit(self, event: Emit) -> None:
         """Emit the Event, unless another replica leads."""

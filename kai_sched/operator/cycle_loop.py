@@ -11,10 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from kai_sched.cycle.quarantine import Decision, Quarantine
+from kai_sched.cycle.quarantine import Outcome, Quarantine
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_health import CycleHealth
@@ -131,43 +131,43 @@ class CycleLoop:
         if not self._may_act():
             self._leads = False
             self._trigger.stand_by()
-            await self._decide(Turns())
+            await self._decide(NO_HINTS)
             return self._standby_s
         if not self._leads:
             # The leader before may have crashed while it bound a gang: the rest of that gang goes first.
-            first = await self._decide(Turns(), whole=True)
+            first = await self._decide(NO_HINTS, whole=True)
             retries.partial = await self._in_thread(lambda: partial_groups(first.result))
             self._leads = True
         self._turned_at = self._clock.monotonic()
-        turns = retries.turns(self._turned_at)
-        decided = await self._decide(turns, whole=bool(turns.first or retries.timers))
+        hints = retries.next_hints(self._turned_at)
+        decided = await self._decide(hints, whole=bool(hints.first or retries.timers))
         if self._may_act():
-            retries.settle(decided.result, turns)
-            if retries.promises.note(decided.cluster, decided.result, self._config()):
+            retries.settle(decided.result, hints)
+            if retries.tracker.record(decided.cluster, decided.result, self._config()):
                 self._trigger.request(matters=False)
-            if retries.promises.due:
+            if retries.tracker.due:
                 self._trigger.request()
             await self._executor.carry_out(decided)
-        next_ns, now_ns = decided.result.next_ns, self._clock.wall_ns()
-        wait_s = min(DEADLINE_MAX_S, max(0.0, (next_ns - now_ns) / 1e9))
-        self._due = self._clock.monotonic() + wait_s + LATE_S if next_ns else None
+        next_deadline_ns, now_ns = decided.result.next_deadline_ns, self._clock.wall_ns()
+        wait_s = min(DEADLINE_MAX_S, max(0.0, (next_deadline_ns - now_ns) / 1e9))
+        self._due = self._clock.monotonic() + wait_s + LATE_S if next_deadline_ns else None
         return decided.seconds
 
-    async def _decide(self, turns: Turns, whole: bool = False) -> DecidedCycle:
+    async def _decide(self, hints: SchedulingHints, whole: bool = False) -> DecidedCycle:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""
         cluster, config = self._store.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
-            decision: Decision = await self._in_thread(
-                lambda: self._quarantine.decide(
-                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, turns, whole
+            outcome: Outcome = await self._in_thread(
+                lambda: self._quarantine.run_cycle(
+                    cluster, config, self._clock.wall_ns(), self._clock.monotonic, hints, whole
                 )
             )
         finally:
             self.busy_since = None
-        self._health.decided(decision)
-        self._retry_at = decision.back_at
-        return DecidedCycle(cluster, decision.result, self._clock.monotonic() - started)
+        self._health.decided(outcome)
+        self._retry_at = outcome.retry_at
+        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

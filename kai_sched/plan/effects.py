@@ -1,4 +1,9 @@
-"""What a cycle wants done, as data. Nothing here acts; the operator's executor and the offline world do."""
+"""Effects: what is to be done in the cluster, as plain data.
+
+A scheduling cycle gives binds, pipelined pods and evictions; ``reconcile`` gives writes of statuses, conditions and
+events. Nothing here acts: ``cluster`` turns effects into requests, ``cycle.world`` applies them offline. Every effect
+names the uid of its object, so that it never hits another object of the same name.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_sched.model.keys import object_key
+
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind this pod (and no other of the same name: ``uid``) to the node now."""
+    """Bind the pod with this uid to the node now."""
 
     pod: str  # "namespace/name"
     uid: str
@@ -18,9 +25,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The pod has a place, but it or its group has to wait: for others who are leaving, or for the next cycle.
+    """The pod has a node, but waits: for pods that are leaving the node, or for the rest of its group.
 
-    Nothing is sent; the next cycle decides anew.
+    Nothing is sent to the cluster. The next cycle places the pod again.
     """
 
     pod: str
@@ -30,9 +37,9 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A queue that was weighed when somebody had to go: what it held before, and what it was entitled to.
+    """A queue that was compared for an eviction: what it held before it, and what it is entitled to.
 
-    Triples are CPU (milli), memory (bytes), GPU (devices); infinity means unlimited.
+    Triples are CPU (millicores), memory (bytes), GPU (devices); infinity means unlimited.
     """
 
     queue: str
@@ -44,13 +51,24 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Delete this pod (and no other of the same name: ``uid``), with the facts for those who ask why.
+    """Evict (delete) the pod with this uid, with the facts that explain why.
 
-    ``action`` is the rule: consolidation, reclaim, preempt or stalegangeviction. ``cause`` is the key of the pod group
-    for which it goes ("" for stale gangs), ``freed`` what it leaves on ``node``, ``moves_to`` the node where it has a
-    place once it is made anew ("" where it has none). ``moved``: it had one when it was evicted; somebody else may have
-    got it later in the cycle. ``sides``: the victim's queue and the other's, or those above
-    them that are siblings; one for a stale gang.
+    Attributes
+    ----------
+    action
+        The action that evicts: consolidation, reclaim, preempt or stalegangeviction.
+    cause
+        The key of the pod group that gets the room; "" for stale gangs.
+    group
+        The key of the victim's pod group.
+    freed
+        (resource, amount in scheduler units) that the pod frees on ``node``.
+    moves_to
+        The node that the pod gets once its controller has created it again; "" for none.
+    moved
+        Whether the pod had such a node when it was evicted; another group may have taken it later in the cycle.
+    sides
+        The victim's queue and that of ``cause``, or their ancestors that are siblings; one side for a stale gang.
     """
 
     pod: str
@@ -58,7 +76,7 @@ class Evict:
     node: str
     action: str
     cause: str
-    group: str  # the victim's
+    group: str
     freed: tuple[tuple[str, float], ...]
     moves_to: str
     moved: bool
@@ -70,7 +88,7 @@ Effect = Bind | Pipeline | Evict
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The evictions that one action decided for one group (or of one stale gang), which only make sense together.
+    """All evictions of one action for one group, or of one stale gang: none of them is of use without the others.
 
     ``winners`` are the pods that get the room; a stale gang has none.
     """
@@ -81,7 +99,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """One object of the cluster, and no other of the same name where ``uid`` is given."""
+    """A reference to an object of the cluster; with ``uid``, to no other object of the same name."""
 
     api_version: str
     kind: str
@@ -92,12 +110,12 @@ class Ref:
     @property
     def key(self) -> str:
         """ "namespace/name", or the name alone."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return object_key(self.namespace, self.name) if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class PatchStatus:
-    """Merge ``status`` into the object's status; a None removes the field."""
+    """Merge ``status`` into the object's status; None removes a field."""
 
     ref: Ref
     status: Mapping[str, Any]
@@ -105,7 +123,7 @@ class PatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Set annotations; a None removes one."""
+    """Set annotations of the object; None removes one."""
 
     ref: Ref
     annotations: Mapping[str, str | None]
@@ -113,7 +131,7 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class SetCondition:
-    """Set one condition of a pod. ``changes_status``: it had another status before, or was not there."""
+    """Set one condition of a pod. ``changes_status``: the condition is new or had another status."""
 
     ref: Ref
     type: str
@@ -125,7 +143,7 @@ class SetCondition:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Tell people about the object by an Event."""
+    """Create or repeat an Event about the object."""
 
     ref: Ref
     type: str  # "Normal" or "Warning"
@@ -139,7 +157,7 @@ Write = PatchStatus | Annotate | SetCondition | Emit
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """Reserve a free PersistentVolume for a claim; Kubernetes then binds the two. Both as they were decided on."""
+    """Reserve a free PersistentVolume for a claim; Kubernetes then binds the two. Both have the uids of the view."""
 
     volume: Ref
     claim: Ref
@@ -147,7 +165,7 @@ class ClaimVolume:
 
 @dataclass(frozen=True, slots=True)
 class SelectNode:
-    """Have a volume made for the claim where this node can use it."""
+    """Let the provisioner create a volume for the claim that this node can use."""
 
     claim: Ref
     node: str

@@ -1,7 +1,8 @@
-"""Why a pod group is not (wholly) placed: a code from the field's vocabulary and a sentence with the numbers.
+"""Why a pod group has pending pods: a code, and a sentence with the numbers and the remedy.
 
-The sentences are made from plain values, so that they can be tested without a cluster. Units are those people use:
-cores, GPUs, and bytes as Kubernetes writes them (Gi, or G where that is the round number).
+``cycle.explain`` collects the facts. The sentences are made from plain values, so that they can be tested without a
+cluster. Units are those of users: cores, GPUs, and bytes as Kubernetes writes them (Gi, or G if that is the round
+number). docs/pending.md explains every code and text.
 """
 
 from __future__ import annotations
@@ -10,13 +11,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kai_sched.model.problems import some_of as some_of
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code`` is a literal of the API contract (6.3) or one of ours; ``message`` is for people, one line.
+    """A reason for pending pods.
 
-    ``queue`` is the queue whose limit or quota is in the way. ``missing`` says that the pod refers to something that
-    is not there or not usable, so that no node could help.
+    Attributes
+    ----------
+    code
+        A reason of the original (API contract 6.3) or one of this project.
+    message
+        One line for users.
+    queue
+        The queue whose limit or quota is exceeded; "" for other reasons.
+    missing
+        Whether the pod refers to an object that does not exist or is not usable, so that no node could help.
     """
 
     code: str
@@ -30,20 +41,20 @@ OVER_QUOTA = "NonPreemptibleOverQuota"
 NO_QUEUE = "QueueDoesNotExist"
 NO_FIT = "PodSchedulingErrors"
 NOT_READY = "NotReady"
-# Ours (docs/differences.md): the original passes these over without a word.
+# Of this project (docs/differences.md): the original gives no reason in these cases.
 QUEUE_NOT_LEAF = "QueueIsNotALeaf"
 NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
-SCHEDULER_ERROR = "SchedulerError"  # as Kubernetes' own scheduler says it
+SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
 
 DELAYED = "PreemptionDelayNotElapsed"
 
-MOST_NAMES = 10
+
 MOST_HOLDERS = 3
 
 
 def show_amount(resource: str, amount: float) -> str:
-    """The amount of the resource (scheduler units) in words, with three decimals at most."""
+    """The amount (in scheduler units) with its unit, such as "2 GPUs" or "1.5 CPU cores"; at most three decimals."""
     if math.isinf(amount):
         return "unlimited"
     match resource:
@@ -60,7 +71,7 @@ def show_amount(resource: str, amount: float) -> str:
 
 
 def _bytes(amount: float) -> str:
-    """In the largest unit in which it takes at most three decimals, of Gi and Mi, else of G and M; else about in Gi."""
+    """In the first of Gi, Mi, G and M that needs at most three decimals; else rounded, in Gi."""
     for size, unit in ((2.0**30, "Gi"), (2.0**20, "Mi"), (1e9, "G"), (1e6, "M")):
         if abs(amount) * 1000 >= size and (amount * 1000 / size).is_integer():
             return f"{_number(amount / size)}{unit}"
@@ -71,28 +82,25 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def some_of(names: Sequence[str]) -> str:
-    """The names, the first ten of them where there are more."""
-    shown = ", ".join(names[:MOST_NAMES])
-    return shown + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-
-
 def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool = False) -> Reason:
-    """The queue is unknown; or it is left out, as ``above`` is not there, or ("") as its parents go in a circle.
+    """The queue does not exist or is ignored.
 
-    What counts is the label of a pod that ``is_bare``, and ``spec.queue`` of a group that is there, whatever labels
-    say by now.
+    Parameters
+    ----------
+    leaves
+        Names of the queues that accept pods.
+    above
+        None: the queue does not exist. Else it is ignored, because the queue ``above`` it does not exist, or ("")
+        because its parents form a cycle.
+    is_bare
+        Whether the group is a bare pod, whose label names the queue; else ``spec.queue`` of the PodGroup does.
     """
     if above:
         remedy = f"create {above!r}, or correct spec.parentQueue"
-        return Reason(
-            NO_QUEUE, f"queue {name!r} counts for nothing, as queue {above!r} above it does not exist: {remedy}"
-        )
+        return Reason(NO_QUEUE, f"queue {name!r} is ignored: queue {above!r} above it does not exist; {remedy}")
     if above is not None:
-        return Reason(
-            NO_QUEUE, f"queue {name!r} counts for nothing, as its parents go in a circle: correct spec.parentQueue"
-        )
-    there = f"the queues that run work are {some_of(leaves)}" if leaves else "there is no queue that runs work"
+        return Reason(NO_QUEUE, f"queue {name!r} is ignored: its parents form a cycle; correct spec.parentQueue")
+    there = f"the queues that accept pods are {some_of(leaves)}" if leaves else "there is no queue that accepts pods"
     place = "the pod's label" if is_bare else "spec.queue of the PodGroup"
     return Reason(NO_QUEUE, f"queue {name!r} does not exist: {there}; create it, or correct {place}")
 
@@ -100,26 +108,26 @@ def no_queue(name: str, leaves: Sequence[str], above: str | None, is_bare: bool 
 def queue_not_leaf(name: str, leaves: Sequence[str]) -> Reason:
     """The queue has children."""
     return Reason(
-        QUEUE_NOT_LEAF, f"queue {name!r} has queues below it and runs nothing itself: use one of {some_of(leaves)}"
+        QUEUE_NOT_LEAF, f"queue {name!r} has child queues and accepts no pods itself: use one of {some_of(leaves)}"
     )
 
 
 def not_supported(what: str) -> Reason:
-    """``what`` the group asks for comes with a later version."""
-    return Reason(NOT_SUPPORTED, f"this version cannot schedule {what}: the group is left pending")
+    """The group uses ``what``, which this version does not support."""
+    return Reason(NOT_SUPPORTED, f"this version does not support {what}: the group stays pending")
 
 
 def left_out(what: str, problem: str) -> Reason:
-    """The scheduler raises over an object, and goes on without it."""
+    """The scheduler fails on an object and goes on without it."""
     return Reason(
         SCHEDULER_ERROR,
-        f"the scheduler fails with {what} ({problem}), so it is left out until it changes, and tried again every few "
-        "minutes: correct it, or report this as a fault of the scheduler",
+        f"the scheduler fails on {what} ({problem}) and ignores it; it tries again when the object changes and every "
+        "five minutes: correct the object, or report a bug of the scheduler",
     )
 
 
 def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:
-    """``parts``: (pod set, pods needed, pods there, gated ones among them) of every pod set that is short."""
+    """The gang is incomplete. ``parts``: (pod set, pods needed, pods that exist, gated pods) of each short pod set."""
     texts = []
     for name, needed, there, gated in parts:
         of_set = "" if name == "default" else f" of sub-group {name}"
@@ -134,12 +142,12 @@ def not_ready(parts: Sequence[tuple[str, int, int, int]]) -> Reason:
 
 
 def gated(count: int) -> Reason:
-    """All pods that wait are held back by their own gates."""
+    """All pending pods have scheduling gates."""
     return Reason(NOT_READY, f"{count} pod{' is' if count == 1 else 's are'} held back by scheduling gates")
 
 
 def over_limit(queue: str, resource: str, limit: float, allocated: float, need: float) -> Reason:
-    """A limit of the queue or of one above it is in the way, or was, before others left it in the same cycle."""
+    """The group would exceed a limit, or would have before other pods left the queue in the same cycle."""
     return Reason(
         OVER_LIMIT,
         f"queue {queue} may hold {show_amount(resource, limit)}; it holds {show_amount(resource, allocated)} and the "
@@ -148,7 +156,7 @@ def over_limit(queue: str, resource: str, limit: float, allocated: float, need: 
 
 
 def over_quota(queue: str, resource: str, quota: float, allocated: float, need: float) -> Reason:
-    """Non-preemptible work would go beyond a quota."""
+    """Non-preemptible work would exceed a quota."""
     return Reason(
         OVER_QUOTA,
         f"queue {queue} guarantees {show_amount(resource, quota)} to non-preemptible work; such work holds "
@@ -158,11 +166,11 @@ def over_quota(queue: str, resource: str, quota: float, allocated: float, need: 
 
 
 def _since(fits_now: bool) -> str:
-    return ", for which there is room since others left the queue in this cycle" if fits_now else ""
+    return "; other pods left the queue later in this cycle, so the next cycle tries again" if fits_now else ""
 
 
 def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
-    """No node could take the pod even if it were empty."""
+    """The pod is larger than the largest node."""
     asks, has = show_amount(resource, asked), show_amount(resource, largest)
     return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}")
 
@@ -173,49 +181,65 @@ def refused(pod: str, why: str) -> Reason:
 
 
 def nothing_to_add() -> Reason:
-    """There are pods, but too few for one more sub-group."""
-    return Reason(NOT_READY, "the pending pods do not complete any further sub-group")
+    """The group runs, and its pending pods are too few for one more sub-group."""
+    return Reason(NOT_READY, "the pending pods are too few for one more sub-group")
 
 
 def no_help() -> Reason:
-    """Only actions that evict came to the group."""
-    return Reason(NO_FIT, "no place for the group, and nobody who makes room for it")
+    """Only evicting actions tried the group, and none made room."""
+    return Reason(NO_FIT, "no room for the group, and no pod was evicted for it")
 
 
 def delayed(seconds: float, until: str) -> Reason:
-    """The group's preemption delay runs; ``until`` is the time in UTC at which it ends."""
+    """The preemption delay of the group has not ended; ``until`` is its end in UTC."""
     return Reason(
-        DELAYED, f"nobody is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
+        DELAYED, f"no pod is evicted for the group before {until}: its preemption delay is {_number(seconds)} seconds"
     )
 
 
 def with_help(reason: Reason, help_texts: Sequence[tuple[str, str]]) -> Reason:
-    """The reason, and why each action that evicts could not help: (action, why)."""
+    """The reason, followed by (action, text) of each evicting action that made no room."""
     parts = [f"{action}: {text}" for action, text in help_texts]
     return replace(reason, message="; ".join([reason.message, *parts])) if parts else reason
 
 
 def gave_way(count: int) -> Reason:
-    """Allocate placed the pods, and an action that evicts gave their places to another group in the same cycle."""
+    """Allocate placed the pods, and an evicting action gave their room to another group in the same cycle."""
     pods = "1 pod of the group" if count == 1 else f"{count} pods of the group"
     return Reason(
-        NO_FIT, f"{pods} got a place in this cycle and lost it again to a group that has a better claim to it"
+        NO_FIT, f"{pods} got a place in this cycle and lost it to a group with a better claim (fair share or priority)"
     )
 
 
 def not_tried() -> Reason:
-    """No action came to the group."""
-    return Reason(NOT_TRIED, "not looked at in this cycle")
+    """No action tried the group."""
+    return Reason(NOT_TRIED, "the group was not tried in this cycle")
 
 
 @dataclass(frozen=True, slots=True)
 class NoFit:
-    """The facts of a pod that found no node.
+    """The facts about a pod that fits no node. Amounts are in scheduler units.
 
-    ``verdicts``: text to number of nodes; ``short``: resource to (nodes, asked, most free on one of them);
-    ``free``: resource to (free on all nodes that take pods, all that these have, free on the others); ``holders``:
-    queues and what they hold of that resource, named in ``holders_of``; ``in_all``: what the gang asks for of a
-    resource that is short for it as a whole.
+    Attributes
+    ----------
+    pod
+        Key of the pod.
+    placed, asked
+        Pods of the chunk that found a node, and all pods of it.
+    room
+        How many such pods the cluster has room for.
+    n_nodes
+        Nodes of the pool.
+    short
+        By resource: nodes that lack it, the amount requested, the largest free amount on one node.
+    verdicts
+        Number of nodes by the text of what keeps the pod away.
+    free
+        By resource: free on nodes that accept pods, capacity of these nodes, free on the other nodes.
+    holders, holders_of
+        Queues with what they hold of one resource, largest first, and that resource.
+    in_all
+        By resource that the gang as a whole lacks: the amount that it requests.
     """
 
     pod: str
@@ -232,10 +256,10 @@ class NoFit:
 
 
 def no_fit(facts: NoFit) -> Reason:
-    """One sentence for the gang, one for the nodes, one for who has the rest."""
+    """The reason with all facts: for the gang, for the nodes, for the free room, and for the queues that hold it."""
     opening = f"no node for pod {facts.pod}"
     if facts.asked > 1:
-        opening = f"{facts.placed} of {facts.asked} pods of the gang have a place, none for pod {facts.pod}"
+        opening = f"{facts.placed} of {facts.asked} pods of the gang fit; there is no node for pod {facts.pod}"
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
         lack = f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for"

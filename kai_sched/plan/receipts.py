@@ -1,4 +1,7 @@
-"""Receipts of evictions: who goes, for whom, by which rule, and what it frees. Texts from facts, for people."""
+"""Texts about evictions: which pod is evicted, for which group, by which rule, and what that frees.
+
+Used for events, conditions, logs and reports. All texts are made from effects alone.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,27 @@ from kai_sched.plan.reasons import show_amount, some_of
 STALE = "stalegangeviction"
 CONSOLIDATION = "consolidation"
 _RULES = {
-    "reclaim": "takes its queue's share back",
+    "reclaim": "reclaims the share of its queue",
     "preempt": "has the higher priority in the same queue",
-    CONSOLIDATION: "needs room in one piece",
+    CONSOLIDATION: "needs room that is scattered over several nodes",
 }
 _RESOURCES = ("cpu", "memory", "gpu")
 
 
 def freed(eviction: Evict) -> tuple[tuple[str, float], ...]:
-    """What the eviction frees, as it is told: the slot of the pod goes without saying."""
+    """(resource, amount) that the eviction frees, without the pod slot."""
     return tuple((name, amount) for name, amount in eviction.freed if name != PODS)
 
 
 def rule(eviction: Evict) -> str:
-    """By which rule the pod goes, said of those for whom it does."""
+    """The rule by which the pod is evicted; for all actions but stale gangs it is said of the group that gets room."""
     if eviction.action == STALE:
-        return "its gang has been incomplete for longer than its grace"
+        return "its gang was below its minimum for longer than its staleness grace period"
     return _RULES[eviction.action]
 
 
 def notice(eviction: Evict) -> str:
-    """One eviction in a line: who goes for whom, by which rule, and what it frees."""
+    """One eviction in a line: the pod, the group that gets the room, the rule, and what is freed."""
     amounts = ", ".join(show_amount(name, amount) for name, amount in freed(eviction))
     room = f"frees {amounts or 'a pod slot'} on {eviction.node}"
     if eviction.action == STALE:
@@ -42,12 +45,12 @@ def notice(eviction: Evict) -> str:
 
 
 def receipt(eviction: Evict) -> str:
-    """As ``notice``, and a line for each queue that was weighed."""
+    """As ``notice``, and a line for each queue that was compared."""
     return "\n".join([notice(eviction), *(_side(side) for side in eviction.sides)])
 
 
 def gains(plan: Plan) -> str:
-    """What a plan's evictions give the group that they are for, told to that group."""
+    """What a plan's evictions free for the group that gets the room. ``plan`` must have an eviction with a cause."""
     total: dict[str, float] = {}
     for eviction in plan.evictions:
         for name, amount in freed(eviction):
@@ -59,7 +62,7 @@ def gains(plan: Plan) -> str:
     first = plan.evictions[0]
     verb = "moves" if first.action == CONSOLIDATION else "evicts"
     text = f"{first.action} {verb} {count} of {victims} for {first.cause}, which {_RULES[first.action]}"
-    return f"{text}; that frees {room} on {where}, and it starts once they are gone"
+    return f"{text}; this frees {room} on {where}, and {first.cause} starts once the pods are gone"
 
 
 def _side(side: Side) -> str:

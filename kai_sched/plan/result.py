@@ -1,4 +1,4 @@
-"""What one cycle decided, in names: the only thing that callers see of it."""
+"""The result of a scheduling cycle in names: all that the operator, the reports and programs see of a cycle."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason
 
-# The three resources that queues are about, in the order of every triple below: millicores, bytes, devices.
+# The resources of queues, in the order of every triple below. Units: millicores, bytes, devices.
 QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """Where a pod stands at the end of the cycle: Pending, Gated, Binding, Pipelined, Bound, Running, ..."""
+    """The status and the node of a pod at the end of the cycle.
+
+    ``status`` is one of Pending, Gated, Binding, Pipelined, Bound, Running, Releasing, StuckInReleasing, Succeeded and
+    Unknown.
+    """
 
     status: str
     node: str = ""
@@ -23,7 +27,7 @@ class PodState:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue at the end of the cycle. Triples follow QUEUE_RESOURCES; infinity means unlimited."""
+    """A queue at the end of the cycle. Triples are in the order of QUEUE_RESOURCES; infinity means unlimited."""
 
     name: str
     parent: str
@@ -41,8 +45,8 @@ class QueueState:
 class GroupState:
     """A pod group at the end of the cycle.
 
-    ``counts`` maps a pod status to how many of its pods have it; ``nodes`` maps a node to how many of its pods are or
-    will be there; ``reason`` is None where nothing is pending.
+    ``counts`` has the number of its pods by status, ``nodes`` by node, placed pods included. ``reason`` says why pods
+    are pending; it is None where none is.
     """
 
     key: str  # "namespace/name"
@@ -57,7 +61,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Room left at the end of the cycle, by resource name in scheduler units ("gpu" for devices)."""
+    """The room of a node at the end of the cycle, in scheduler units by resource name ("gpu" for GPU devices)."""
 
     allocatable: Mapping[str, float]
     idle: Mapping[str, float]
@@ -66,29 +70,48 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """All of it. The mappings are lifted from the solver's arrays when they are read, in canonical order.
+    """The result of one scheduling cycle, in names.
 
-    ``next_ns`` is when time alone may change what is decided (nanoseconds since the epoch), 0 where it will not.
-    ``promised`` are the groups with a place that is free already, and yet not bound, as a search found it: later
-    cycles are to be told (``Turns``).
-    ``searches``, where the search for some group was cut or had to wait: what each action that evicts found for each
-    group that waits (``snapshot.tables.Help``), those left out that had to wait.
-    ``leaving``, by node: the pods that are leaving it at the end of the cycle, for nodes on which somebody waits.
-    ``left_out`` are objects without which it was decided, and what the cycle raises with each of them.
-    Seconds are 0 for a cycle without a timer: of the solver, of all up to the first action, of each action by its name.
+    ``pods``, ``groups`` and ``nodes`` are computed when they are first read. All mappings are in canonical order.
+
+    Attributes
+    ----------
+    effects
+        What is to be done: evictions in the order of the decisions, then binds and pipelined pods.
+    evicted
+        Keys of the evicted pods, in the order of the decisions.
+    pods, groups, nodes
+        The state at the end of the cycle, by key.
+    queues
+        The queues depth first, siblings by age and uid.
+    pipelined_free
+        Groups that are pipelined onto room that is free already: a search for victims placed them there, and other
+        placements changed after it. The next cycle needs to know them (``SchedulingHints``).
+    solver_s, open_s, actions_s
+        Seconds that the solver took, all steps before the first action, and each action by its name. 0 for a cycle
+        without a timer.
+    next_deadline_ns
+        The next time at which the same cluster may give another result, in nanoseconds since the epoch; 0 for never.
+    left_out
+        Objects that the cycle was computed without, and the error that each of them causes.
+    searches
+        Empty unless the search for victims of some group was cut short or deferred. Else, by pending group, what each
+        evicting action found (``snapshot.tables.Help``); groups whose search was deferred are missing.
+    leaving
+        By node on which a pod waits for room: the pods that are leaving the node.
     """
 
     effects: tuple[Effect, ...]
     evicted: tuple[str, ...]
     pods: Mapping[str, PodState]
     groups: Mapping[str, GroupState]
-    queues: tuple[QueueState, ...]  # depth first, siblings by age and uid
+    queues: tuple[QueueState, ...]
     nodes: Mapping[str, NodeState]
-    promised: frozenset[str] = frozenset()
+    pipelined_free: frozenset[str] = frozenset()
     solver_s: float = 0.0
     open_s: float = 0.0
     actions_s: Mapping[str, float] = field(default_factory=dict)
-    next_ns: int = 0
+    next_deadline_ns: int = 0
     left_out: Mapping[tuple[type[Object], str], str] = field(default_factory=dict)
     searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -119,7 +119,7 @@ def _shielded(
     except (AttributeError, LookupError, TypeError) as error:
         fault = f"a field has another type than its schema says ({shown(str(error))})"
     except RecursionError:
-        fault = "nested too deep: no Kubernetes object is"
+        fault = "nested too deeply for a Kubernetes object"
     except (ValueError, ArithmeticError) as error:
         fault = f"a field has a value that cannot be used ({shown(str(error))})"
     return Answer(denied=f"{request.label}: {fault}: correct it")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.api.config import Admission, ConfigSpec
+from kai_sched.api.config import AdmissionComponent, ConfigSpec
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.model.config import Config
 from kai_sched.model.faults import shown
@@ -44,7 +44,7 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
     spec = ConfigSpec.model_validate_json(raw)
     admission, plugins = spec.admission, (spec.binder.plugins if spec.binder else None) or {}
     if admission is None:
-        admission = Admission.model_validate({})
+        admission = AdmissionComponent.model_validate({})
     runtime_class = admission.gpu_fraction_runtime_class_name
     if runtime_class is None:
         runtime_class = admission.gpu_pod_runtime_class_name

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kai_sched.api import names
+from kai_sched.model.keys import split_key, unmarked
 from kai_sched.model.store import Cluster
 from kai_sched.model.times import format_time
 from kai_sched.plan.effects import Annotate, Effect, Emit, Evict, Plan, Ref, SetCondition, Write
@@ -39,20 +40,20 @@ def plan_writes(plan: Plan, cluster: Cluster, now_ns: int) -> Iterator[Write]:
     if cause is not None:
         yield emit(cause, names.NORMAL, names.EVICTING, text)
     for winner in plan.winners:
-        namespace, name = winner.pod.split("/", 1)
+        namespace, name = split_key(winner.pod)
         pod = Ref("v1", "Pod", namespace, name, winner.uid)
         yield SetCondition(pod, names.POD_SCHEDULED, "False", names.PIPELINED, f"{text}; this pod on {winner.node}")
 
 
 def victim_writes(eviction: Evict, plan: Plan, cluster: Cluster) -> Iterator[Write]:
     """Yield the events for a victim and its group: for whom it was evicted, by which rule, and what it frees."""
-    namespace, name = eviction.pod.split("/", 1)
+    namespace, name = split_key(eviction.pod)
     facts = {
         names.EVICTED_PODS_ANNOTATION: str(len(plan.evictions)),
         names.EVICTOR_ACTION_ANNOTATION: eviction.action,
     }
     if eviction.cause:
-        space, _, cause = eviction.cause.removeprefix(names.BARE_MARK).partition("/")
+        space, cause = split_key(unmarked(eviction.cause))
         facts |= {names.EVICTOR_GROUP_ANNOTATION: cause, names.EVICTOR_NAMESPACE_ANNOTATION: space}
     pod, group = Ref("v1", "Pod", namespace, name, eviction.uid), _group_ref(eviction.group, cluster)
     for ref in (pod,) if group is None or group == pod else (pod, group):
@@ -65,5 +66,5 @@ def _group_ref(key: str, cluster: Cluster) -> Ref | None:
     group = cluster.pod_groups.get(key)
     if group is not None:
         return Ref(names.POD_GROUP_VERSION, "PodGroup", group.namespace, group.name, group.uid)
-    pod = cluster.pods.get(key.removeprefix(names.BARE_MARK))
+    pod = cluster.pods.get(unmarked(key))
     return Ref("v1", "Pod", pod.namespace, pod.name, pod.uid) if pod is not None else None

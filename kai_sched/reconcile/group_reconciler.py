@@ -8,6 +8,7 @@ from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import PodGroup
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
@@ -86,7 +87,7 @@ class GroupReconciler(ObjectReconciler):
         return found
 
     def _due(self, key: str, tracked: ShownObject, inputs: StatusInput) -> list[Write]:
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         ref = Ref(names.POD_GROUP_VERSION, "PodGroup", namespace, name, tracked.uid)
         group = inputs.cluster.pod_groups.get(key)
         members, state = inputs.usage.groups.get(key), inputs.result.groups.get(key)

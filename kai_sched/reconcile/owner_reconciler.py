@@ -65,7 +65,7 @@ class OwnerIndex:
 
     def is_unlabelled(self, pod: Pod, group: PodGroup | None) -> bool:
         """Return whether the pod is in the default queue because no queue is named."""
-        return is_unlabelled(pod, group, self._owned.get(f"{pod.namespace}/{pod.group}"))
+        return is_unlabelled(pod, group, self._owned.get(pod.group_key) if pod.group else None)
 
 
 class OwnerReconciler(ObjectReconciler):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kai_sched.api import names
 from kai_sched.model.checks import DEFAULT_SET
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Phase, Pod
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Ref, SetCondition, Write
@@ -105,9 +106,9 @@ class PodReconciler(ObjectReconciler):
 
     def _due(self, key: str, pod: Pod, tracked: TrackedPod, inputs: StatusInput, found: list[Write]) -> None:
         cluster, usage = inputs.cluster, inputs.usage
-        group_key = f"{pod.namespace}/{pod.group}"
-        group = cluster.pod_groups.get(group_key)
-        unlabelled = is_unlabelled(pod, group, self._owners.get(group_key)) and in_pool(pod.labels, self._config)
+        group = cluster.pod_groups.get(pod.group_key) if pod.group else None
+        owned = self._owners.get(pod.group_key) if pod.group else None
+        unlabelled = is_unlabelled(pod, group, owned) and in_pool(pod.labels, self._config)
         if unlabelled and self._throttle.may_emit(tracked, names.QUEUE_LABEL_MISSING):
             found.append(events.queue_label_missing(_ref(pod), self._config.queue_label))
         if key in inputs.placed or key in usage.binding or pod.gates:
@@ -122,9 +123,9 @@ class PodReconciler(ObjectReconciler):
         """Return what the condition says, and whether the group of the pod wants the condition."""
         if not pod.group:
             # A pod without a group is a group of its own name, with a mark if a real group has that name.
-            own = result.groups.get(f"pod:{key}") or result.groups.get(key)
+            own = result.groups.get(bare_pod_group_key(key)) or result.groups.get(key)
             return _of_group(own), True
-        group_key = f"{pod.namespace}/{pod.group}"
+        group_key = pod.group_key
         group = cluster.pod_groups.get(group_key)
         if group is None:
             return (unknown_group(group_key) if in_pool(pod.labels, self._config) else None), True

@@ -74,7 +74,7 @@ class QueueUsage:
         self._bare_classes: dict[str, bool] = {}
         for key, pod in cluster.pods.items():
             if pod.group:
-                self.members.setdefault(f"{pod.namespace}/{pod.group}", {})[key] = None
+                self.members.setdefault(pod.group_key, {})[key] = None
             else:
                 self._count_bare(pod, 1)
         for key in cluster.pod_groups:
@@ -98,7 +98,7 @@ class QueueUsage:
                 if not pod.group:
                     self._count_bare(pod, count)
                     continue
-                group = f"{pod.namespace}/{pod.group}"
+                group = pod.group_key
                 touched[group] = None
                 if count > 0:
                     self.members.setdefault(group, {})[key] = None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kai_sched.api import names
 from kai_sched.model.config import Config
+from kai_sched.model.keys import unmarked
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Evict, Write
@@ -164,9 +164,9 @@ class StatusReconciler:
         self._groups.reword(reworded)
         self._owners.mark_groups(changed)
         for key in changed:
-            self._pods.mark((key.removeprefix(names.BARE_MARK), *usage.members.get(key, ())))
+            self._pods.mark((unmarked(key), *usage.members.get(key, ())))
         for key in reworded:
-            self._pods.reword((key.removeprefix(names.BARE_MARK), *usage.members.get(key, ())))
+            self._pods.reword((unmarked(key), *usage.members.get(key, ())))
         self._placed, self._states = placed, states
 
 

@@ -85,7 +85,7 @@ def _fault_of(claim: VolumeClaim | None, node: Node, book: VolumeBook) -> str:
     if claim.phase == "Lost":
         return f"has lost its volume {claim.volume}: create the claim again"
     if not claim.volume:
-        return "" if book.waits(claim) else "is not bound, and its class binds at once (or is unknown)"
+        return "" if book.waits(claim) else "is not bound, and its storage class binds immediately or does not exist"
     volume = book.cluster.volumes.get(claim.volume)
     if volume is None:
         return f"is bound to volume {claim.volume}, which does not exist"

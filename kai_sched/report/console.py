@@ -1,4 +1,4 @@
-"""Lines with styles to a stream: in colour on a terminal, as bare text anywhere else."""
+"""Writes styled lines to a stream: in colour on a terminal, as plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ UNFOLDED = 2**20
 
 
 def width_of_output(unfolded: bool = False) -> int:
-    """Columns to write for: those of the terminal (or of the variable COLUMNS), 80 where there is none, or, where it is
-    to be ``unfolded``, as many as a line needs."""
+    """The width to write for: that of the terminal or of the variable COLUMNS, else 80; no limit if ``unfolded``."""
     fallback = UNFOLDED if unfolded and not sys.stdout.isatty() else 80
     return max(NARROWEST, shutil.get_terminal_size((fallback, 24)).columns)
 
 
 def colours(stream: TextIO) -> bool:
-    """Whether to write in colour: only to a terminal, and not where the variable NO_COLOR is set."""
+    """Whether to write in colour: to a terminal, unless the variable NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def write_lines(stream: TextIO, lines: Iterable[Line]) -> None:
-    """Write the lines; nothing in their texts is taken as markup."""
+    """Write the lines. Their texts are not interpreted as markup."""
     if not colours(stream):
         for line in lines:
             stream.write("".join(text for text, _ in line) + "\n")

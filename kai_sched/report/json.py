@@ -1,6 +1,6 @@
-"""A decided cluster as data: one JSON object a line, or a YAML document.
+"""The result of cycles as data: one JSON object per line, or a YAML document.
 
-The first five keys of a cycle are the form that scenarios are checked in; plain clusters have some more after them.
+The first five keys of a cycle are the form in which scenarios are checked; plain clusters have more keys after them.
 Amounts are in scheduler units: millicores, bytes, devices. Unlimited is -1.
 """
 
@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder(order=None)
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One cycle as it was decided, the view it was decided on, and where the pods stood once the world had moved."""
+    """The view and the result of one cycle, and the states of the pods once its effects have taken place."""
 
     cluster: Cluster
     result: CycleResult
@@ -35,12 +35,12 @@ class Cycle:
 def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     """The cycle as plain data; ``plain`` adds queues, groups with their counts, and evictions."""
     result, pods = cycle.result, cycle.cluster.pods
-    # The scheduler never sees failed pods; a reader of the output would miss them.
+    # The solver never sees failed pods, but readers of the output expect them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
     document: dict[str, Any] = {
         "decided": _pods(result.pods, pods, failed),
         "settled": _pods(cycle.settled, pods, failed),
-        # Those for which another place was found are told apart: they are deleted, too.
+        # Moved pods are evicted too, but listed apart.
         "evicted": [effect.pod for effect in result.effects if isinstance(effect, Evict) and not effect.moved],
         "moved": [effect.pod for effect in result.effects if isinstance(effect, Evict) and effect.moved],
         "nodes": {
@@ -111,7 +111,7 @@ def _eviction(effect: Evict) -> dict[str, Any]:
 
 
 def document(file: str, name: str, cycles: Sequence[Any], problems: Sequence[Problem] | None) -> dict[str, Any]:
-    """All of one input. ``cycles`` are documents, encoded or not; ``problems`` are told for plain clusters only."""
+    """The document of one input. ``cycles`` are documents, encoded or not; ``problems`` is None for scenarios."""
     # A path may hold bytes that are no text.
     file = file.encode("utf-8", "backslashreplace").decode("utf-8")
     found: dict[str, Any] = {"file": file, "name": name, "cycles": list(cycles)}

@@ -1,4 +1,4 @@
-"""Columns of text: as wide as what is in them, folded where the line ends, never cut off.
+"""Tables of text: columns are as wide as their cells, folded to the width of the line, and never cut off.
 
 Laid out here and not by a table library, which takes 0.3 ms a row: a cluster may have 40,000 pod groups.
 """
@@ -28,7 +28,7 @@ Line = list[tuple[str, str]]  # (text, style) one after the other
 
 
 def lay_out(rows: Sequence[Sequence[Cell]], width: int | None) -> Iterator[list[Line]]:
-    """The lines of each row. All rows have as many cells. Columns of text are folded to ``width``, if any."""
+    """The lines of each row. All rows have equal numbers of cells. Text columns are folded to ``width``, if given."""
     columns = range(len(rows[0]))
     widths = [max(_length(row[column].text) for row in rows) for column in columns]
     if width is not None:
@@ -38,7 +38,7 @@ def lay_out(rows: Sequence[Sequence[Cell]], width: int | None) -> Iterator[list[
 
 
 def fit(widths: Sequence[int], folds: Sequence[bool], width: int) -> list[int]:
-    """Take from the widest column that folds, again and again, until the line fits; where it cannot, leave all.
+    """Narrow the widest column that folds until the line fits; if it cannot fit, leave all widths as they are.
 
     Columns of numbers do not fold: half a number is another number.
     """
@@ -66,7 +66,7 @@ def _lines(row: Sequence[Cell], widths: Sequence[int]) -> list[Line]:
 
 
 def _trim(line: Line) -> Line:
-    """The line without blanks at its end."""
+    """The line without trailing blanks."""
     while line:
         text, style = line.pop()
         if text := text.rstrip():
@@ -76,7 +76,7 @@ def _trim(line: Line) -> Line:
 
 
 def fold(text: str, width: int) -> list[str]:
-    """The text in lines of ``width`` columns at most, broken between words; within one that is too long by itself."""
+    """The text in lines of at most ``width`` columns, broken between words; a word that is too long is broken, too."""
     if _length(text) <= width:
         return [text]
     if text.isascii():
@@ -85,7 +85,7 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def _fold_wide(text: str, width: int) -> Iterator[str]:
-    """As ``fold``, for text with signs that take two columns or none."""
+    """As ``fold``, for text with characters that take two columns or none."""
     line, used = "", 0
     for word in _words(text, width):
         length = cell_len(word)

@@ -1,4 +1,4 @@
-"""A decided cluster as people read it: the queues, the pod groups with the reasons of those that wait, a summary."""
+"""The result of a cycle as tables: queues, pod groups with the reasons of pending ones, evictions, and a summary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_EVICTIONS = 20
 INDENT = "    "
 UNITS = {"cpu": "CPU cores", "memory": "GB memory", "gpu": "GPUs"}
 
-# Words for the pod statuses, in the order in which a group's pods are listed; the style says how well the pod is off.
+# Words and styles of the pod statuses, in the order in which the pods of a group are listed.
 WORDS = {
     "Running": ("running", "green"),
     "Bound": ("bound", "green"),
@@ -44,7 +44,7 @@ LEGEND = {
 def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
     """The queues, the pod groups and the evictions of one cycle, line by line.
 
-    ``width`` is that of the terminal, in columns; rows of the wide tables are as long as they need to be.
+    ``width`` is the width of the terminal in columns. Rows of ``wide`` tables are not folded.
     """
     if result.queues:
         yield from _queues(cluster, result, width, wide)
@@ -87,7 +87,7 @@ def _over_quota(result: CycleResult, resource: str) -> str:
 
 
 def _main_resource(result: CycleResult) -> str:
-    """GPUs, unless the cluster neither has nor is asked for any."""
+    """The resource of the narrow tables: GPUs, unless the cluster has none and no pod requests one."""
     gpus = any(node.allocatable.get("gpu", 0.0) > 0 for node in result.nodes.values())
     return "gpu" if gpus or any(queue.requested[2] > 0 for queue in result.queues) else "cpu"
 
@@ -159,7 +159,7 @@ def _group_cells(group: GroupState, wide: bool) -> list[Cell]:
 
 
 def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
-    """Who is evicted in the cycle, for whom, by which rule, and what it frees; all of them in wide tables."""
+    """The evictions of the cycle: pod, group that gets the room, rule, freed amounts. Wide tables list all of them."""
     found = [effect for effect in result.effects if isinstance(effect, Evict)]
     if not found:
         return
@@ -181,7 +181,7 @@ def _fold_indented(text: str, width: int) -> list[str]:
 
 
 def cycle_line(result: CycleResult) -> str:
-    """What one cycle came to, in a sentence."""
+    """The effects of one cycle and the pending pods, in a sentence."""
     kinds = Counter(type(effect) for effect in result.effects)
     done = f"{count(kinds[Bind], 'pod')} bound, {kinds[Pipeline]} pipelined, {kinds[Evict]} evicted"
     waiting = [group for group in result.groups.values() if group.reason is not None]
@@ -194,7 +194,7 @@ def cycle_line(result: CycleResult) -> str:
 
 
 def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = "This cycle") -> Iterator[str]:
-    """The last lines: what the cycle did, whom it left to others, and what room there is on nodes that take pods."""
+    """The last lines: effects of the cycle, pods of other schedulers, and the free room on nodes that accept pods."""
     yield f"{title} ({', '.join(config.actions) or 'no action'}): {cycle_line(result)}."
     others = Counter(
         pod.scheduler or "none"
@@ -204,7 +204,7 @@ def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = 
     if others:
         names = some_of([f"{plain(name)} {number}" for name, number in sorted(others.items())])
         what, ours = f"{count(others.total(), 'pod')} pending for other schedulers", plain(config.scheduler_name)
-        yield f"{what} ({names}), not decided: their schedulerName is not {ours}."
+        yield f"{what} ({names}), ignored: their schedulerName is not {ours}."
     resource = _main_resource(result)
     usable = {name for name, node in cluster.nodes.items() if node.takes_pods}
     total = sum(node.allocatable.get(resource, 0.0) for name, node in result.nodes.items() if name in usable)
@@ -218,5 +218,5 @@ def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = 
 
 
 def _room(idle: Mapping[str, float], releasing: Mapping[str, float], resource: str) -> float:
-    """What is free once those who are leaving have left, and those who wait for their room have moved in."""
+    """What is free once leaving pods have left and pipelined pods have taken their room."""
     return max(0.0, idle.get(resource, 0.0) + releasing.get(resource, 0.0))

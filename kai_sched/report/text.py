@@ -1,4 +1,4 @@
-"""Text for people: amounts as they are spoken of, and names from outside made harmless."""
+"""Text for the terminal: amounts in units of users, and names from the input made harmless."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 
 
 def plain(text: str) -> str:
-    """The text on one line, with nothing that a terminal acts on: such signs appear as ``\\x1b`` or ``\\u202e``."""
+    """The text on one line, with characters that a terminal would act on escaped, such as ``\\x1b`` or ``\\u202e``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(sign) if unicodedata.category(sign) in _HIDDEN else sign for sign in text)
@@ -23,7 +23,7 @@ def _escape(sign: str) -> str:
 
 
 def amount(resource: str, value: float) -> str:
-    """The bare number in the unit people use (cores, GB, GPUs), three decimals at most; "unlimited" for infinity."""
+    """The bare number in the unit of users (cores, GB, GPUs), at most three decimals; "unlimited" for infinity."""
     small = 0.0 if abs(value) < 5e-4 else value
     if resource == "memory" and math.isfinite(small):  # one unit for a whole column
         return f"{small / 1e9:.3f}".rstrip("0").rstrip(".")

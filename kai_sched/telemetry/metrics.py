@@ -24,6 +24,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kai_sched.model.keys import GroupKey
 from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
@@ -306,11 +307,10 @@ class _Queues(Collector):
         return family
 
 
-def _placed_groups(cluster: Cluster, result: CycleResult) -> set[str]:
+def _placed_groups(cluster: Cluster, result: CycleResult) -> set[GroupKey]:
     """The groups of the pods that are to be bound; a pod without one is a group of its own."""
     bound = [effect.pod for effect in result.effects if isinstance(effect, Bind)]
-    pods = ((key, cluster.pods[key]) for key in bound)
-    return {f"{pod.namespace}/{pod.group}" if pod.group else key for key, pod in pods}
+    return {cluster.pods[key].group_key for key in bound}
 
 
 def _helped_groups(result: CycleResult) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from kai_sched.api import names
+from kai_sched.model.keys import group_key, split_key, unmarked
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Evict
 
@@ -67,7 +68,7 @@ class EvictedPods:
     def add(self, eviction: Evict, cluster: Cluster) -> None:
         """A pod has been evicted, as decided on this view."""
         group = cluster.pod_groups.get(eviction.group)
-        space, _, name = eviction.group.removeprefix(names.BARE_MARK).partition("/")
+        space, name = split_key(unmarked(eviction.group))
         pool = group.labels.get(names.NODE_POOL_LABEL, "") if group else ""
         values = (name, space, group.uid if group else "", pool or names.DEFAULT_POOL, eviction.action)
         self.series.add(values)
@@ -84,7 +85,7 @@ class EvictedPods:
         self._checked_at = now
         for values, seen in list(self._seen.items()):
             name, space, uid = values[:3]
-            group = cluster.pod_groups.get(f"{space}/{name}")
+            group = cluster.pod_groups.get(group_key(space, name))
             if group is not None and group.uid == uid:
                 self._seen[values] = now
             elif now - seen > KEPT_S:

@@ -120,7 +120,7 @@ def test_a_gang_is_bound_as_a_whole_or_not_at_all(live: Cluster) -> None:
     live.add_queues("team")
     live.create_all(objects.gang("train", 3, gpus=4))
     told = wait_not_placed(live, "train")
-    assert "2 of 3 pods of the gang have a place" in told["message"]
+    assert "2 of 3 pods of the gang fit" in told["message"]
     assert live.bound() == {}
     live.add_nodes(1, gpus=4, prefix="late")
     live.wait_bound([f"train-{n}" for n in range(3)])

@@ -201,7 +201,9 @@ def test_a_broken_gang_is_evicted_after_its_grace(ready: Cluster, own_plane: Con
     ready.create(objects.pod("torn-1", group="torn"))
     wait_until(lambda: living(ready, "pair") | living(ready, "torn") == {"torn-1"}, "the rest of both being evicted")
     for name in ("pair", "torn"):
-        assert "incomplete for longer than its grace" in ready.wait_event(name, "Evict")["message"]
+        assert (
+            "below its minimum for longer than its staleness grace period" in ready.wait_event(name, "Evict")["message"]
+        )
     assert evictions(own_plane.audit, mark) == {"pair-0": 1, "torn-0": 1}
     times = {
         (request.user, request.name): request.received_s

@@ -107,7 +107,7 @@ def test_a_head_and_its_workers_start_whole_or_not_at_all(workloads: Workloads) 
     assert cluster.bound() == {}
     for kind, name in (("pod", pods[0]["metadata"]["name"]), ("podgroup", group["metadata"]["name"])):
         shown = cluster.kubectl("describe", kind, name)
-        assert "4 of 5 pods of the gang have a place" in shown, shown[-2500:]
+        assert "4 of 5 pods of the gang fit" in shown, shown[-2500:]
         assert "there is room for 4 such pods only" in shown, shown[-2500:]
     cluster.add_nodes(1, gpus=1, prefix="more")
     wait_running(cluster, 5)

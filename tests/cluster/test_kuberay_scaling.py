@@ -161,7 +161,7 @@ def test_the_new_cluster_of_a_service_starts_whole_beside_the_old(workloads: Wor
     told = cluster.wait_event("serves", names.UNSCHEDULABLE)
     assert told["involvedObject"]["kind"] == "RayService"
     assert f"PodGroup default/pg-{second}-" in told["message"]
-    assert "2 of 3 pods of the gang have a place" in told["message"]
+    assert "2 of 3 pods of the gang fit" in told["message"]
     old = {pod["metadata"]["name"] for pod in pods_by_cluster(cluster)[first]}
     assert cluster.bound().keys() == old
     cluster.add_nodes(1, gpus=1, prefix="more")

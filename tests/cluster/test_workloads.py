@@ -110,7 +110,7 @@ def test_workers_that_come_once_their_leader_is_ready_join_it(workloads: Workloa
     workloads.plane.stop_kwok()
     manifest = leader_worker_set("ready", 1, 3, "LeaderReady")
     apply(cluster, manifest)
-    wait_grouped(workloads, [manifest], 1, ["workers come once their leader is ready, so only leaders are looked at"])
+    wait_grouped(workloads, [manifest], 1, ["workers start once their leader is ready, so only leaders are scheduled"])
     workloads.plane.start_kwok()
     wait_until(lambda: len(cluster.bound()) == 3, "the workers being bound")
 

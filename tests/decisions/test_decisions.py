@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.cycle.world import World, advance
 from kai_sched.files.load import load
 from kai_sched.model.times import parse_time
@@ -29,11 +29,11 @@ CYCLES = 40
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_all_rules_hold_and_it_comes_to_rest(path: Path) -> None:
     (case,) = load([str(path)]).cases
-    promises, world, before = Promises(), World(STEP_NS, revives=False), None
+    tracker, world, before = HintTracker(), World(STEP_NS, revives=False), None
     for number in range(CYCLES):
         cluster, now_ns = case.store.cluster(), NOW_NS + number * STEP_NS
-        result = run_cycle(cluster, Config(), now_ns, turns=promises.turns())
-        promises.note(cluster, result, Config())
+        result = run_cycle(cluster, Config(), now_ns, hints=tracker.next_hints())
+        tracker.record(cluster, result, Config())
         plan = plan_of(cluster, result)
         check_cycle(cluster, plan)
         if (cluster.pods, plan) == before:
@@ -52,18 +52,18 @@ def test_nobody_starves_and_few_have_to_go() -> None:
     store = Store()
     for item in mixed_reclaim("", 60):
         store.put(item)
-    promises, world, cache = Promises(), World(STEP_NS, revives=False), Cache()
+    tracker, world, cache = HintTracker(), World(STEP_NS, revives=False), Cache()
     evicted = gained = 0.0
     for number in range(30):
         cluster, now_ns = store.cluster(), NOW_NS + number * STEP_NS
-        result = run_cycle(cluster, Config(), now_ns, cache, turns=promises.turns())
-        promises.note(cluster, result, Config())
+        result = run_cycle(cluster, Config(), now_ns, cache, hints=tracker.next_hints())
+        tracker.record(cluster, result, Config())
         victims = {each.pod for each in result.effects if isinstance(each, Evict)}
         winners = {each.pod for each in result.effects if isinstance(each, Pipeline)} - victims
         evicted += gpus_of(cluster, victims)
         gained += gpus_of(cluster, winners)
         reasons = [group.reason for group in result.groups.values() if group.reason]
-        assert not any("was ended" in reason.message for reason in reasons)
+        assert not any("was cut short" in reason.message for reason in reasons)
         if not result.effects:
             break
         advance(store, cluster, result, now_ns, world)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kai_sched import Config, Store, run_cycle
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.cycle.world import World, advance
 from kai_sched.model import objects as o
 from kai_sched.plan.effects import Evict
@@ -71,12 +71,12 @@ def test_a_gang_does_not_push_another_queue_below_its_quota_to_lose_the_room_aga
         *gang("medium", "notebooks", 5, 1.0, least=3),
     ]:
         store.put(item)
-    promises, world = Promises(), World(STEP_NS, revives=True)
+    tracker, world = HintTracker(), World(STEP_NS, revives=True)
     evicted: list[str] = []
     for number in range(12):
         cluster, now_ns = store.cluster(), NOW_NS + number * STEP_NS
-        result = run_cycle(cluster, Config(), now_ns, turns=promises.turns())
-        promises.note(cluster, result, Config())
+        result = run_cycle(cluster, Config(), now_ns, hints=tracker.next_hints())
+        tracker.record(cluster, result, Config())
         evicted += [each.pod for each in result.effects if isinstance(each, Evict)]
         advance(store, cluster, result, now_ns, world)
     assert result.effects == (), "still no rest"

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kai_sched import Cache, Cluster, Config, CycleResult, Promises, Store, run_cycle
+from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
 from kai_sched.cycle.world import World, advance
 from kai_sched.lowering.lower import lower
 from kai_sched.model.objects import Phase, Pod, PodGroup
@@ -60,13 +60,13 @@ def plan_of(result: CycleResult, prefix: str) -> str:
 
 
 def measure(
-    store: Store, config: Config, cache: Cache | None, now_ns: int = NOW_NS, promises: Promises | None = None
+    store: Store, config: Config, cache: Cache | None, now_ns: int = NOW_NS, tracker: HintTracker | None = None
 ) -> tuple[CycleResult, float]:
     """One cycle and how long all of it took."""
-    cluster, turns = store.cluster(), (promises or Promises()).turns()
+    cluster, hints = store.cluster(), (tracker or HintTracker()).next_hints()
     gc.collect()
     started = time.perf_counter()
-    result = run_cycle(cluster, config, now_ns, cache, timer=time.perf_counter, turns=turns)
+    result = run_cycle(cluster, config, now_ns, cache, timer=time.perf_counter, hints=hints)
     return result, time.perf_counter() - started
 
 
@@ -165,15 +165,15 @@ def repeat_arrivals(case: Case, config: Config) -> tuple[list[CycleResult], list
 
 def repeat_cycles(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
     """Cycle after cycle on one cluster, of which those that count are returned; SystemExit where a search was cut."""
-    store, cache, promises = fresh_store(case, "r0x-", 0), Cache(), Promises()
+    store, cache, tracker = fresh_store(case, "r0x-", 0), Cache(), HintTracker()
     measure(fresh_store(case, "w-", 1), config, None)  # pays for loading compiled code
     results, times, evicted, used, still = [], [], 0.0, 0.0, False
     for number in range(case.cycles):
         if case.changed and number >= 2:
             churn(store, number - 2)
         cluster = store.cluster()
-        result, seconds = measure(store, config, cache, NOW_NS + number * STEP_NS, promises)
-        promises.note(cluster, result, config)
+        result, seconds = measure(store, config, cache, NOW_NS + number * STEP_NS, tracker)
+        tracker.record(cluster, result, config)
         if any(Help.TOO_LONG in found for found in result.searches.values()):
             raise SystemExit(f"cycle {number}: a search was cut")
         gone = [effect for effect in result.effects if isinstance(effect, Evict)]

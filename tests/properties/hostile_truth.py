@@ -21,9 +21,9 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _MOST = Fraction(2**63 - 1)
 _decoders = {
-    "Pod": msgspec.json.Decoder(core.Pod),
+    "Pod": msgspec.json.Decoder(core.WirePod),
     "affinity": msgspec.json.Decoder(core.Affinity | None),
-    "tolerations": msgspec.json.Decoder(list[core.Toleration] | None),
+    "tolerations": msgspec.json.Decoder(list[core.WireToleration] | None),
     "nodeSelector": msgspec.json.Decoder(dict[str, str] | None),
 }
 PHASES = {"Pending", "Running", "Succeeded", "Failed", "Unknown"}

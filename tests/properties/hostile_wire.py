@@ -67,30 +67,30 @@ Node = Leaf | Part | Many | Table
 RAW: dict[str, Any] = {
     "PodSpec.node_selector": dict[str, str] | None,
     "PodSpec.affinity": core.Affinity | None,
-    "PodSpec.tolerations": list[core.Toleration] | None,
+    "PodSpec.tolerations": list[core.WireToleration] | None,
     "PodSpec.overhead": dict[str, core.Quantity] | None,
-    "Container.resources": core.Resources | None,
-    "PodSpec.resources": core.Resources | None,
+    "Container.resources": core.ResourceRequirements | None,
+    "PodSpec.resources": core.ResourceRequirements | None,
 }
 # What the reader of a custom resource makes of its spec and status, by kind.
 CUSTOM: dict[str, type[BaseModel]] = {
-    "Queue": queue.Queue,
-    "PodGroup": podgroup.PodGroup,
-    "BindRequest": bindrequest.BindRequest,
-    "SchedulingShard": shard.SchedulingShard,
-    "Config": config.Config,
-    "Topology": topology.Topology,
+    "Queue": queue.QueueManifest,
+    "PodGroup": podgroup.PodGroupManifest,
+    "BindRequest": bindrequest.BindRequestManifest,
+    "SchedulingShard": shard.SchedulingShardManifest,
+    "Config": config.ConfigManifest,
+    "Topology": topology.TopologyManifest,
 }
 # What reads an object of a kind: all its fields together are what is fed.
 READERS: dict[str, tuple[Any, ...]] = {
-    "Pod": (core.Pod, status_observer._Pod),
-    "Node": (core.Node,),
+    "Pod": (core.WirePod, status_observer._Pod),
+    "Node": (core.WireNode,),
     "PersistentVolumeClaim": (core.PersistentVolumeClaim,),
     "PersistentVolume": (core.PersistentVolume,),
-    "StorageClass": (core.StorageClass,),
-    "ConfigMap": (core.ConfigMap,),
-    "Namespace": (core.Namespace,),
-    "PriorityClass": (core.PriorityClass,),
+    "StorageClass": (core.WireStorageClass,),
+    "ConfigMap": (core.WireConfigMap,),
+    "Namespace": (core.WireNamespace,),
+    "PriorityClass": (core.WirePriorityClass,),
     **{kind: (core.CustomObject, model) for kind, model in CUSTOM.items()},
 }
 # Labels and annotations that are read, and what they hold; by the constants of api/names.py that end so.

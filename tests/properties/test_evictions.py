@@ -294,7 +294,7 @@ def test_no_node_is_promised_twice(decider: Decider, objects: list[o.Object], co
 def test_it_comes_to_rest(decider: Decider, objects: list[o.Object]) -> None:
     """Without news nobody is evicted again for the same group, evictions end, and then nothing changes any more.
 
-    By the search of the original. Minimal victims count on cycles that are told of promises: see test_minimal.
+    By the search of the original. Minimal victims count on cycles that are given hints: see test_minimal.
     """
     seen: set[tuple[str, str]] = set()
     history = []

@@ -15,7 +15,7 @@ from kai_sched import Cache, Store, run_cycle
 from kai_sched.cycle import run
 from kai_sched.lowering import cache as cells
 from kai_sched.lowering import classes, constraints, jobs, lower, nodes, terms
-from kai_sched.lowering.faults import LoweringFault
+from kai_sched.lowering.errors import LoweringError
 from kai_sched.lowering.rows import Names, RowTable
 from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, Spice, clusters
@@ -45,13 +45,13 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (terms.TermBook, "look_again"),
     (cells, "make_layout"),
     *((lower, name) for name in ("node_list", "lower_queues", "lower_jobs", "memberships", "lower_classes")),
-    *((lower, name) for name in ("job_likeness", "make_tables", "lower_nodes", "lower_signatures", "freeze")),
+    *((lower, name) for name in ("job_equivalence", "make_tables", "lower_nodes", "lower_signatures", "freeze")),
     (jobs, "take"),
     (nodes, "_shared_gpus"),
     (nodes, "_devices"),
     (classes, "label_column"),
     (constraints, "label_column"),
-    *((run, name) for name in ("lower_settings", "solve", "lift", "next_change")),
+    *((run, name) for name in ("lower_settings", "solve", "lift", "next_deadline")),
 )
 FAULTS: tuple[type[BaseException], ...] = (ValueError, MemoryError, KeyboardInterrupt)
 
@@ -111,7 +111,7 @@ def test_a_failed_cycle_leaves_nothing_behind(
 
 def fail_once(store: Store, cache: Cache, stage: tuple[Any, str], breaking: Breaking) -> bool:
     """Run a cycle in which the stage breaks; whether it did, as not every cycle comes through every stage."""
-    with pytest.MonkeyPatch.context() as patch, suppress(*FAULTS, LoweringFault):
+    with pytest.MonkeyPatch.context() as patch, suppress(*FAULTS, LoweringError):
         patch.setattr(*stage, breaking)
         run_cycle(store.cluster(), CONFIG, NOW_NS, cache)
         return False

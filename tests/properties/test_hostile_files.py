@@ -15,7 +15,7 @@ import yaml
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from kai_sched.cli.simulate import BAD_INPUT, Options, simulate
+from kai_sched.cli.simulate import BAD_INPUT, SimulateOptions, simulate
 from tests.properties.hostile_values import DEEP, HUGE, encode
 from tests.properties.hostile_world import BASES, SETTINGS, Hostile, hostiles, may_compete, sane_objects
 
@@ -41,7 +41,7 @@ def captured() -> Iterator[tuple[io.BytesIO, io.StringIO]]:
 def run(paths: Sequence[Path], output: str) -> tuple[int, bytes, str]:
     """Exit status, stdout and stderr of ``kai-sched simulate``."""
     with captured() as (out, err):
-        status = simulate(Options(tuple(map(str, paths)), None, None, "2027-01-15T08:00:00Z", None, output))
+        status = simulate(SimulateOptions(tuple(map(str, paths)), None, None, "2027-01-15T08:00:00Z", None, output))
         return status, out.getvalue(), err.getvalue()
 
 

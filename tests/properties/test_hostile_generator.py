@@ -33,7 +33,7 @@ from tests.properties.hostile_world import BASES
 ELSEWHERE = {
     "Header": "files: any document",
     "CustomObject": "the models in CUSTOM, in its place",
-    "Workload": "test_hostile_grouping",
+    "OwnerObject": "test_hostile_grouping",
     "KindDefault": "test_hostile_grouping",
     "KindRule": "test_hostile_grouping",
     "Spec": "a scenario file",

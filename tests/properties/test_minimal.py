@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, G
 from tests.properties.crowds import FULL, Crowd, crowds
@@ -46,11 +46,11 @@ MORE = settings(max_examples=2 * settings().max_examples)
 
 def keeping() -> Decider:
     """The scheduler as the operator runs it."""
-    promises = Promises()
+    tracker = HintTracker()
 
     def decide(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-        result = run_cycle(cluster, config, now_ns, turns=promises.turns())
-        promises.note(cluster, result, config)
+        result = run_cycle(cluster, config, now_ns, hints=tracker.next_hints())
+        tracker.record(cluster, result, config)
         return plan_of(cluster, result)
 
     return decide

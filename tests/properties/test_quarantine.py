@@ -47,22 +47,22 @@ def test_the_culprits_are_found_and_all_others_go_on(
             poison |= choose(view, n_culprits, rng)
         poison = {name: item for name, item in poison.items() if view.table(name[0]).get(name[1]) is item}
         time[0] += 1.0
-        decision = quarantine.decide(view, CONFIG, now_ns, lambda: time[0], whole=rng.random() < 0.3)
-        left_out = set(decision.result.left_out)
+        outcome = quarantine.run_cycle(view, CONFIG, now_ns, lambda: time[0], read_all=rng.random() < 0.3)
+        left_out = set(outcome.result.left_out)
         assert {pod_of(name, view) for name in left_out} == set(poison)
         if poison:
-            check(view, decision.result, set(poison))
+            check(view, outcome.result, set(poison))
             left = view_without(view, leave_out(view, left_out, keep=True), CONFIG, object())
             cold = run_cycle(left, CONFIG, now_ns)
-            assert decision.result.effects == cold.effects, "the cache knows what is missing"
-            assert dict(decision.result.pods) == dict(cold.pods)
-            again = quarantine.decide(view, CONFIG, now_ns, lambda: time[0])
-            assert text_of(again.result) == text_of(decision.result)
-        live_on(store, {**dict.fromkeys(view.pods, UNSEEN), **decision.result.pods}, rng, cycle)
+            assert outcome.result.effects == cold.effects, "the cache knows what is missing"
+            assert dict(outcome.result.pods) == dict(cold.pods)
+            again = quarantine.run_cycle(view, CONFIG, now_ns, lambda: time[0])
+            assert text_of(again.result) == text_of(outcome.result)
+        live_on(store, {**dict.fromkeys(view.pods, UNSEEN), **outcome.result.pods}, rng, cycle)
     poison = {}
     time[0] += 2 * RETRY_S
     view = store.cluster()
-    healthy = quarantine.decide(view, CONFIG, NOW_NS, lambda: time[0])
+    healthy = quarantine.run_cycle(view, CONFIG, NOW_NS, lambda: time[0])
     assert healthy.result.left_out == {}
     assert text_of(healthy.result) == text_of(run_cycle(view, CONFIG, NOW_NS))
 

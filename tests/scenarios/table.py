@@ -44,7 +44,7 @@ class Scenario:
         return int(float(self.options.get("step", 0)) * 1e9)
 
     @property
-    def promised(self) -> frozenset[str]:
+    def pipelined_free(self) -> frozenset[str]:
         """The groups that an earlier cycle promised free room."""
         return frozenset(f"ns/{name}" for name in self.options.get("keep", "").split(","))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cluster, run_cycle
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Node, Queue
 from tests.oracle.actions import decide
 from tests.oracle.between import Stands, moved_on, stamped
@@ -27,13 +27,13 @@ def by_name(found: list[tuple[str, Scenario]]) -> pytest.MarkDecorator:
 def test_decision(scenario: Scenario) -> None:
     """What the last cycle decides, said in the words of the block, equals the block."""
     cluster, now_ns = Cluster.of(scenario.objects), NOW_NS
-    turns = Turns(promised=scenario.promised)
-    result = run_cycle(cluster, scenario.config(), now_ns, turns=turns)
+    hints = SchedulingHints(pipelined_free=scenario.pipelined_free)
+    result = run_cycle(cluster, scenario.config(), now_ns, hints=hints)
     for _ in range(scenario.cycles - 1):
         stands = {key: (state.status, state.node) for key, state in result.pods.items()}
         victims = {effect.pod: effect.action for effect in evictions(result)}
         cluster, now_ns = next_cluster(cluster, stands, victims, now_ns), now_ns + scenario.step_ns
-        result = run_cycle(cluster, scenario.config(), now_ns, turns=turns)
+        result = run_cycle(cluster, scenario.config(), now_ns, hints=hints)
     got = [outcome(expected, result) for expected in scenario.expected]
     assert got == scenario.expected, f"{scenario.name} (semantics {scenario.rule})"
 

@@ -1,11 +1,11 @@
-"""What the training operator and the MPI operator make."""
+"""Simulated controllers: the training operator and the MPI operator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.making import Controller, Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import Controller, Manifest, Workload, count_of, with_labels
 from kai_sched.reconcile.grouping.kubeflow import REPLICA_SPECS
 
 # The roles that lead a job where they are there; the first found does.
@@ -24,7 +24,7 @@ def training_job(kind: str) -> Controller:
         leader = next((role for role in _LEADERS if roles.has(role)), "")
         for role, part in roles.each():
             if role == "Launcher" and waits:
-                message = "the launcher comes once the workers are ready, so only these are looked at"
+                message = "the launcher starts once the workers are ready, so only the workers are scheduled"
                 workload.warn("spec.launcherCreationPolicy", message)
                 continue
             for i in range(count_of(part, "replicas", 1)):

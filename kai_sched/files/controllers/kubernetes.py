@@ -1,13 +1,13 @@
-"""What the controllers of Kubernetes itself make.
+"""Simulated controllers of Kubernetes itself.
 
-Where they give names by chance, the names here cannot be those of a StatefulSet's pods.
+Where the real ones use random names, the names here differ from those of the pods of a StatefulSet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kai_sched.files.controllers.making import Manifest, Workload, count_of
+from kai_sched.files.controllers.workload import Manifest, Workload, count_of
 
 BATCH = "batch.kubernetes.io"
 

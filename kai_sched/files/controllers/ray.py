@@ -1,15 +1,15 @@
-"""What KubeRay makes, when it runs with ``--batch-scheduler=kai-scheduler`` (API contract 11.1)."""
+"""Simulated controllers: KubeRay with ``--batch-scheduler=kai-scheduler`` (API contract 11.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.making import Manifest, Workload, count_of
+from kai_sched.files.controllers.workload import Manifest, Workload, count_of
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields
 from kai_sched.reconcile.grouping.ray import HEAD_GROUP
 
-# The name that KubeRay puts into the pods, whatever ours is.
+# The scheduler name that KubeRay sets in the pods, whatever the name of this scheduler is.
 SCHEDULER = "kai-scheduler"
 DEFAULT_MODE = "K8sJobMode"
 _AUTOSCALER_AMOUNTS = {"cpu": "500m", "memory": "512Mi"}

@@ -1,11 +1,11 @@
-"""Which controller acts upon which kind."""
+"""The simulated controller of each kind of workload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kai_sched.files.controllers import kubeflow, kubernetes, ray, sets, trainer
-from kai_sched.files.controllers.making import Controller
+from kai_sched.files.controllers.workload import Controller
 
 # By apiVersion and kind.
 CONTROLLERS: Mapping[tuple[str, str], Controller] = {

@@ -1,16 +1,16 @@
-"""What the controllers of JobSet and LeaderWorkerSet make."""
+"""Simulated controllers: JobSet and LeaderWorkerSet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kai_sched.api import names
-from kai_sched.files.controllers.making import Manifest, Workload, count_of, with_labels
+from kai_sched.files.controllers.workload import Manifest, Workload, count_of, with_labels
 from kai_sched.reconcile.grouping.owners import Owner
 
 
 def job_set(workload: Workload) -> Iterator[Manifest]:
-    """All its Jobs, whatever their order."""
+    """All its Jobs; the startup order is ignored."""
     if workload.spec.flag("suspend"):
         return
     for part in workload.spec.entries("replicatedJobs"):
@@ -40,7 +40,7 @@ def leader_worker_set(workload: Workload) -> Iterator[Manifest]:
     leader = template.at("leaderTemplate" if template.has("leaderTemplate") else "workerTemplate")
     waits = spec.text("startupPolicy") == "LeaderReady" and size > 1
     if waits:
-        workload.warn("spec.startupPolicy", "workers come once their leader is ready, so only leaders are looked at")
+        workload.warn("spec.startupPolicy", "workers start once their leader is ready, so only leaders are scheduled")
     leaders = workload.child("apps/v1", "StatefulSet", workload.name, spec={"replicas": 0})
     yield leaders
     of_leaders = _owned(workload, leaders)
@@ -60,7 +60,7 @@ def leader_worker_set(workload: Workload) -> Iterator[Manifest]:
 
 
 def _owned(workload: Workload, manifest: Manifest) -> Workload:
-    """An object that was just made, as the owner of others."""
+    """A new object as the owner of others."""
     meta = manifest["metadata"]
     owner = Owner(manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"], meta["uid"])
     return Workload(owner, workload.warn, workload.find)

@@ -1,10 +1,10 @@
-"""What Kubeflow's trainer makes: a JobSet after the template of the runtime that a TrainJob names."""
+"""Simulated controllers: Kubeflow Trainer, which makes a JobSet from the runtime that a TrainJob names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kai_sched.files.controllers.making import Manifest, Workload
+from kai_sched.files.controllers.workload import Manifest, Workload
 from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
@@ -16,7 +16,7 @@ TRAINER, NODE = "trainer", "node"
 
 
 def train_job(workload: Workload) -> Iterator[Manifest]:
-    """Its JobSet. Raises GroupingError where the runtime is not in the input."""
+    """Its JobSet. Raises GroupingError if the runtime is not in the input."""
     if workload.spec.flag("suspend"):
         return
     runtime = _runtime(workload).fields.at("spec")
@@ -43,7 +43,7 @@ def _runtime(workload: Workload) -> Owner:
 
 
 def _job(workload: Workload, runtime: Fields, job: Fields) -> Manifest:
-    """The replicated job as the TrainJob wants it."""
+    """The replicated job of the runtime, changed as the TrainJob says."""
     template = job.at("template")
     if template.at("metadata").texts("labels").get(STEP_LABEL) != TRAINER:
         return dict(job.values)

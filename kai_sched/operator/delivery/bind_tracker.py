@@ -86,7 +86,7 @@ class BindTracker:
     def check(self, bind: Bind) -> str:
         """Return why the bind must not be sent any more, or an empty string."""
         pod = self._store.get(Pod, bind.pod)
-        if not isinstance(pod, Pod):
+        if pod is None:
             return f"pod {bind.pod} is gone"
         if pod.uid != bind.uid:
             return f"pod {bind.pod} was deleted and created again"

@@ -117,7 +117,7 @@ class EvictionTracker:
     def check(self, eviction: Evict) -> str:
         """Return why the eviction must not be sent any more, or an empty string."""
         pod = self._store.get(Pod, eviction.pod)
-        if not isinstance(pod, Pod) or pod.uid != eviction.uid:
+        if pod is None or pod.uid != eviction.uid:
             return f"pod {eviction.pod} is gone"
         if self._overlay.leaves(eviction.pod):
             return f"pod {eviction.pod} is being deleted already"
@@ -127,7 +127,7 @@ class EvictionTracker:
         waiting = 0
         for winner in plan.winners:
             pod = self._store.get(Pod, winner.pod)
-            if not isinstance(pod, Pod) or pod.uid != winner.uid or pod.deleted_ns:
+            if pod is None or pod.uid != winner.uid or pod.deleted_ns:
                 return f"pod {winner.pod}, for which it was to go, is gone"
             waiting += not pod.node
         if not waiting:
@@ -142,7 +142,7 @@ class EvictionTracker:
             self._refused.pop(eviction.uid, None)
             self._reporter.evicted(eviction, plan, cluster)
             return
-        self._overlay.spare(eviction.pod, eviction.uid)
+        self._overlay.cancel_eviction(eviction.pod, eviction.uid)
         if end is EvictionEnd.REFUSED:
             _, timer = self._refused.setdefault(eviction.uid, (eviction.pod, RetryTimer(BACKOFF)))
             wait_s = timer.add(self._clock.monotonic())

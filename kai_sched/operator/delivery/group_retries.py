@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
-from kai_sched.cycle.promises import Promises
-from kai_sched.model.inflight import ALL_PODS, Turns
+from kai_sched.cycle.hints import HintTracker
+from kai_sched.model.hints import ALL_PODS, SchedulingHints
 from kai_sched.plan.result import CycleResult, GroupState
 
 BACKOFF_MAX_S = 60.0
@@ -28,13 +28,13 @@ class GroupRetries:
         By group: when a group whose binds failed is tried again.
     partial
         Gangs that are bound in part: they go before all other jobs, since what they hold is of no use yet.
-    promises
-        Groups that were promised room in earlier cycles.
+    tracker
+        What earlier cycles tell the next one.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
-    promises: Promises = field(default_factory=Promises)
+    tracker: HintTracker = field(default_factory=HintTracker)
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
@@ -43,18 +43,18 @@ class GroupRetries:
         timer.add(now)
         return timer.until
 
-    def turns(self, now: float) -> Turns:
-        """Return who waits in the next cycle, who goes first, and who gets what it was promised."""
+    def next_hints(self, now: float) -> SchedulingHints:
+        """Return the hints for the next cycle: who goes first, who waits, and what earlier cycles found."""
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
-        return self.promises.turns(dict.fromkeys(self.partial, ALL_PODS), waiting)
+        return self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting)
 
     def next_end(self, now: float) -> float | None:
         """Return when the next group may be tried again, in monotonic seconds."""
         return min((timer.until for timer in self.timers.values() if timer.until > now), default=None)
 
-    def settle(self, result: CycleResult, turns: Turns) -> None:
-        """Forget groups that have recovered or are gone, as of a cycle that was given these ``turns``."""
-        for key in turns.first:
+    def settle(self, result: CycleResult, hints: SchedulingHints) -> None:
+        """Forget groups that have recovered or are gone, as of a cycle that was given these hints."""
+        for key in hints.first:
             group = result.groups.get(key)
             if group is None or not _is_partial(group):
                 self.partial.discard(key)

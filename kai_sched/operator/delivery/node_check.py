@@ -9,7 +9,7 @@ from kai_sched.model.store import Store
 def node_problem(store: Store, name: str) -> str:
     """Return why the node can take no pod, or an empty string."""
     node = store.get(Node, name)
-    if not isinstance(node, Node):
+    if node is None:
         return f"node {name} is gone"
     if node.unschedulable:
         return f"node {name} was cordoned"

@@ -18,7 +18,7 @@ from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.read import POD, POD_GROUP, Reader
 from kai_sched.model.read_meta import version_number
-from kai_sched.model.recent import Pool
+from kai_sched.model.recent import TextPool
 from kai_sched.model.store import Store
 from kai_sched.operator.grouping.members import (
     ALONE,
@@ -60,7 +60,7 @@ class Group:
 
     wanted: bytes
     source: str
-    like: core.Pod
+    like: core.WirePod
     members: set[str] = field(default_factory=set)
     unwritten: set[str] = field(default_factory=set)
     is_sure: bool = True
@@ -111,15 +111,15 @@ class Groups:
         self.held: dict[str, Pod] = {}  # pods without a place, and without a node
         self.labelled = Labelled()
         self._members: dict[str, Member] = {}
-        self._pending: dict[str, dict[str, core.Pod]] = {}  # by source
+        self._pending: dict[str, dict[str, core.WirePod]] = {}  # by source
         self._groups: dict[str, Group] = {}
         self._of_source: dict[str, set[str]] = {}
         self._shown = ShownGroups(store, reader, config)
-        self._same: Callable[[str], str] = Pool().one
+        self._same: Callable[[str], str] = TextPool().one
 
     # What the API server shows
 
-    def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
+    def take(self, wire: core.WirePod, pod: Pod) -> Pod | None:
         """See ``intake.event_sink.PodGate``."""
         key = pod.key
         self.labelled.put(pod)
@@ -202,11 +202,11 @@ class Groups:
         found: dict[str, None] = {}
         for key, member in self._members.items():
             pod = self._store.get(Pod, key)
-            if key in self.held or (isinstance(pod, Pod) and not pod.node):
+            if key in self.held or (pod is not None and not pod.node):
                 found[member.source] = None
         return list(found)
 
-    def pods_of(self, source: str) -> dict[str, core.Pod]:
+    def pods_of(self, source: str) -> dict[str, core.WirePod]:
         """Return the pods to decide: those that wait for a decision; without any, one pod for each group.
 
         Pods that are being deleted are left out, and so are groups that have no others: their place does not matter
@@ -218,14 +218,14 @@ class Groups:
         likes = (group.like for group in wanted if any(map(self._stays, group.members)))
         return {key_of(pod): pod for pod in likes} | pending
 
-    def _decidable(self, source: str) -> dict[str, core.Pod]:
+    def _decidable(self, source: str) -> dict[str, core.WirePod]:
         return {key: pod for key, pod in self._pending.get(source, {}).items() if self._stays(key)}
 
     def _stays(self, key: str) -> bool:
         member = self._members.get(key)
         return member is not None and not member.leaves
 
-    def staying(self, source: str, pod: core.Pod) -> tuple[str, str] | None:
+    def staying(self, source: str, pod: core.WirePod) -> tuple[str, str] | None:
         """Return key and uid of the pod, or of another pod of its group if it is leaving; None if none stays."""
         itself = key_of(pod)
         groups = (self._groups[key] for key in self._of_source.get(source, ()))
@@ -242,14 +242,14 @@ class Groups:
         """Return whether the rules want the group "namespace/name", and it has pods."""
         return group in self._groups
 
-    def decided(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+    def decided(self, source: str, pod: core.WirePod, grouping: Grouping | None) -> None:
         """The pod belongs to this group; None: to no group of ours."""
         serial = self._store.serial
         self._decide(source, pod, grouping)
         if self._store.serial != serial:
             self._changed(True)
 
-    def _decide(self, source: str, pod: core.Pod, grouping: Grouping | None) -> None:
+    def _decide(self, source: str, pod: core.WirePod, grouping: Grouping | None) -> None:
         key = key_of(pod)
         member = self._members.get(key)
         if member is not None and (pod.metadata is None or member.uid != pod.metadata.uid):
@@ -264,7 +264,7 @@ class Groups:
             self._leave(key_of_group(key, before), key)
         self._move(key, member)
 
-    def _keep(self, source: str, pod: core.Pod, grouping: Grouping, member: str | None) -> None:
+    def _keep(self, source: str, pod: core.WirePod, grouping: Grouping, member: str | None) -> None:
         """Keep the group as it is wanted now. It may be a new one only if ``member`` joins it."""
         key = key_of_group(key_of(pod), (grouping.name, ""))
         group = self._groups.get(key)
@@ -282,7 +282,7 @@ class Groups:
         if is_news:
             self._refresh(key, group)
 
-    def settled(self, source: str, pods: dict[str, core.Pod]) -> None:
+    def settled(self, source: str, pods: dict[str, core.WirePod]) -> None:
         """These pods need no other decision."""
         pending = self._pending.get(source, {})
         for key, pod in pods.items():

@@ -79,7 +79,7 @@ class Labelled:
         return sorted(self._keys.get((namespace, label, value), ()))
 
 
-def concerns(wire: core.Pod, scheduler_name: str) -> bool:
+def concerns(wire: core.WirePod, scheduler_name: str) -> bool:
     """Whether the pod belongs to a workload that we group."""
     owners = wire.metadata is not None and bool(wire.metadata.owner_references)
     return (owners or is_spark(wire)) and wants_group(wire, scheduler_name)
@@ -95,13 +95,13 @@ def _but(texts: core.Labels, key: str) -> frozenset[tuple[str, str]]:
     return frozenset(item for item in (texts or NO_LABELS).items() if item[0] != key)
 
 
-def trimmed(wire: core.Pod) -> core.Pod:
+def trimmed(wire: core.WirePod) -> core.WirePod:
     """Return the pod with only the fields that rules read."""
     spec = wire.spec or core.PodSpec()
     kept = core.PodSpec(
         node_name=spec.node_name, scheduler_name=spec.scheduler_name, priority_class_name=spec.priority_class_name
     )
-    return core.Pod(wire.metadata, kept)
+    return core.WirePod(wire.metadata, kept)
 
 
 def placed(pod: Pod, place: Place) -> Pod:
@@ -119,7 +119,7 @@ def is_in(shown: Place, place: Place) -> bool:
     return shown[0] == place[0] and place[1] in ("", shown[1])
 
 
-def key_of(pod: core.Pod) -> str:
+def key_of(pod: core.WirePod) -> str:
     """Return "namespace/name"."""
     meta = pod.metadata or core.Meta()
     return f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"

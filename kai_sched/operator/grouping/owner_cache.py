@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.owner_reader import OwnerReader
+from kai_sched.model.keys import group_key
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Store
 from kai_sched.operator.grouping.groups import Groups
@@ -138,12 +139,11 @@ class OwnerView:
 
     def group(self, namespace: str, name: str) -> PodGroup | None:
         """See ``reconcile.grouping.draft``."""
-        found = self._store.get(PodGroup, f"{namespace}/{name}")
-        return found if isinstance(found, PodGroup) else None
+        return self._store.get(PodGroup, group_key(namespace, name))
 
     def pods(self, namespace: str, label: str, value: str) -> Iterable[Pod]:
         """See ``reconcile.grouping.draft``."""
         for key in self._groups.labelled.keys(namespace, label, value):
             pod = self._store.get(Pod, key) or self._groups.held.get(key)
-            if isinstance(pod, Pod):
+            if pod is not None:
                 yield pod

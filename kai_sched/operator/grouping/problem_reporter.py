@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from kai_sched.api import core, names
+from kai_sched.model.keys import group_key, split_key
 from kai_sched.operator.grouping.groups import Groups
 from kai_sched.operator.grouping.members import key_of
 from kai_sched.operator.grouping.requests import GroupingRequests
@@ -59,7 +60,7 @@ class GroupingReporter:
         self._problems: dict[str, str] = {}  # by uid of the object
         self._gone_s: dict[str, float] = {}  # since when the owner is missing, by source
 
-    def grouped(self, pod: core.Pod, found: tuple[Chain, Grouping] | None) -> None:
+    def grouped(self, pod: core.WirePod, found: tuple[Chain, Grouping] | None) -> None:
         """The place of the pod is decided; None: it belongs to no group of ours."""
         meta = pod.metadata or core.Meta()
         self._problems.pop(meta.uid or "", None)
@@ -67,13 +68,13 @@ class GroupingReporter:
             return
         chain, grouping = found
         owner = _owner_ref(chain.owners[-1]) if chain.owners else pod_ref(key_of(pod), meta.uid or "")
-        group = f"{owner.namespace}/{grouping.name}"
+        group = group_key(owner.namespace, grouping.name)
         if self._groups.has(group):  # otherwise its pods went meanwhile
             self._owners.observe(group, owner, grouping.queue)
         if grouping.notes:
             self.problem(owner, "; ".join(f"{note.subject}: {note.field}: {note.message}" for note in grouping.notes))
 
-    def failed(self, source: str, failures: dict[str, tuple[core.Pod, GroupingError]]) -> None:
+    def failed(self, source: str, failures: dict[str, tuple[core.WirePod, GroupingError]]) -> None:
         """These pods have no place. If their owner is gone, wait GONE_S before that is reported."""
         now_s = self._monotonic()
         if any(isinstance(error, OwnerGone) for _, error in failures.values()):
@@ -108,7 +109,7 @@ class GroupingReporter:
 
 def pod_ref(key: str, uid: str) -> Ref:
     """Return the reference of the pod "namespace/name"."""
-    namespace, _, name = key.partition("/")
+    namespace, name = split_key(key)
     return Ref("v1", "Pod", namespace, name, uid)
 
 

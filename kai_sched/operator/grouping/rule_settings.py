@@ -11,6 +11,7 @@ from kai_sched.cluster.client import Api
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import object_path
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import PriorityClass
 from kai_sched.model.read import Kind
 from kai_sched.model.store import Store
@@ -63,7 +64,7 @@ class RuleSettings:
     async def _read_kinds(self, key: str) -> tuple[KindDefaults, KindRules]:
         if key not in self._sink.known(CONFIG_MAP):
             return {}, {}
-        namespace, _, name = key.partition("/")
+        namespace, name = split_key(key)
         path = object_path("v1", "configmaps", namespace, name)
         data = read(_decode_config_map, await self._api.request("GET", path), path, "the ConfigMap of the kinds").data
         defaults, rules, notes = read_kinds(data or {}, f"ConfigMap {key}")

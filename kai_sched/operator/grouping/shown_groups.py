@@ -89,7 +89,7 @@ class ShownGroups:
     def is_ours(self, key: str) -> bool:
         """Whether the PodGroup is in our node pool; other pools have schedulers of their own."""
         found = self._store.get(PodGroup, key)
-        return isinstance(found, PodGroup) and in_pool(found.labels, self._config)
+        return found is not None and in_pool(found.labels, self._config)
 
     def _merged(self, raw: bytes, wanted: Manifest) -> Manifest | None:
         """The PodGroup with what the rules want; None if that changes nothing."""

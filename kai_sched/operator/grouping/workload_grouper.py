@@ -188,7 +188,9 @@ class WorkloadGrouper:
         self._groups.settled(source, {key: pod for key, pod in pods.items() if key not in stuck})
         return not stuck
 
-    async def _place(self, pod: core.Pod, view: OwnerView, settings: GroupingSettings) -> tuple[Chain, Grouping] | None:
+    async def _place(
+        self, pod: core.WirePod, view: OwnerView, settings: GroupingSettings
+    ) -> tuple[Chain, Grouping] | None:
         """Return the owners and the group of the pod, None if it has none. Raises GroupingError, ApiFailure."""
         while True:
             try:

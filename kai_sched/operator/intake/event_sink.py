@@ -41,7 +41,7 @@ UNREADABLE_POD = "UnreadablePod"
 class PodGate(Protocol):
     """Decides how pods and PodGroups of workloads appear in the store. ``grouping.groups.Groups`` is one."""
 
-    def take(self, wire: core.Pod, pod: Pod) -> Pod | None:
+    def take(self, wire: core.WirePod, pod: Pod) -> Pod | None:
         """Return the pod as the store shows it, None for one that is held back until its group is decided."""
 
     def gone(self, key: str) -> None:
@@ -112,7 +112,7 @@ class EventSink:
     def pending_version(self, ref: Ref) -> str:
         """Return the resourceVersion in which the pod is known to wait for a node; empty if it does not wait."""
         pod = self._store.get(Pod, ref.key)
-        if not isinstance(pod, Pod) or pod.uid != ref.uid or pod.node or pod.deleted_ns:
+        if pod is None or pod.uid != ref.uid or pod.node or pod.deleted_ns:
             return ""
         return str(self.known(POD).get(ref.key, ""))
 
@@ -240,7 +240,7 @@ class EventSink:
                 )
         for name in {before, node} - {""}:
             found = self._store.get(Node, name)
-            if isinstance(found, Node):
+            if found is not None:
                 self._store.put(self._marked(found))
         self._changed(True)
 

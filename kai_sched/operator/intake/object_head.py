@@ -30,7 +30,7 @@ class _Headed(core.Wire):
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
 _decode_head = msgspec.json.Decoder(_Headed).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -54,7 +54,7 @@ class ObjectHead(NamedTuple):
     version: int
     node: str = ""
     has_ended: bool = False
-    pod: core.Pod | None = None
+    pod: core.WirePod | None = None
 
 
 def read_head(kind: Kind, raw: bytes) -> ObjectHead | None:

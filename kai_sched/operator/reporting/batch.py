@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
 from kai_sched.operator.decided import DecidedCycle
 from kai_sched.operator.reporting.observations import Found, observe_all
@@ -181,5 +182,5 @@ def kinds_of(result: CycleResult) -> tuple[int, int, int]:
 
 def pod_ref(effect: Bind | Pipeline) -> Ref:
     """Return the reference of the pod of the effect."""
-    namespace, name = effect.pod.split("/", 1)
+    namespace, name = split_key(effect.pod)
     return Ref("v1", "Pod", namespace, name, effect.uid)

@@ -152,10 +152,9 @@ class StatusReporter:
         """The API server has accepted the bind, which took ``seconds``."""
         now_ns, pod = self._clock.wall_ns(), self._store.get(Pod, bind.pod)
         created_ns, key, queue, unlabelled = None, bind.pod, "", False
-        if isinstance(pod, Pod):
+        if pod is not None:
             created_ns, key = pod.created_ns, pod.group_key
-            found = self._store.get(PodGroup, key) if pod.group else None
-            group = found if isinstance(found, PodGroup) else None
+            group = self._store.get(PodGroup, key) if pod.group else None
             queue = group.queue if group else pod.queue
             is_ours = pod.scheduler == self._config.scheduler_name
             unlabelled = is_ours and self._observations.owners.is_unlabelled(pod, group)

@@ -250,7 +250,7 @@ def _choices(old: Mapping[str, str | None], queue_label: str) -> Iterator[tuple[
     return ((key, value) for key, value in old.items() if value is not None or key != queue_label)
 
 
-def pod_patch(pod: core.Pod, grouping: Grouping) -> Manifest | None:
+def pod_patch(pod: core.WirePod, grouping: Grouping) -> Manifest | None:
     """Return the merge patch that puts the pod into its group; None if it is there already (4.1)."""
     meta = pod.metadata or core.Meta()
     found: Manifest = {}

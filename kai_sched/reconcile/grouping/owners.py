@@ -26,7 +26,7 @@ CHAIN_MAX = 32
 _REMEDY = "delete the object, or make it anew with an owner that is there"
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*", re.ASCII)
 
-_workload = msgspec.json.Decoder(core.Workload)
+_workload = msgspec.json.Decoder(core.OwnerObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def read_owner(raw: bytes, reference: ObjectReference) -> Owner:
     return replace(found, name=found.name or reference.name, uid=found.uid or reference.uid, body=body)
 
 
-def owner_of_pod(pod: core.Pod) -> Owner:
+def owner_of_pod(pod: core.WirePod) -> Owner:
     """Return the pod as an object like its owners, with an empty ``body``."""
     meta = pod.metadata or core.Meta()
     return _owner(meta, POD_VERSION, "Pod", namespace_of(meta))
@@ -132,7 +132,7 @@ class Chain:
     skips: bool
 
 
-def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
+def wants_group(pod: core.WirePod, scheduler_name: str) -> bool:
     """Return whether the pod is to be grouped, as far as the pod itself says (4.1)."""
     meta, spec = pod.metadata or core.Meta(), pod.spec or core.PodSpec()
     annotations = meta.annotations or NO_LABELS
@@ -141,7 +141,7 @@ def wants_group(pod: core.Pod, scheduler_name: str) -> bool:
     return bool(meta.owner_references) or not annotations.get(names.POD_GROUP_ANNOTATION)
 
 
-def is_spark(pod: core.Pod) -> bool:
+def is_spark(pod: core.WirePod) -> bool:
     """Return whether the pod belongs to a Spark application, whose pods share a group even without an owner."""
     labels = (pod.metadata or core.Meta()).labels or NO_LABELS
     return names.SPARK_SELECTOR_LABEL in labels and names.SPARK_NAME_LABEL in labels
@@ -158,7 +158,7 @@ def check_reference(owned: Owner, reference: ObjectReference) -> None:
         raise owned.error(f"{field}.name", f"the owner's name is impossible: {fault}; {_REMEDY}")
 
 
-def resolve(pod: core.Pod, fetch: Fetch) -> Chain:
+def resolve(pod: core.WirePod, fetch: Fetch) -> Chain:
     """Return the owners of the pod, up to the top or to the first that may not be read. Metadata is enough.
 
     Raises GroupingError if an owner is gone, is another object of the same name, or has several owners itself.

@@ -65,7 +65,7 @@ SKIPPED_IN_GROUP = frozenset(
 )
 
 
-def group_of(pod: core.Pod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
+def group_of(pod: core.WirePod, chain: Chain, view: View, settings: GroupingSettings) -> Grouping:
     """Return the group that the pod belongs to. ``chain`` is the result of ``owners.resolve``.
 
     Raises GroupingError if an object lacks what the rule of its kind needs.

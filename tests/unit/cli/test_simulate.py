@@ -239,7 +239,7 @@ def test_a_file_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
     typo.write_text("apiVersion: ray.io/v1\nkind: RayClustr\nmetadata: {name: a}\n")
     done = run("simulate", plain(tmp_path), str(typo))
     assert (done.returncode, done.stdout) == (2, "")
-    told = f"error: {typo}: no object in it that the scheduler works with (RayClustr): correct the kind, or leave"
+    told = f"error: {typo}: it has no object that the scheduler uses (RayClustr): correct the kind, or leave"
     assert told in done.stderr
 
 
@@ -248,7 +248,7 @@ def test_pods_of_other_schedulers_are_not_passed_over_in_silence(tmp_path: Path)
     stray[0]["spec"]["schedulerName"] = "default-scheduler"
     del stray[0]["metadata"]["annotations"]
     done = run("simulate", "--now", NOON, plain(tmp_path, [*objects(), *stray]))
-    told = "1 pod pending for other schedulers (default-scheduler 1), not decided: their schedulerName is not"
+    told = "1 pod pending for other schedulers (default-scheduler 1), ignored: their schedulerName is not"
     assert told in " ".join(done.stdout.split())
     theirs = run(
         "simulate", "--now", NOON, "--scheduler-name", "default-scheduler", plain(tmp_path, [*objects(), *stray])
@@ -268,7 +268,7 @@ def test_the_solver_compiled_and_interpreted_say_the_same() -> None:
 def test_lines_of_wide_tables_are_whole_in_a_pipe() -> None:
     wide = run("simulate", "examples/teams", "-o", "wide").stdout
     assert max(map(len, wide.splitlines())) > 160
-    assert "of 3 pods of the gang have a place" in next(line for line in wide.splitlines() if "Free in all" in line)
+    assert "of 3 pods of the gang fit" in next(line for line in wide.splitlines() if "Free in all" in line)
     assert max(map(len, run("simulate", "examples/teams").stdout.splitlines())) <= 80
 
 

@@ -13,11 +13,11 @@ POD = Pod("ml", "p", Shape((("cpu", 1.0), ("pods", 1.0))), uid="u", queue="team"
 @pytest.mark.parametrize(
     ("queues", "told"),
     [
-        ((), "queue 'team' does not exist: there is no queue that runs work"),
-        ((Queue("team", parent="org"),), "queue 'org' above it does not exist: create 'org'"),
+        ((), "queue 'team' does not exist: there is no queue that accepts pods"),
+        ((Queue("team", parent="org"),), "queue 'org' above it does not exist; create 'org'"),
         ((Queue("team", parent="unit"), Queue("unit", parent="org")), "queue 'org' above it does not exist"),
-        ((Queue("team", parent="unit"), Queue("unit", parent="team")), "its parents go in a circle"),
-        ((Queue("team", parent="unit"), Queue("unit", parent="unit")), "its parents go in a circle"),
+        ((Queue("team", parent="unit"), Queue("unit", parent="team")), "its parents form a cycle"),
+        ((Queue("team", parent="unit"), Queue("unit", parent="unit")), "its parents form a cycle"),
     ],
 )
 def test_reason_of_a_queue_that_does_not_count(queues: tuple[Queue, ...], told: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kai_sched import Config, Store, run_cycle
 from kai_sched.cycle import lift, quarantine
-from kai_sched.cycle.quarantine import RETRY_S, Decision, Quarantine
-from kai_sched.lowering.faults import LoweringFault
+from kai_sched.cycle.quarantine import RETRY_S, Outcome, Quarantine
+from kai_sched.lowering.errors import LoweringError
 from kai_sched.model import objects as o
 from kai_sched.model.store import Change, Cluster
 
@@ -49,12 +49,12 @@ class Fragile:
             raise self.error("by the test")
         return result
 
-    def decide(self, whole: bool = False) -> Decision:
+    def run(self, read_all: bool = False) -> Outcome:
         self.runs = 0
-        return self.quarantine.decide(self.store.cluster(), Config(), NOW_NS, lambda: self.time, whole=whole)
+        return self.quarantine.run_cycle(self.store.cluster(), Config(), NOW_NS, lambda: self.time, read_all=read_all)
 
     def left_out(self) -> set[Change]:
-        return set(self.decide().result.left_out)
+        return set(self.run().result.left_out)
 
 
 def broken_by(*names: Change) -> Callable[[Cluster], bool]:
@@ -63,29 +63,35 @@ def broken_by(*names: Change) -> Callable[[Cluster], bool]:
 
 def test_without_faults_nothing_is_different() -> None:
     fragile = Fragile(n_pods=3)
-    decision = fragile.decide()
-    assert (decision.caught, decision.freed, decision.flaw, decision.back_at, fragile.runs) == ((), (), None, None, 1)
-    assert decision.result.effects == run_cycle(fragile.store.cluster(), Config(), NOW_NS).effects
+    outcome = fragile.run()
+    assert (outcome.quarantined, outcome.released, outcome.transient, outcome.retry_at, fragile.runs) == (
+        (),
+        (),
+        None,
+        None,
+        1,
+    )
+    assert outcome.result.effects == run_cycle(fragile.store.cluster(), Config(), NOW_NS).effects
 
 
 def test_one_pod_of_many_is_found_and_all_others_are_placed() -> None:
     fragile = Fragile(n_pods=500, gpus=1000.0)
     fragile.breaks = broken_by((o.Pod, "ml/p321"))
-    decision = fragile.decide()
-    assert set(decision.result.left_out) == {(o.Pod, "ml/p321")}
-    assert [culprit.name for culprit in decision.caught] == [(o.Pod, "ml/p321")]
-    assert len(decision.result.effects) == 499
+    outcome = fragile.run()
+    assert set(outcome.result.left_out) == {(o.Pod, "ml/p321")}
+    assert [entry.name for entry in outcome.quarantined] == [(o.Pod, "ml/p321")]
+    assert len(outcome.result.effects) == 499
     assert fragile.runs <= 20
-    assert fragile.decide().caught == ()
+    assert fragile.run().quarantined == ()
     assert fragile.runs == 1, "once found, cycles cost what they always do"
 
 
 def test_what_changed_is_looked_at_first() -> None:
     fragile = Fragile(n_pods=500, gpus=1000.0)
-    fragile.decide()
+    fragile.run()
     fragile.put_pod("late")
     fragile.breaks = broken_by((o.Pod, "ml/late"))
-    assert set(fragile.decide().result.left_out) == {(o.Pod, "ml/late")}
+    assert set(fragile.run().result.left_out) == {(o.Pod, "ml/late")}
     assert fragile.runs <= 5
 
 
@@ -109,9 +115,9 @@ def test_objects_of_other_kinds_are_found(kind: type[o.Object]) -> None:
     fragile.store.put(kind(*names))
     key = "/".join(names)
     fragile.breaks = broken_by((kind, key))
-    decision = fragile.decide()
-    assert set(decision.result.left_out) == {(kind, key)}
-    assert len(decision.result.effects) == 4
+    outcome = fragile.run()
+    assert set(outcome.result.left_out) == {(kind, key)}
+    assert len(outcome.result.effects) == 4
 
 
 def bad_pod() -> o.Pod:
@@ -132,11 +138,11 @@ def test_what_lowering_raises_names_the_object(item: o.Object) -> None:
     """Of whatever size the cluster is: no search."""
     fragile = Fragile(n_pods=300, gpus=1000.0)
     fragile.store.put(item)
-    with pytest.raises(LoweringFault, match="bad"):
+    with pytest.raises(LoweringError, match="bad"):
         run_cycle(fragile.store.cluster(), Config(), NOW_NS)
-    decision = fragile.decide()
-    assert set(decision.result.left_out) == {(type(item), item.key)}
-    assert len(decision.result.effects) == 300
+    outcome = fragile.run()
+    assert set(outcome.result.left_out) == {(type(item), item.key)}
+    assert len(outcome.result.effects) == 300
     assert fragile.runs == 3, "the failure, the same once more, and without the object"
 
 
@@ -144,7 +150,7 @@ def test_a_hundred_that_lowering_names_are_left_out_at_once() -> None:
     fragile = Fragile(n_pods=10, gpus=1000.0)
     for n in range(100):
         fragile.store.put(replace(bad_pod(), name=f"bad{n}"))
-    assert len(fragile.decide().result.left_out) == 100
+    assert len(fragile.run().result.left_out) == 100
     assert fragile.runs == 3
 
 
@@ -164,11 +170,11 @@ def test_the_room_of_a_pod_that_is_left_out_is_not_given_away(shape: o.Shape, ui
     fragile.breaks = lambda view: (
         "ml/bad" in view.pods and (view.pods["ml/bad"].shape is shape or view.pods["ml/bad"].uid is BAD_LABELS)
     )
-    result = fragile.decide().result
+    result = fragile.run().result
     assert set(result.left_out) == {(o.Pod, "ml/bad")}
     assert (result.effects, result.pods["ml/new"].status) == ((), "Pending")
     fragile.store.put(o.Node("other", allocatable={"gpu": 1.0, "pods": 10.0}))
-    effects = fragile.decide().result.effects
+    effects = fragile.run().result.effects
     assert [(effect.pod, getattr(effect, "node", "")) for effect in effects] == [("ml/new", "other")]
 
 
@@ -180,8 +186,8 @@ def test_what_a_pod_that_is_left_out_holds_counts_for_its_queue() -> None:
     bad = fragile.put_pod("bad", labels={"x": "y"}, **HELD)
     fragile.put_pod("new")
     fragile.breaks = lambda view: view.pods.get("ml/bad") == bad
-    assert fragile.decide().result.effects == ()
-    assert fragile.decide().result.effects == ()
+    assert fragile.run().result.effects == ()
+    assert fragile.run().result.effects == ()
 
 
 def test_the_pods_of_a_group_that_is_left_out_wait_and_say_so() -> None:
@@ -192,7 +198,7 @@ def test_the_pods_of_a_group_that_is_left_out_wait_and_say_so() -> None:
     fragile.put_pod("a", created_ns=1)
     fragile.put_pod("b", created_ns=2)
     fragile.breaks = broken_by((o.PodGroup, "ml/bad"))
-    result = fragile.decide().result
+    result = fragile.run().result
     assert [effect.pod for effect in result.effects] == ["ml/a"], "its running pod keeps its room"
     state = result.groups["ml/bad"]
     assert (state.counts, state.reason.code if state.reason else "") == ({"Pending": 1, "Running": 1}, "SchedulerError")
@@ -205,7 +211,7 @@ def test_pods_that_are_left_out_say_so() -> None:
     fragile.put_pod("bad", group="g")
     fragile.put_pod("alone")
     fragile.breaks = broken_by((o.Pod, "ml/bad"), (o.Pod, "ml/alone"))
-    groups = fragile.decide().result.groups
+    groups = fragile.run().result.groups
     for key in ("ml/g", "ml/alone"):
         reason = groups[key].reason
         assert reason is not None
@@ -220,7 +226,7 @@ def test_the_groups_of_a_queue_that_is_left_out_say_so() -> None:
     fragile.store.put(o.Queue("bad", cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED))
     fragile.put_pod("waits", queue="bad")
     fragile.breaks = broken_by((o.Queue, "bad"))
-    reason = fragile.decide().result.groups["ml/waits"].reason
+    reason = fragile.run().result.groups["ml/waits"].reason
     assert reason is not None
     assert reason.code == "SchedulerError"
 
@@ -228,7 +234,7 @@ def test_the_groups_of_a_queue_that_is_left_out_say_so() -> None:
 def test_a_node_that_is_left_out_gets_nothing() -> None:
     fragile = Fragile(n_pods=1)
     fragile.breaks = broken_by((o.Node, "n"))
-    result = fragile.decide().result
+    result = fragile.run().result
     assert set(result.left_out) == {(o.Node, "n")}
     assert result.effects == ()
 
@@ -239,7 +245,7 @@ def test_a_placement_of_the_originals_that_is_left_out_is_not_made_anew() -> Non
     fragile.put_pod("new")
     fragile.store.put(o.BindRequest("ml", "r", "bound", "n"))
     fragile.breaks = broken_by((o.BindRequest, "ml/r"))
-    result = fragile.decide().result
+    result = fragile.run().result
     assert set(result.left_out) == {(o.BindRequest, "ml/r")}
     assert result.effects == ()
 
@@ -247,19 +253,19 @@ def test_a_placement_of_the_originals_that_is_left_out_is_not_made_anew() -> Non
 def test_an_object_comes_back_when_it_changes() -> None:
     fragile = Fragile()
     fragile.store.put(bad_pod())
-    decision = fragile.decide()
-    assert decision.back_at == fragile.time + RETRY_S
+    outcome = fragile.run()
+    assert outcome.retry_at == fragile.time + RETRY_S
     fragile.put_pod("bad")
-    decision = fragile.decide()
-    assert (decision.freed, decision.result.left_out, decision.back_at) == (((o.Pod, "ml/bad"),), {}, None)
-    assert [effect.pod for effect in decision.result.effects] == ["ml/bad"]
+    outcome = fragile.run()
+    assert (outcome.released, outcome.result.left_out, outcome.retry_at) == (((o.Pod, "ml/bad"),), {}, None)
+    assert [effect.pod for effect in outcome.result.effects] == ["ml/bad"]
 
 
 def test_a_bind_request_that_was_suspected_for_its_pod_comes_back_when_the_pod_changes() -> None:
     """Where only the request is new it is found first, and it may be the pod that was wrong."""
     fragile = Fragile()
     wrong = fragile.put_pod("p")
-    fragile.decide()
+    fragile.run()
     fragile.store.put(o.BindRequest("ml", "p", "p", "n"))
     fragile.breaks = lambda view: view.pods.get("ml/p") is wrong and "ml/p" in view.bind_requests
     assert fragile.left_out() == {(o.BindRequest, "ml/p")}
@@ -270,11 +276,11 @@ def test_a_bind_request_that_was_suspected_for_its_pod_comes_back_when_the_pod_c
 def test_an_object_that_is_gone_is_forgotten() -> None:
     fragile = Fragile()
     fragile.store.put(bad_pod())
-    fragile.decide()
+    fragile.run()
     fragile.store.remove(o.Pod, "ml/bad")
-    decision = fragile.decide()
-    assert (decision.freed, decision.result.left_out) == (((o.Pod, "ml/bad"),), {})
-    assert decision.result.groups.keys() == set()
+    outcome = fragile.run()
+    assert (outcome.released, outcome.result.left_out) == (((o.Pod, "ml/bad"),), {})
+    assert outcome.result.groups.keys() == set()
 
 
 def test_an_object_is_tried_again_in_time() -> None:
@@ -285,23 +291,23 @@ def test_an_object_is_tried_again_in_time() -> None:
     fragile.time += RETRY_S - 1.0
     assert fragile.left_out() == {(o.Pod, "ml/p5")}
     fragile.time += 2.0
-    decision = fragile.decide()
-    assert [culprit.name for culprit in decision.caught] == [(o.Pod, "ml/p5")]
+    outcome = fragile.run()
+    assert [entry.name for entry in outcome.quarantined] == [(o.Pod, "ml/p5")]
     assert fragile.runs <= 6, "it is the first that is suspected"
     fragile.breaks = lambda _: False
     fragile.time += RETRY_S + 1.0
-    assert fragile.decide().freed == ((o.Pod, "ml/p5"),)
+    assert fragile.run().released == ((o.Pod, "ml/p5"),)
 
 
 def test_one_that_changes_and_fails_each_second_is_not_tried_each_second() -> None:
     fragile = Fragile(n_pods=20)
-    caught = 0
+    quarantined = 0
     for second in range(60):
         fragile.store.put(replace(bad_pod(), created_ns=second))
-        caught += bool(fragile.decide().caught)
-        assert "ml/p0" in fragile.decide().result.pods
+        quarantined += bool(fragile.run().quarantined)
+        assert "ml/p0" in fragile.run().result.pods
         fragile.time += 1.0
-    assert 2 <= caught <= 6
+    assert 2 <= quarantined <= 6
     fragile.put_pod("bad")
     fragile.time += RETRY_S
     assert fragile.left_out() == set()
@@ -311,13 +317,13 @@ def test_what_no_object_is_to_blame_for_is_raised() -> None:
     fragile = Fragile(n_pods=10)
     fragile.breaks = lambda _: True
     with pytest.raises(ZeroDivisionError):
-        fragile.decide()
+        fragile.run()
     assert fragile.runs <= 6
     with pytest.raises(ZeroDivisionError):
-        fragile.decide()
+        fragile.run()
     assert fragile.runs == 2, "not searched for again at once"
     fragile.breaks = lambda _: False
-    assert len(fragile.decide().result.effects) == 8
+    assert len(fragile.run().result.effects) == 8
 
 
 def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +347,7 @@ def test_a_search_stops_when_the_process_does() -> None:
     fragile.breaks = broken_by((o.Pod, "ml/p5"))
     fragile.quarantine.stop()
     with pytest.raises(ZeroDivisionError):
-        fragile.decide()
+        fragile.run()
     assert fragile.runs == 2
 
 
@@ -349,7 +355,7 @@ def test_want_of_memory_is_nobodys_fault() -> None:
     fragile = Fragile(n_pods=10)
     fragile.breaks, fragile.error = broken_by((o.Pod, "ml/p5")), MemoryError
     with pytest.raises(MemoryError):
-        fragile.decide()
+        fragile.run()
     assert fragile.runs == 1
 
 
@@ -357,9 +363,9 @@ def test_what_does_not_come_again_is_no_objects_fault() -> None:
     fragile = Fragile(n_pods=3)
     failures = iter([True])
     fragile.breaks = lambda _: next(failures, False)
-    decision = fragile.decide()
-    assert isinstance(decision.flaw, ZeroDivisionError)
-    assert (decision.result.left_out, len(decision.result.effects), fragile.runs) == ({}, 3, 2)
+    outcome = fragile.run()
+    assert isinstance(outcome.transient, ZeroDivisionError)
+    assert (outcome.result.left_out, len(outcome.result.effects), fragile.runs) == ({}, 3, 2)
 
 
 def test_what_raises_when_it_is_read_is_found_where_it_will_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +380,7 @@ def test_what_raises_when_it_is_read_is_found_where_it_will_be_read(monkeypatch:
     fragile = Fragile(n_pods=20, gpus=1.0)
     fragile.store.put(o.PodGroup("ml", "bad", queue="q", min_member=2))
     fragile.put_pod("waits", group="bad")
-    assert fragile.decide().caught == ()
-    decision = fragile.decide(whole=True)
-    assert len(decision.result.left_out) == 1
-    assert "ml/p3" in decision.result.groups
+    assert fragile.run().quarantined == ()
+    outcome = fragile.run(read_all=True)
+    assert len(outcome.result.left_out) == 1
+    assert "ml/p3" in outcome.result.groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kai_sched.files.load import Case, Loaded, load
+from kai_sched.files.load import Loaded, SimulationCase, load
 
 Write = Callable[..., str]
 
@@ -34,7 +34,7 @@ def listing(*items: dict[str, Any], kind: str = "List", version: str = "v1") -> 
     return {"apiVersion": version, "kind": kind, "metadata": {"resourceVersion": ""}, "items": list(items)}
 
 
-def clean(*paths: str, **more: Any) -> tuple[Case, ...]:
+def clean(*paths: str, **more: Any) -> tuple[SimulationCase, ...]:
     loaded = load(paths, **more)
     assert [str(problem) for problem in loaded.problems] == []
     return loaded.cases

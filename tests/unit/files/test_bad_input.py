@@ -50,7 +50,7 @@ class TestErrors:
             (QUEUE % ("a", "resources: {gpu: {quota: 8Gi}}"), "Queue a: spec.resources.gpu.quota: ", 'got "8Gi"'),
             (NODE % "allocatable: {memory: 16Gib}", "Node n: status.allocatable.memory: ", "'16Gib' is not a quantity"),
             (NODE % "allocatable: {cpu: [1]}", "Node n: status.allocatable.cpu: ", "expected a quantity, got a list"),
-            (TEAM, "Queue team: ", "there already, in in.yaml, document 1"),
+            (TEAM, "Queue team: ", "already defined in in.yaml, document 1"),
             (
                 "{apiVersion: v1, kind: Pod, metadata: {generateName: x-}}",
                 "Pod: metadata.name: ",
@@ -87,7 +87,7 @@ class TestErrors:
         second.write_text(TEAM)
         (problem,) = load([str(first), str(second)]).problems
         assert problem.fatal
-        assert str(problem).startswith(f"{second}, document 1: Queue team: there already, in {first}, document 1")
+        assert str(problem).startswith(f"{second}, document 1: Queue team: already defined in {first}, document 1")
 
     def test_a_file_named_twice(self, tmp_path: Path) -> None:
         path = tmp_path / "a.yaml"
@@ -121,8 +121,8 @@ class TestErrors:
 
     def test_objects_that_the_scheduler_has_nothing_to_do_with(self, tmp_path: Path) -> None:
         first, second = lines(tmp_path, "{apiVersion: v1, kind: Secret, metadata: {name: s}}")
-        assert first.startswith("error: in.yaml: no object in it that the scheduler works with")
-        assert second.startswith("warning: Secret (v1): 1 object left out")
+        assert first.startswith("error: in.yaml: it has no object that the scheduler uses")
+        assert second.startswith("warning: Secret (v1): 1 object ignored")
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
         (problem,) = load([str(tmp_path / "none.yaml")]).problems
@@ -148,7 +148,7 @@ class TestErrors:
         ("name", "text", "words"),
         [
             ("in.yaml", "a: [1", "line 2, column 1: not valid YAML"),
-            ("in.yaml", "a: 1\na: 2", "line 2, column 1: key 'a' is there twice"),
+            ("in.yaml", "a: 1\na: 2", "line 2, column 1: key 'a' occurs twice"),
             ("in.json", '{"a": 1', "line 1, column 8: not valid JSON"),
             ("in.json", "a: 1", "line 1, column 1: not valid JSON"),
             ("in.yaml", '{"a": 1', "not valid"),
@@ -195,14 +195,14 @@ class TestWarnings:
             (
                 GROUP % "minMember: 2, queue: team",
                 "in.yaml, document 2: PodGroup ml/g: spec.minMember: ",
-                "0 of the 2 pods",
+                "0 of 2 required pods",
             ),
             (
                 QUEUE % ("a", f"{SHARES}, parentQeue: x"),
                 "in.yaml, document 2: Queue a: spec.parentQeue: ",
                 "did you mean parentQueue?",
             ),
-            ("{apiVersion: v1, kind: Service, metadata: {name: s}}", "Service (v1): ", "1 object left out"),
+            ("{apiVersion: v1, kind: Service, metadata: {name: s}}", "Service (v1): ", "1 object ignored"),
             (
                 "{apiVersion: scheduling.run.ai/v1, kind: Queue, metadata: {name: s}}",
                 "Queue (scheduling.run.ai/v1): ",
@@ -237,13 +237,13 @@ class TestWarnings:
         assert line.startswith(
             "warning: in.yaml, document 3: Pod ml/p: metadata.labels[kai.scheduler/queue]: queue 'dep'"
         )
-        assert line.endswith("the queues that run work are team")
+        assert line.endswith("the queues that accept pods are team")
 
     def test_one_line_a_kind(self, tmp_path: Path) -> None:
         services = [f"{{apiVersion: v1, kind: Service, metadata: {{name: s{n}}}}}" for n in range(3)]
         first, second = lines(tmp_path, TEAM, *services, TOPOLOGY % "levels: [{nodeLabel: rack}]")
-        assert first.startswith("warning: Topology (kai.scheduler/v1alpha1): 1 object left out")
-        assert second.startswith("warning: Service (v1): 3 objects left out")
+        assert first.startswith("warning: Topology (kai.scheduler/v1alpha1): 1 object ignored")
+        assert second.startswith("warning: Service (v1): 3 objects ignored")
 
     def test_unknown_fields_of_kinds_that_have_no_effect_yet(self, tmp_path: Path) -> None:
         topology = (

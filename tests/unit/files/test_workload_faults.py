@@ -36,7 +36,9 @@ class TestFaults:
         del cluster["metadata"]["labels"]
         text = self.of(write, cluster)
         begins = "item 6: RayCluster ml/rc: metadata.labels[kai.scheduler/queue]: the label is missing, and there is no"
-        assert text.startswith(f"{begins} queue 'default-queue', so the group stays pending: the queues that run work")
+        assert text.startswith(
+            f"{begins} queue 'default-queue', so the group stays pending: the queues that accept pods"
+        )
 
     def test_the_mode_that_kuberay_refuses(self, write: Write) -> None:
         job = new("ray.io/v1 RayJob", "rj", {"rayClusterSpec": RAY_SPEC})
@@ -55,23 +57,25 @@ class TestFaults:
 
     def test_pods_of_another_scheduler(self, write: Write) -> None:
         text = self.of(write, new("batch/v1 Job", "w", {"parallelism": 2, "template": RAY}))
-        assert text.startswith("item 6: Job ml/w: schedulerName: 2 pods are left to the scheduler 'default-scheduler'")
+        assert text.startswith(
+            "item 6: Job ml/w: schedulerName: 2 pods are ignored, as the scheduler 'default-scheduler'"
+        )
         assert "set schedulerName: kai-scheduler in the pod template" in text
 
     def test_a_workload_of_a_cluster_without_its_pods(self, write: Write) -> None:
         job = new("batch/v1 Job", "w", {"template": OURS}, uid="u")
         text = self.of(write, job)
-        assert text.startswith("item 6: Job ml/w: metadata.uid: it comes from a cluster, so its pods are expected")
+        assert text.startswith("item 6: Job ml/w: metadata.uid: the workload has a uid, so it was read from a cluster")
         idle = new("batch/v1 Job", "w", {"suspend": True, "template": OURS}, uid="u")
         assert described(only(write, idle)) == []
 
     def test_a_workload_that_is_there_twice(self, write: Write) -> None:
         job = new("batch/v1 Job", "w", {"template": OURS})
-        assert self.of(write, job, job).startswith("item 7: Job ml/w: there already, in ")
+        assert self.of(write, job, job).startswith("item 7: Job ml/w: already defined in ")
 
     def test_names_that_are_taken(self, write: Write) -> None:
         text = self.of(write, new("batch/v1 Job", "w", {"template": OURS}), pod("w-j0", labels=QUEUE))
-        assert "Job ml/w: it makes Pod ml/w-j0, which is in the input already: rename one of them" in text
+        assert "Job ml/w: it would create Pod ml/w-j0, which is in the input already: rename one of them" in text
 
     def test_workloads_of_one_name_and_different_kinds(self, write: Write) -> None:
         kinds = ("batch/v1 Job", "apps/v1 StatefulSet", "apps/v1 ReplicaSet", "apps/v1 Deployment")
@@ -81,7 +85,7 @@ class TestFaults:
     def test_more_pods_than_any_cluster_has(self, write: Write) -> None:
         jobs = [{"name": "a", "replicas": 10_000, "template": {"spec": {"parallelism": 10**9, "template": OURS}}}]
         text = self.of(write, new("jobset.x-k8s.io/v1alpha2 JobSet", "w", {"replicatedJobs": jobs}))
-        assert "JobSet ml/w: gives more than 100,000 objects: correct its numbers of replicas" in text
+        assert "JobSet ml/w: would create more than 100,000 objects: correct its numbers of replicas" in text
 
     def test_workers_that_wait_for_their_leader(self, write: Write) -> None:
         spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3, "workerTemplate": OURS}}
@@ -96,14 +100,14 @@ class TestFaults:
     def test_a_launcher_that_waits_for_its_workers(self, write: Write) -> None:
         spec = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": roles(Launcher=1, Worker=2)}
         loaded = load([write("in.json", listing(queue("team-a"), new("kubeflow.org/v2beta1 MPIJob", "w", spec)))])
-        assert "spec.launcherCreationPolicy: the launcher comes once the workers are ready" in told(loaded)[0]
+        assert "spec.launcherCreationPolicy: the launcher starts once the workers are ready" in told(loaded)[0]
         assert described(loaded.cases[0]) == ["ml/pg-w-mpijob | 2 | team-a train |  | pods 2"]
 
     def test_a_queue_that_is_not_there_is_told_where_it_is_named(self, write: Write) -> None:
         job = new("batch/v1 Job", "w", {"template": OURS}, labels={"kai.scheduler/queue": "gone"})
         text = self.of(write, job)
         assert text.startswith("item 6: Job ml/w: metadata.labels[kai.scheduler/queue]: there is no queue 'gone'")
-        assert text.endswith("the queues that run work are team-a")
+        assert text.endswith("the queues that accept pods are team-a")
 
     @pytest.mark.parametrize(
         ("meta", "field"),

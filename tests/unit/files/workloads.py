@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kai_sched.files.load import Case, load
+from kai_sched.files.load import SimulationCase, load
 from tests.unit.files.inputs import Write, listing, queue, told
 
 Thing = dict[str, Any]
@@ -45,7 +45,7 @@ def roles(template: Thing = OURS, **replicas: int) -> Thing:
     return {role: {"replicas": count, "template": template} for role, count in replicas.items()}
 
 
-def described(case: Case) -> list[str]:
+def described(case: SimulationCase) -> list[str]:
     """Each group: its minimum, queue and class, its sub-groups, and how many pods there are in each."""
     cluster = case.store.cluster()
     found = []
@@ -61,7 +61,7 @@ def described(case: Case) -> list[str]:
     return found
 
 
-def only(write: Write, *things: Thing) -> Case:
+def only(write: Write, *things: Thing) -> SimulationCase:
     loaded = load([write("in.json", listing(queue("team-a"), *things))])
     assert told(loaded) == []
     return loaded.cases[0]

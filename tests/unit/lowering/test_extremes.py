@@ -67,7 +67,7 @@ def test_others_are_scheduled(what: str) -> None:
     result = run_cycle(store.cluster(), Config(), NOW_NS)
     assert result.pods["ml/other"].status == "Binding"
     assert "ml/g" in result.groups
-    assert result.next_ns >= 0
+    assert result.next_deadline_ns >= 0
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1.5, -2.0, 1e9, 4.6e9, 1e300, math.inf, -math.inf, math.nan])

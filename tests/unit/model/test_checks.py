@@ -83,8 +83,8 @@ class TestQueueOfAGroup:
         [
             ("x", "no queue 'x'"),
             ("", "names no queue"),
-            ("d", "queue 'd' runs no work itself"),
-            ("below", "queue 'below' is left out"),
+            ("d", "queue 'd' has child queues and accepts no pods itself"),
+            ("below", "queue 'below' is ignored"),
         ],
     )
     def test_the_value_and_the_leaves_are_named(self, name: str, words: str) -> None:
@@ -102,7 +102,7 @@ class TestQueueOfAGroup:
 
     def test_without_any_queue(self) -> None:
         (text,) = texts([PodGroup("ml", "g", queue="x", min_member=0)])
-        assert "there is no queue that runs work" in text
+        assert "there is no queue that accepts pods" in text
 
     def test_a_pod_of_its_own(self) -> None:
         bare = [Pod("ml", "lone", Shape(), queue="x", scheduler=OURS), Pod("ml", "none", Shape(), scheduler=OURS)]
@@ -121,7 +121,7 @@ class TestMinimum:
     def test_fewer_pods_than_the_minimum(self) -> None:
         (found,) = told([*self.group(min_member=4), *pods(3)])
         assert (found.subject, found.field) == ("PodGroup ml/g", "spec.minMember")
-        assert "3 of the 4 pods" in found.message
+        assert "3 of 4 required pods" in found.message
 
     def test_without_a_minimum_one_pod_is_needed_and_with_zero_none(self) -> None:
         assert len(told(self.group())) == 1
@@ -141,7 +141,10 @@ class TestMinimum:
         subs = (SubGroup("a", min_member=1), SubGroup("b", min_member=1), SubGroup("c", min_member=1))
         assert told([*self.group(*subs, min_sub_group=1), *pods(1, sub_group="b")]) == []
         assert len(told([*self.group(*subs, min_sub_group=2), *pods(1, sub_group="b")])) == 1
-        assert "more than the sub-groups" in texts([*self.group(SubGroup("a", min_member=0), min_sub_group=2)])[0]
+        assert (
+            "larger than the number of sub-groups"
+            in texts([*self.group(SubGroup("a", min_member=0), min_sub_group=2)])[0]
+        )
 
     def test_nested_sub_groups(self) -> None:
         subs = (
@@ -156,14 +159,14 @@ class TestMinimum:
     @pytest.mark.parametrize(
         ("subs", "field", "words"),
         [
-            ((SubGroup("a"), SubGroup("a")), "spec.subGroups[0].name", "there 2 times"),
+            ((SubGroup("a"), SubGroup("a")), "spec.subGroups[0].name", "occurs 2 times"),
             ((SubGroup("a", "b"),), "spec.subGroups[0].parent", "no sub-group 'b'"),
             ((SubGroup("", "a"), SubGroup("a")), "spec.subGroups[0].name", "empty"),
-            ((SubGroup("a", "b"), SubGroup("b", "a")), "spec.subGroups[0].parent", "circle"),
+            ((SubGroup("a", "b"), SubGroup("b", "a")), "spec.subGroups[0].parent", "its own ancestor"),
             (
                 (SubGroup("z"), SubGroup("c", "a"), SubGroup("a", "b"), SubGroup("b", "a")),
                 "spec.subGroups[1].parent",
-                "circle",
+                "its own ancestor",
             ),
         ],
     )

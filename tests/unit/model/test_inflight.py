@@ -105,15 +105,15 @@ def test_the_observed_deletion_is_the_one_that_counts(store: Store, overlay: Ove
     overlay.observe(replace(POD, deleted_ns=NOW_NS + 30))
     assert (shown(store).deleted_ns, overlay.assumed) == (NOW_NS + 30, {})
     assert overlay.leaves("ml/p")
-    overlay.spare("ml/p", "u1")
+    overlay.cancel_eviction("ml/p", "u1")
     assert shown(store).deleted_ns == NOW_NS + 30
     assert not overlay.expect("ml/p", "u1", NOW_NS)
 
 
-def test_a_spared_pod_is_again_as_it_was_last_seen(store: Store, overlay: Overlay) -> None:
+def test_a_pod_whose_eviction_was_cancelled_is_again_as_it_was_last_seen(store: Store, overlay: Overlay) -> None:
     overlay.expect("ml/p", "u1", NOW_NS)
     overlay.observe(replace(POD, labels={"a": "b"}))
-    overlay.spare("ml/p", "u1")
+    overlay.cancel_eviction("ml/p", "u1")
     assert shown(store) == replace(POD, labels={"a": "b"})
     assert overlay.assumed == {}
     assert overlay.expect("ml/p", "u1", NOW_NS)
@@ -123,7 +123,7 @@ def test_a_recreated_pod_does_not_inherit_the_eviction(store: Store, overlay: Ov
     overlay.expect("ml/p", "u1", NOW_NS)
     overlay.observe(replace(POD, uid="u2"))
     assert shown(store).deleted_ns == 0
-    overlay.spare("ml/p", "u1")
+    overlay.cancel_eviction("ml/p", "u1")
     assert shown(store) == replace(POD, uid="u2")
     assert not overlay.expect("ml/p", "u1", NOW_NS)
     assert not overlay.expect("ml/q", "u1", NOW_NS)
@@ -135,14 +135,14 @@ def test_an_evicted_pod_whose_bind_was_under_way_loses_both(store: Store, overla
     assert (shown(store).node, shown(store).deleted_ns) == ("n1", NOW_NS)
     overlay.forget("ml/p", "u1")
     assert (shown(store).node, shown(store).deleted_ns) == ("", NOW_NS)
-    overlay.spare("ml/p", "u1")
+    overlay.cancel_eviction("ml/p", "u1")
     assert shown(store) == POD
 
 
 def test_an_evicted_pod_that_is_gone_leaves_nothing_behind(store: Store, overlay: Overlay) -> None:
     overlay.expect("ml/p", "u1", NOW_NS)
     overlay.gone("ml/p")
-    overlay.spare("ml/p", "u1")
+    overlay.cancel_eviction("ml/p", "u1")
     assert (store.get(Pod, "ml/p"), overlay.assumed, overlay.leaves("ml/p")) == (None, {}, False)
 
 

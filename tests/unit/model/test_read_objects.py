@@ -157,5 +157,5 @@ def test_priority_class() -> None:
     assert (item.name, item.value, item.global_default) == ("p", 75, True)
     with pytest.raises(FieldError, match="value: missing"):
         read("PriorityClass", {"metadata": {"name": "p"}})
-    with pytest.raises(FieldError, match="no number of 32 bits"):
+    with pytest.raises(FieldError, match="does not fit into 32 bits"):
         read("PriorityClass", {"metadata": {"name": "p"}, "value": 2**40})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
 from kai_sched.model.read import POD, Reader
-from kai_sched.model.recent import ENTRIES_MAX, KEY_MAX, SIZE_MAX, Pool, Recent
+from kai_sched.model.recent import ENTRIES_MAX, KEY_MAX, SIZE_MAX, Recent, TextPool
 from kai_sched.model.store import Store
 
 
@@ -53,7 +53,7 @@ class TestRecent:
         assert len(memory) <= SIZE_MAX // KEY_MAX
 
     def test_equal_texts_are_one(self) -> None:
-        pool = Pool()
+        pool = TextPool()
         one, other = "".join(["a", "b"]), "".join(["a", "b"])
         assert one is not other
         assert pool.one(one) is pool.one(other)

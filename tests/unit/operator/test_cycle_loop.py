@@ -14,7 +14,7 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.failure import NOT_LEADER
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cycle.run import run_cycle
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.read import POD, POD_GROUP
 from kai_sched.operator import cycle_health, cycle_loop, cycle_trigger
 from kai_sched.operator.delivery.group_retries import BACKOFF_MAX_S, GroupRetries
@@ -284,11 +284,11 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
     for _ in range(9):
         until_s = setbacks.add("g", now)
         assert setbacks.add("g", now) == until_s  # a second pod of the same gang
-        assert setbacks.turns(now).later == {"g"}
+        assert setbacks.hints(now).deferred == {"g"}
         assert setbacks.next_end(now) == until_s
         waits.append(until_s - now)
         now = until_s
-        assert setbacks.turns(now).later == frozenset()
+        assert setbacks.hints(now).deferred == frozenset()
         assert setbacks.next_end(now) is None
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
 
@@ -306,7 +306,7 @@ async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeyp
 
 async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without news, until each group has had its turn; then it is quiet."""
-    told: list[Turns] = []
+    told: list[SchedulingHints] = []
 
     def cut(*arguments: Any) -> CycleResult:
         told.append(arguments[-1])
@@ -321,4 +321,4 @@ async def test_searches_that_were_cut_go_on_at_once(world: World, monkeypatch: p
         world.trigger.request()
         await until(lambda: len(told) == 3)
         await asyncio.sleep(0.05)
-    assert [sorted(turns.searched) for turns in told] == [[], ["ml/a"], ["ml/a", "ml/b"]]
+    assert [sorted(hints.searched) for hints in told] == [[], ["ml/a"], ["ml/a", "ml/b"]]

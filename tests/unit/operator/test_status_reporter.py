@@ -198,7 +198,7 @@ async def test_who_was_evicted_for_whom_is_one_line_a_group(bench: Bench) -> Non
         "pods": 2,
         "for": "ml/w",
         "action": "reclaim",
-        "why": "takes its queue's share back",
+        "why": "reclaims the share of its queue",
         "nodes": "node-1",
     }
     assert "\n" not in "".join(bench.taken.events("Evict"))
@@ -231,8 +231,8 @@ async def test_who_has_a_place_is_told_once_who_leaves_it(bench: Bench) -> None:
     bench.decide(second)
     await bench.until(lambda: len(bench.taken.events("Pipelined")) == 2)
     assert bench.taken.events("Pipelined") == [
-        "pod ml/a has a place on node node-1, which ml/x is leaving",
-        "pod ml/a has a place on node node-2, which nobody is leaving: the next cycle decides whether it is bound",
+        "pod ml/a has a place on node node-1 and waits until ml/x has left it",
+        "pod ml/a has a place on node node-2, which no pod is leaving; the next cycle decides whether it is bound",
     ]
 
 

@@ -14,17 +14,16 @@ TWO = {"n1": ("ml/x", "ml/y")}
 @pytest.mark.parametrize(
     ("leaving", "moved", "text"),
     [
-        (TWO, {}, "has a place on node n1, which ml/x, ml/y are leaving"),
-        ({"n1": ("ml/x",)}, {}, "has a place on node n1, which ml/x is leaving"),
+        (TWO, {}, "has a place on node n1 and waits until ml/x, ml/y have left it"),
+        ({"n1": ("ml/x",)}, {}, "has a place on node n1 and waits until ml/x has left it"),
         (
             {"n2": ("ml/x",)},
             {},
-            "has a place on node n1, and starts together with pods of its group, which wait for node n2, which ml/x is "
-            "leaving",
+            "has a place on node n1 and starts together with its group, which waits for node n2 (ml/x is leaving)",
         ),
-        ({}, {}, "has a place on node n1, which nobody is leaving: the next cycle decides whether it is bound"),
+        ({}, {}, "has a place on node n1, which no pod is leaving; the next cycle decides whether it is bound"),
         ({}, {"ml/a": "n3"}, "is moved from node n3 to node n1"),
-        (TWO, {"ml/a": "n3"}, "is moved from node n3 to node n1, which ml/x, ml/y are leaving"),
+        (TWO, {"ml/a": "n3"}, "is moved from node n3 to node n1 and waits until ml/x, ml/y have left it"),
         ({"n1": ("ml/a",)}, {"ml/a": "n1"}, "is moved from node n1 to node n1"),
     ],
 )
@@ -38,14 +37,14 @@ def test_a_pod(leaving: dict[str, tuple[str, ...]], moved: dict[str, str], text:
         (
             {**TWO, "n2": ("ml/z",)},
             {},
-            "waits for node n1, which ml/x, ml/y are leaving, node n2, which ml/z is leaving",
+            "waits for node n1 (ml/x, ml/y are leaving), node n2 (ml/z is leaving)",
         ),
-        ({}, {}, "nobody is leaving n1, n2: the next cycle decides whether it is bound"),
+        ({}, {}, "no pod is leaving n1, n2; the next cycle decides whether it is bound"),
         ({}, {"ml/a": "n3"}, "1 pod is moved to n1"),
         (
             TWO,
             {"ml/a": "n3", "ml/b": "n3"},
-            "2 pods are moved to n1, n2; waits for node n1, which ml/x, ml/y are leaving",
+            "2 pods are moved to n1, n2; waits for node n1 (ml/x, ml/y are leaving)",
         ),
     ],
 )

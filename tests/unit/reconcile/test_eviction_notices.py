@@ -66,8 +66,8 @@ def test_who_gets_the_room_hears_from_whom_by_which_rule_and_what(world: Cluster
         (key, {"kai.scheduler/last-eviction-timestamp": NOW}) for key in ("ml/a", "ml/b")
     ]
     text = (
-        "reclaim evicts 2 pods of ml/a, ml/b for ml/w, which takes its queue's share back; "
-        "that frees 1 CPU core, 2 GPUs on node-1, and it starts once they are gone"
+        "reclaim evicts 2 pods of ml/a, ml/b for ml/w, which reclaims the share of its queue; "
+        "this frees 1 CPU core, 2 GPUs on node-1, and ml/w starts once the pods are gone"
     )
     (told,) = [write for write in writes if isinstance(write, Emit)]
     assert (told.ref.kind, told.ref.key, told.type, told.reason) == ("PodGroup", "ml/w", "Normal", "Evicting")
@@ -86,7 +86,7 @@ def test_a_stale_gang_keeps_its_time_of_the_last_eviction(world: Cluster) -> Non
     assert (first.ref.kind, second.ref.kind) == ("Pod", "PodGroup")
     assert isinstance(second, Emit)
     assert second.annotations == {"num-evicted-pods": "1", "evictor-action-type": "stalegangeviction"}
-    assert "incomplete for longer than its grace" in second.message
+    assert "below its minimum for longer than its staleness grace period" in second.message
 
 
 def test_the_victim_and_its_group_hear_for_whom_and_why(world: Cluster) -> None:
@@ -106,7 +106,7 @@ def test_the_victim_and_its_group_hear_for_whom_and_why(world: Cluster) -> None:
             "evictor-pod-group-namespace": "ml",
         }
         assert each.message == (
-            "pod ml/a-0 is evicted by reclaim for ml/w, which takes its queue's share back "
+            "pod ml/a-0 is evicted by reclaim for ml/w, which reclaims the share of its queue "
             "(frees 0.5 CPU cores, 1 GPU on node-1)"
         )
     # The queues that were weighed are in what `simulate` prints.
@@ -131,4 +131,6 @@ def test_a_moved_pod_hears_where_to(world: Cluster) -> None:
     assert "is moved by consolidation for ml/w" in told.message
     assert "it has a place on node-2" in told.message
     gain = next(write.message for write in plan_writes(plan, world, NOW_NS) if isinstance(write, Emit))
-    assert gain.startswith("consolidation moves 1 pod of ml/a for ml/w, which needs room in one piece")
+    assert gain.startswith(
+        "consolidation moves 1 pod of ml/a for ml/w, which needs room that is scattered over several nodes"
+    )

@@ -37,7 +37,7 @@ def test_a_queue_that_is_not_there_is_told_with_the_label_and_the_queues_there_a
     found = of_owner(told(owned("lost", LABEL), NO_QUEUE))
     message = (
         "metadata.labels[kai.scheduler/queue] of RayCluster ml/a names queue 'lost': queue 'lost' does not exist: the "
-        "queues that run work are team-a, team-b; create it, or correct spec.queue of the PodGroup; the PodGroup is "
+        "queues that accept pods are team-a, team-b; create it, or correct spec.queue of the PodGroup; the PodGroup is "
         "ml/a"
     )
     assert found == [("Warning", "QueueDoesNotExist", message)]

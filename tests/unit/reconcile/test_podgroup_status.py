@@ -80,7 +80,7 @@ def test_the_condition_of_a_waiting_group() -> None:
         ({"Pending": 1}, NO_ROOM, True),
         ({"Pending": 1}, Reason("QueueDoesNotExist", "queue 'x' does not exist"), True),
         ({"Pending": 1}, Reason("NotReady", "the gang is not complete"), False),
-        ({"Pending": 1}, Reason("NotTried", "not looked at in this cycle"), False),
+        ({"Pending": 1}, Reason("NotTried", "the group was not tried in this cycle"), False),
         ({"Pending": 1}, None, False),
         ({"Pending": 1, "Running": 1}, NO_ROOM, True),
         ({"Pending": 1, "Binding": 1}, NO_ROOM, True),

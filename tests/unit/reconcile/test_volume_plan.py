@@ -118,7 +118,7 @@ class TestRefusal:
             ((claim("c", volume="v"),), ("volume v", "does not exist")),
             ((claim("c", volume="v"), volume("v", "y")), ("v", "cannot reach")),
             ((claim("c", "unknown"),), ("not bound",)),
-            ((StorageClass("now", False, "csi.example.com"), claim("c", "now")), ("binds at once",)),
+            ((StorageClass("now", False, "csi.example.com"), claim("c", "now")), ("binds immediately",)),
             ((claim("c"), volume("v", "y")), ("local", "ReadWriteOnce", "node a")),
             ((claim("c", "fast", selected="b"),), ("node a",)),
             ((StorageClass("fast", True, "csi.example.com", zone("y")), claim("c", "fast")), ("fast", "node a")),

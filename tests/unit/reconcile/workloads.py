@@ -80,8 +80,8 @@ class World:
         return [each for each in self.there if each.namespace == namespace and each.labels.get(label) == value]
 
 
-def wire(thing: Thing) -> core.Pod:
-    return msgspec.json.decode(json.dumps(thing), type=core.Pod)
+def wire(thing: Thing) -> core.WirePod:
+    return msgspec.json.decode(json.dumps(thing), type=core.WirePod)
 
 
 def member(name: str, labels: Mapping[str, str], **more: Any) -> Pod:

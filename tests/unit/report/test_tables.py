@@ -155,8 +155,8 @@ def test_who_is_evicted_for_whom_and_by_which_rule() -> None:
     lines = drawn(replace(result, effects=(eviction(0),), groups={}, queues=()))
     assert lines == [
         "Evictions",
-        "pod ml/b-0 is evicted by reclaim for ml/a, which takes its queue's share",
-        "    back (frees 1 GPU on n1)",
+        "pod ml/b-0 is evicted by reclaim for ml/a, which reclaims the share of its",
+        "    queue (frees 1 GPU on n1)",
         "    queue team-b (priority 100): holds 10 GPUs, quota 8 GPUs, fair share 8 GPUs",
         "",
     ]

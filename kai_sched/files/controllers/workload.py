@@ -1,4 +1,4 @@
-"""What the controllers of workloads have in common: children with an owner, and pods from a template."""
+"""Common parts of the simulated controllers: children with an owner reference, and pods from a template."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NONE: Texts = {}
 
 
 def made_up_uid(kind: str) -> str:
-    """The uid of an object that no API server has seen yet. It stands in the name of its group, so it is short."""
+    """A uid for an object that does not come from an API server. It is part of its group's name, so it is short."""
     return kind.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object that a controller is to act upon. ``owner`` is it, whole; ``find`` gives others of the input."""
+    """A workload for which a controller makes objects. ``find`` returns other objects of the input."""
 
     owner: Owner
     warn: Callable[[str, str], None]  # (field, message)

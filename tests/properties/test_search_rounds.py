@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from kai_sched import Config, Store, run_cycle
 from kai_sched.cli import simulate
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.cycle.world import World, advance
-from kai_sched.files.load import Case, Loaded
-from kai_sched.model.inflight import Turns
+from kai_sched.files.load import Loaded, SimulationCase
+from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Object
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.tables import Help
@@ -36,16 +36,16 @@ ANY = st.one_of(
 
 def run(objects: Iterable[Object], config: Config, told: bool = True) -> tuple[Cluster, int]:
     """Cycles until none is due and nothing happens; returns what the cluster is then, and how many there were."""
-    store, promises = Store(), Promises()
+    store, tracker = Store(), HintTracker()
     for item in objects:
         store.put(item)
     for number in range(CYCLES):
-        cluster, turns = store.cluster(), promises.turns()
+        cluster, hints = store.cluster(), tracker.next_hints()
         if not told:
-            turns = replace(turns, searched={}, only=frozenset())
-        result = run_cycle(cluster, config, NOW_NS + number * STEP_NS, turns=turns)
-        promises.note(cluster, result, config)
-        if not result.effects and not (told and promises.due):
+            hints = replace(hints, searched={}, may_search=frozenset())
+        result = run_cycle(cluster, config, NOW_NS + number * STEP_NS, hints=hints)
+        tracker.record(cluster, result, config)
+        if not result.effects and not (told and tracker.due):
             return cluster, number
         advance(store, cluster, result, NOW_NS + number * STEP_NS, WORLD)
     pytest.fail(f"no rest after {CYCLES} cycles")
@@ -55,7 +55,9 @@ def could_be_helped(cluster: Cluster, config: Config, cycles: int) -> list[str]:
     """The groups for which something would be done if all the time were theirs."""
     now_ns = NOW_NS + cycles * STEP_NS
     groups = sorted({pod.group_key for pod in cluster.pods.values() if not pod.node})
-    alone = {key: run_cycle(cluster, config, now_ns, turns=Turns(only=frozenset({key}))) for key in groups}
+    alone = {
+        key: run_cycle(cluster, config, now_ns, hints=SchedulingHints(may_search=frozenset({key}))) for key in groups
+    }
     return [key for key, result in alone.items() if result.effects]
 
 
@@ -78,13 +80,13 @@ def test_without_being_told_some_would_starve() -> None:
 
 
 def test_simulate_gives_everybody_a_turn_over_its_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, gave_up = Store(), "the search for others to leave was ended"
+    store, gave_up = Store(), "the search for victims was cut short"
     for item in make_crowd(4, 4, 20, random.Random(1), Crowd(sub_groups=True, picky=True, limits=True)):
         store.put(item)
-    case = Case("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
+    case = SimulationCase("crowd", "crowd", False, store, Config(search_work=3), seconds_between_cycles=10.0)
     monkeypatch.setattr(simulate, "load", lambda *_, **__: Loaded((case,), ()))
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out := io.BytesIO()))
-    options = simulate.Options((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
+    options = simulate.SimulateOptions((), None, 40, "2026-01-01T12:00:00Z", None, "json", "interpreted")
     assert simulate.simulate(options) == 0
     told = [cycle["podGroups"] for cycle in json.loads(out.getvalue())["cycles"]]
     cut = {key for key, reason in told[0].items() if gave_up in reason["message"]}
@@ -104,13 +106,13 @@ def test_with_time_enough_nothing_is_told(objects: list[Object]) -> None:
 @given(ANY, st.sampled_from((0, 2, 10)))
 def test_whose_search_was_cut_has_its_turn_before_all_others(objects: list[Object], work: int) -> None:
     """In the next cycle nobody is evicted for those who had their turn."""
-    store, promises, config = Store(), Promises(), Config(search_work=work)
+    store, tracker, config = Store(), HintTracker(), Config(search_work=work)
     for item in objects:
         store.put(item)
     view = store.cluster()
     first = run_cycle(view, config, NOW_NS)
-    promises.note(view, first, config)
+    tracker.record(view, first, config)
     cut = {key for key, found in first.searches.items() if Help.TOO_LONG in found}
-    second = run_cycle(view, config, NOW_NS, turns=replace(Turns(), searched=promises.turns().searched))
+    second = run_cycle(view, config, NOW_NS, hints=replace(SchedulingHints(), searched=tracker.next_hints().searched))
     assert {effect.cause for effect in second.effects if getattr(effect, "cause", "")} <= cut or not cut
     assert set(second.searches) <= cut or not cut

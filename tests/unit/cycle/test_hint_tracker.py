@@ -1,9 +1,9 @@
-"""Who is told that it was promised free room (``Promises``)."""
+"""Who is told that it was promised free room (``HintTracker``)."""
 
 from __future__ import annotations
 
 from kai_sched import Cluster, Config, CycleResult
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.plan.effects import Evict
 
@@ -29,8 +29,8 @@ def cycle(*promised: str, evicted: tuple[str, ...] = ()) -> CycleResult:
 
 def told(*cycles: CycleResult) -> list[tuple[bool, set[str]]]:
     """After each cycle: whether there is somebody new, and all who are told."""
-    promises = Promises()
-    return [(promises.note(CLUSTER, result, ORIGINAL), set(promises.promised)) for result in cycles]
+    tracker = HintTracker()
+    return [(tracker.record(CLUSTER, result, ORIGINAL), set(tracker.pipelined_free)) for result in cycles]
 
 
 def test_who_was_promised_free_room_is_told_from_then_on() -> None:
@@ -49,9 +49,9 @@ def test_who_lost_pods_before_it_was_ever_told_is_told() -> None:
 
 
 def test_a_new_group_of_the_same_name_starts_anew() -> None:
-    promises = Promises()
-    promises.note(CLUSTER, cycle("ml/a"), ORIGINAL)
-    promises.note(CLUSTER, cycle(evicted=("ml/a",)), ORIGINAL)
-    promises.note(WITHOUT_A, cycle(), ORIGINAL)
-    assert promises.note(CLUSTER, cycle("ml/a"), ORIGINAL)
-    assert promises.promised == {"ml/a"}
+    tracker = HintTracker()
+    tracker.record(CLUSTER, cycle("ml/a"), ORIGINAL)
+    tracker.record(CLUSTER, cycle(evicted=("ml/a",)), ORIGINAL)
+    tracker.record(WITHOUT_A, cycle(), ORIGINAL)
+    assert tracker.record(CLUSTER, cycle("ml/a"), ORIGINAL)
+    assert tracker.pipelined_free == {"ml/a"}

@@ -1,4 +1,4 @@
-"""Whose search was cut has its turn in the next cycles (``Round``), and is told so."""
+"""Whose search was cut has its turn in the next cycles (``SearchRound``), and is told so."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
-from kai_sched.cycle.promises import Promises
-from kai_sched.cycle.rounds import Round
-from kai_sched.model.inflight import Turns
+from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.search_rounds import SearchRound
+from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.tables import Help
 
@@ -23,57 +23,57 @@ def cycle(**searches: tuple[int, ...]) -> CycleResult:
 
 
 def test_without_cut_searches_nothing_is_told() -> None:
-    round = Round()
-    round.note(CLUSTER, cycle())
-    assert round == replace(Round(), _began=round._began)
+    round = SearchRound()
+    round.record(CLUSTER, cycle())
+    assert round == replace(SearchRound(), _began=round._began)
 
 
 def test_who_had_its_turn_rests_until_the_others_had_theirs() -> None:
-    round = Round()
-    round.note(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT))
-    assert (round.owed, round.had, round.due) == (("b", "c"), {"a": NOT_FOUND}, True)
-    round.note(CLUSTER, cycle(b=FOUND, c=CUT))
-    assert (round.owed, round.had, round.due) == (("c",), {"a": NOT_FOUND, "b": FOUND}, True)
-    round.note(CLUSTER, cycle(c=NOT_FOUND))
-    assert (round.owed, round.had, round.due) == ((), {}, False)
+    round = SearchRound()
+    round.record(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT))
+    assert (round.waiting, round.searched, round.due) == (("b", "c"), {"a": NOT_FOUND}, True)
+    round.record(CLUSTER, cycle(b=FOUND, c=CUT))
+    assert (round.waiting, round.searched, round.due) == (("c",), {"a": NOT_FOUND, "b": FOUND}, True)
+    round.record(CLUSTER, cycle(c=NOT_FOUND))
+    assert (round.waiting, round.searched, round.due) == ((), {}, False)
 
 
 def test_who_takes_all_the_time_has_its_turn_alone() -> None:
     """``b`` is tried first whenever it may be, and is never done."""
-    round, alone = Round(), []
-    round.note(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT, d=CUT, e=CUT))
+    round, alone = SearchRound(), []
+    round.record(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT, d=CUT, e=CUT))
     for _ in range(20):
-        tried = [key for key in round.owed if not round.only or key in round.only]
-        alone += tried if len(round.only) == 1 else []
-        if not round.owed:
+        tried = [key for key in round.waiting if not round.may_search or key in round.may_search]
+        alone += tried if len(round.may_search) == 1 else []
+        if not round.waiting:
             break
-        round.note(CLUSTER, cycle(**dict.fromkeys(tried, CUT if "b" in tried else NOT_FOUND)))
+        round.record(CLUSTER, cycle(**dict.fromkeys(tried, CUT if "b" in tried else NOT_FOUND)))
     assert alone == ["b"]
-    assert (round.owed, round.only, round.due) == ((), frozenset(), False)
+    assert (round.waiting, round.may_search, round.due) == ((), frozenset(), False)
 
 
 def test_what_has_changed_in_a_round_is_looked_at_by_all() -> None:
-    round = Round()
-    round.note(CLUSTER, cycle(a=NOT_FOUND, b=CUT))
-    round.note(CHANGED, cycle(b=NOT_FOUND))
-    assert (round.owed, round.had, round.due) == ((), {}, True)
-    round.note(CHANGED, cycle())
+    round = SearchRound()
+    round.record(CLUSTER, cycle(a=NOT_FOUND, b=CUT))
+    round.record(CHANGED, cycle(b=NOT_FOUND))
+    assert (round.waiting, round.searched, round.due) == ((), {}, True)
+    round.record(CHANGED, cycle())
     assert not round.due
 
 
 def test_a_group_that_is_gone_is_owed_nothing() -> None:
-    round = Round()
-    round.note(CLUSTER, cycle(a=NOT_FOUND, b=CUT))
-    round.note(CLUSTER, cycle())
-    assert (round.owed, round.due) == ((), False)
+    round = SearchRound()
+    round.record(CLUSTER, cycle(a=NOT_FOUND, b=CUT))
+    round.record(CLUSTER, cycle())
+    assert (round.waiting, round.due) == ((), False)
 
 
 def test_a_newcomer_may_search_in_a_round_and_rests_after_it() -> None:
-    round = Round()
-    round.note(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT))
-    round.note(CHANGED, cycle(b=CUT, c=NOT_FOUND, new=NOT_FOUND))
-    assert round.owed == ("b",)
-    assert round.had == {"a": NOT_FOUND, "c": NOT_FOUND, "new": NOT_FOUND}
+    round = SearchRound()
+    round.record(CLUSTER, cycle(a=NOT_FOUND, b=CUT, c=CUT))
+    round.record(CHANGED, cycle(b=CUT, c=NOT_FOUND, new=NOT_FOUND))
+    assert round.waiting == ("b",)
+    assert round.searched == {"a": NOT_FOUND, "c": NOT_FOUND, "new": NOT_FOUND}
 
 
 @pytest.fixture
@@ -108,44 +108,53 @@ def message(result: CycleResult, group: str) -> str:
 def test_for_groups_that_rest_nobody_is_evicted(store: Store) -> None:
     view = store.cluster()
     assert evicted_for(run_cycle(view, Config(), 0)) == ["ml/w0", "ml/w1"]
-    assert evicted_for(run_cycle(view, Config(), 0, turns=Turns(only=frozenset({"ml/w1"})))) == ["ml/w1"]
-    assert evicted_for(run_cycle(view, Config(), 0, turns=Turns(searched={"ml/w1": NOT_FOUND}))) == ["ml/w0"]
+    assert evicted_for(run_cycle(view, Config(), 0, hints=SchedulingHints(may_search=frozenset({"ml/w1"})))) == [
+        "ml/w1"
+    ]
+    assert evicted_for(run_cycle(view, Config(), 0, hints=SchedulingHints(searched={"ml/w1": NOT_FOUND}))) == ["ml/w0"]
 
 
 def test_they_are_told_what_their_own_search_found(store: Store) -> None:
     view, told = store.cluster(), {"ml/w0": (0, 0, int(Help.SHARES), 0), "ml/w1": (0, 0, int(Help.DELAYED), 0)}
-    rests = run_cycle(view, Config(), 0, turns=Turns(searched=told))
-    assert message(rests, "ml/w0").endswith("; reclaim: what fair shares allow to take from other queues is not enough")
+    rests = run_cycle(view, Config(), 0, hints=SchedulingHints(searched=told))
+    assert message(rests, "ml/w0").endswith("; reclaim: other queues hold too little above their fair shares")
     assert "delay" not in message(rests, "ml/w1")
-    new = run_cycle(view, Config(), 0, turns=Turns(only=frozenset({"ml/none"})))
-    assert message(new, "ml/w0").endswith("; others, whose search was ended before, go first in this cycle")
+    new = run_cycle(view, Config(), 0, hints=SchedulingHints(may_search=frozenset({"ml/none"})))
+    assert message(new, "ml/w0").endswith(
+        "; groups whose search for victims was cut short before go first in this cycle"
+    )
 
 
 def test_groups_that_rest_get_free_room(store: Store) -> None:
     store.remove(Pod, "ml/l0")
-    result = run_cycle(store.cluster(), Config(), 0, turns=Turns(only=frozenset({"ml/none"})))
+    result = run_cycle(store.cluster(), Config(), 0, hints=SchedulingHints(may_search=frozenset({"ml/none"})))
     assert [effect.pod for effect in result.effects] == ["ml/w0"]
 
 
 def test_no_cycle_is_due_for_those_who_rest(store: Store) -> None:
-    assert run_cycle(store.cluster(), Config(), 0, turns=Turns(only=frozenset({"ml/none"}))).next_ns == 0
+    assert (
+        run_cycle(
+            store.cluster(), Config(), 0, hints=SchedulingHints(may_search=frozenset({"ml/none"}))
+        ).next_deadline_ns
+        == 0
+    )
 
 
 def test_a_delay_that_runs_is_told_of_a_group_that_rests(store: Store) -> None:
     group = store.get(PodGroup, "ml/w0")
     assert isinstance(group, PodGroup)
     store.put(replace(group, preemption_delay_s=60.0, last_eviction_ns=10**9))
-    result = run_cycle(store.cluster(), Config(), 2 * 10**9, turns=Turns(searched={"ml/w0": NOT_FOUND}))
+    result = run_cycle(store.cluster(), Config(), 2 * 10**9, hints=SchedulingHints(searched={"ml/w0": NOT_FOUND}))
     reason = result.groups["ml/w0"].reason
     assert reason is not None
     assert "its preemption delay is 60 seconds" in reason.message
-    assert result.next_ns == 61 * 10**9
+    assert result.next_deadline_ns == 61 * 10**9
 
 
 def test_cycles_hand_over_who_was_cut(store: Store) -> None:
-    promises, view = Promises(), store.cluster()
-    result = run_cycle(view, ONE_EACH, 0, turns=promises.turns())
-    promises.note(view, result, ONE_EACH)
+    tracker, view = HintTracker(), store.cluster()
+    result = run_cycle(view, ONE_EACH, 0, hints=tracker.next_hints())
+    tracker.record(view, result, ONE_EACH)
     assert set(result.searches) == {"ml/w0", "ml/w1"}
-    assert promises.due
-    assert "was ended" in message(result, "ml/w1")
+    assert tracker.due
+    assert "was cut short" in message(result, "ml/w1")

@@ -1,4 +1,4 @@
-"""Promises on room that is free already, by the search of the original: kept when they come again, at nobody's cost."""
+"""Groups pipelined onto room that is free already, with the original's victims: bound when that comes again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, CycleResult, run_cycle
-from kai_sched.cycle.promises import Promises
+from kai_sched.cycle.hints import HintTracker
 from kai_sched.model import objects as o
-from kai_sched.model.inflight import Turns
+from kai_sched.model.hints import SchedulingHints
 from kai_sched.plan.effects import Bind, Pipeline
 from tests.properties.clusters import NOW_NS, clusters
 from tests.properties.crowds import FULL, Crowd, crowds
@@ -25,11 +25,11 @@ TIGHT = crowds(Crowd(tight=True, movable=True), (1, 3), (2, 5), (6, 14))
 
 def keeping() -> Decider:
     """The scheduler as the operator runs it: each cycle is told what the one before promised."""
-    promises = Promises()
+    tracker = HintTracker()
 
     def decide(cluster: Cluster, config: Config, now_ns: int) -> Plan:
-        result = run_cycle(cluster, config, now_ns, turns=promises.turns())
-        promises.note(cluster, result, config)
+        result = run_cycle(cluster, config, now_ns, hints=tracker.next_hints())
+        tracker.record(cluster, result, config)
         return plan_of(cluster, result)
 
     return decide
@@ -79,17 +79,17 @@ def test_a_kept_promise_costs_nobody_anything(objects: list[o.Object]) -> None:
     cluster = Cluster.of(objects)
     groups = {group_key(pod) for pod in cluster.pods.values()}
     plain = run_cycle(cluster, CONFIG, NOW_NS)
-    kept = run_cycle(cluster, CONFIG, NOW_NS, turns=Turns(promised=frozenset(groups)))
+    kept = run_cycle(cluster, CONFIG, NOW_NS, hints=SchedulingHints(pipelined_free=frozenset(groups)))
     assert kept.evicted == plain.evicted
     assert [(each.pod, each.node) for each in kept.effects] == [(each.pod, each.node) for each in plain.effects]
     promised = {each.pod: each for each in plain.effects if isinstance(each, Pipeline)}
     bound = {each.pod for each in kept.effects if isinstance(each, Bind)} & promised.keys()
-    assert {group_key(cluster.pods[key]) for key in bound} == plain.promised
+    assert {group_key(cluster.pods[key]) for key in bound} == plain.pipelined_free
     by_group = Counter(group_key(cluster.pods[key]) for key in promised)
     assert Counter(group_key(cluster.pods[key]) for key in bound) == {
-        group: by_group[group] for group in plain.promised
+        group: by_group[group] for group in plain.pipelined_free
     }
-    assert not plain.promised & {each.cause for each in evictions(plain)}
+    assert not plain.pipelined_free & {each.cause for each in evictions(plain)}
     before, after = free_now(cluster, plain), free_now(cluster, kept)
     assert all(after[place] >= 0 for place, amount in before.items() if after[place] < amount)
     for name, node in kept.nodes.items():
@@ -107,7 +107,7 @@ def test_what_fits_now_is_promised_as_free(objects: list[o.Object]) -> None:
     for each in result.effects:
         if isinstance(each, Pipeline):
             waiting.setdefault(group_key(cluster.pods[each.pod]), []).append(each)
-    for group in result.promised:
+    for group in result.pipelined_free:
         for each in waiting.pop(group):
             free.subtract({(each.node, resource): amount for resource, amount in cluster.pods[each.pod].shape.request})
     causes, moved = {each.cause for each in evictions(result)}, set(result.evicted)

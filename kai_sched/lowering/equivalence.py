@@ -1,4 +1,9 @@
-"""Which jobs are alike but for what they ask for: where one finds no place, the other need not look (semantics 3.8)."""
+"""Equivalence classes of jobs: jobs that differ in nothing but the amounts that they request (semantics 3.8).
+
+KAI calls this the scheduling signature. If a job finds no place, an equivalent job that requests at least as much finds
+none either, so the solver skips it. Jobs are told apart by 64-bit hashes of multisets of numbers; two different jobs
+with equal hashes would be skipped wrongly, with a probability of about J² / 2**65.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,8 @@ from kai_sched.snapshot.tables import Ints, Longs
 Hashes = npt.NDArray[np.uint64]
 
 
-def class_kinds(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
-    """(C,) equal numbers for classes that differ in their requests only, in the order of meeting."""
+def equivalent_classes(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
+    """(C,) equal numbers for classes that differ in their requests only, numbered in the order of first occurrence."""
     rows: dict[object, int] = {}
     return np.array([rows.setdefault(_kind(each, claims), len(rows)) for each in classes], np.int32)
 
@@ -27,14 +32,31 @@ def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
     return each.known.place, each.matches, volumes
 
 
-def job_likeness(
+def job_equivalence(
     kind: Ints, task_job: Ints, task_set: Ints, waits: npt.NDArray[np.bool_], traits: Longs, queue: Ints
 ) -> tuple[Ints, Ints]:
-    """Likeness (J,) and kin (J,) of the jobs.
+    """The equivalence class of each job, and its equivalence class within its queue.
 
-    ``kind`` (T,) is that of each task's class, ``waits`` (T,) says which tasks are not placed, ``traits`` (J,) are
-    numbers by which jobs must be equal. A job is told by these and by how many tasks of which kind wait in its sets;
-    sums of scrambled numbers stand for multisets.
+    Two jobs are equivalent if their traits are equal and if equal numbers of tasks of each kind wait in each of their
+    sets. The sum of scrambled numbers stands for a multiset, so the order of tasks and sets does not matter.
+
+    Parameters
+    ----------
+    kind
+        (T,) the number of each task's class up to requests (``equivalent_classes``).
+    task_job, task_set
+        (T,) job and set of each task; NULL for tasks of no job.
+    waits
+        (T,) whether the task is not placed.
+    traits
+        (J,) numbers that equivalent jobs have in common.
+    queue
+        (J,) row of the queue.
+
+    Returns
+    -------
+    tuple
+        (J,) the columns ``likeness`` and ``kin`` of the job table, numbered in the order of first occurrence.
     """
     chosen = np.flatnonzero(waits & (task_job != NULL))
     per_set = np.zeros(int(task_set.max(initial=NULL)) + 1, np.uint64)
@@ -49,7 +71,7 @@ def job_likeness(
 
 
 def _numbered(hashes: Hashes) -> Ints:
-    """Equal numbers for equal hashes, in the order of meeting."""
+    """Equal numbers for equal hashes, in the order of first occurrence; of the shape of ``hashes``."""
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     rank = np.empty(first.size, np.int32)
     rank[np.argsort(first, kind="stable")] = np.arange(first.size, dtype=np.int32)
@@ -57,7 +79,7 @@ def _numbered(hashes: Hashes) -> Ints:
 
 
 def _scramble(values: Hashes) -> Hashes:
-    """Spread numbers over 64 bits (the finaliser of splitmix64)."""
+    """Spread numbers over 64 bits: the finaliser of splitmix64 (Steele, Lea and Flood, 2014). The shape is kept."""
     mixed = values + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

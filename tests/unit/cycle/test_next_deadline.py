@@ -22,7 +22,7 @@ QUEUE = Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN)
 
 def next_s(*objects: Object, now_ns: int = NOW_NS, config: Config | None = None) -> float:
     """The next such time in seconds."""
-    return run_cycle(Cluster.of([NODE, QUEUE, *objects]), config or Config(), now_ns).next_ns / SECOND_NS
+    return run_cycle(Cluster.of([NODE, QUEUE, *objects]), config or Config(), now_ns).next_deadline_ns / SECOND_NS
 
 
 def group(name: str, **more: float | int | None) -> PodGroup:
@@ -51,7 +51,7 @@ def test_a_grace_ends() -> None:
 
 def test_what_was_foreseen_is_decided_then_and_not_before() -> None:
     objects = [NODE, QUEUE, group("a", min_member=2, stale_since_ns=990 * SECOND_NS), pod("a-0", "a", "n1")]
-    due_ns = run_cycle(Cluster.of(objects), Config(), NOW_NS).next_ns
+    due_ns = run_cycle(Cluster.of(objects), Config(), NOW_NS).next_deadline_ns
     evicted = [
         [effect.pod for effect in run_cycle(Cluster.of(objects), Config(), now_ns).effects if isinstance(effect, Evict)]
         for now_ns in (due_ns - 1, due_ns)

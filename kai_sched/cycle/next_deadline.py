@@ -1,4 +1,8 @@
-"""When time alone, without any news, may change what is decided: delays end, protections run out, patience does."""
+"""When the next cycle is due even if no object changes: the first time at which a period of the cluster ends.
+
+Such periods are a group's preemption delay, the minimum runtime that protects running groups, the grace of a stale
+gang, and the time after which a pod counts as stuck in releasing. The operator schedules its next cycle by it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import RESTS, Settings, Status
 
 
-def next_change(lowered: Lowered, settings: Settings, config: Config) -> int:
-    """The first such time after ``settings.now``, in nanoseconds since the epoch; 0 where there is none in sight.
+def next_deadline(lowered: Lowered, settings: Settings, config: Config) -> int:
+    """The first end of a period after ``settings.now``, in nanoseconds since the epoch; 0 where there is none.
 
-    A decision at that time may well be the same.
+    A cycle at that time may well give the same result as one now.
     """
     snapshot, now = lowered.snapshot, settings.now
     jobs, status = snapshot.jobs, snapshot.tasks.status

@@ -1,11 +1,11 @@
-"""Groups that go first, and groups that must wait (``Turns``)."""
+"""Groups that go first, and groups that must wait (``SchedulingHints``)."""
 
 from __future__ import annotations
 
 import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
-from kai_sched.model.inflight import ALL_PODS, Turns
+from kai_sched.model.hints import ALL_PODS, SchedulingHints
 from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
@@ -28,20 +28,20 @@ def store() -> Store:
     return store
 
 
-def bound(store: Store, turns: Turns, cache: Cache | None = None) -> list[str]:
-    return [effect.pod for effect in run_cycle(store.cluster(), Config(), 0, cache, turns=turns).effects]
+def bound(store: Store, hints: SchedulingHints, cache: Cache | None = None) -> list[str]:
+    return [effect.pod for effect in run_cycle(store.cluster(), Config(), 0, cache, hints=hints).effects]
 
 
 def test_without_turns_fairness_decides(store: Store) -> None:
-    assert bound(store, Turns()) == ["ml/old-0", "ml/old-1"]
+    assert bound(store, SchedulingHints()) == ["ml/old-0", "ml/old-1"]
 
 
 def test_the_first_goes_before_all_others(store: Store) -> None:
-    assert bound(store, Turns(first={"ml/new": ALL_PODS})) == ["ml/new-1"]
+    assert bound(store, SchedulingHints(first={"ml/new": ALL_PODS})) == ["ml/new-1"]
 
 
 def test_who_must_wait_is_not_tried(store: Store) -> None:
-    result = run_cycle(store.cluster(), Config(), 0, turns=Turns(later=frozenset({"ml/old"})))
+    result = run_cycle(store.cluster(), Config(), 0, hints=SchedulingHints(deferred=frozenset({"ml/old"})))
     assert [effect.pod for effect in result.effects] == ["ml/new-1"]
     reason = result.groups["ml/old"].reason
     assert reason is not None
@@ -49,10 +49,10 @@ def test_who_must_wait_is_not_tried(store: Store) -> None:
 
 
 def test_waiting_wins_over_going_first(store: Store) -> None:
-    assert bound(store, Turns({"ml/new": ALL_PODS}, frozenset({"ml/new"}))) == ["ml/old-0", "ml/old-1"]
+    assert bound(store, SchedulingHints({"ml/new": ALL_PODS}, frozenset({"ml/new"}))) == ["ml/old-0", "ml/old-1"]
 
 
 def test_a_warm_cache_keeps_no_turns(store: Store) -> None:
     cache = Cache()
-    assert bound(store, Turns(first={"ml/new": ALL_PODS}), cache) == ["ml/new-1"]
-    assert bound(store, Turns(), cache) == ["ml/old-0", "ml/old-1"]
+    assert bound(store, SchedulingHints(first={"ml/new": ALL_PODS}), cache) == ["ml/new-1"]
+    assert bound(store, SchedulingHints(), cache) == ["ml/old-0", "ml/old-1"]

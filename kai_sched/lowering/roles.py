@@ -1,0 +1,74 @@
+"""What single objects mean for lowering: the roles of pods and nodes, and the task order of pods.
+
+Pure functions of one object and the config; ``lowering.cache`` stores their results in cells.
+"""
+
+from __future__ import annotations
+
+from kai_sched.api import names
+from kai_sched.lowering.limits import whole
+from kai_sched.model.config import Config, in_pool
+from kai_sched.model.objects import Node, Pod, PodGroup, Shape
+
+SCALING_POD = "scaling-pod"
+
+
+def group_of_bare_pod(pod: Pod) -> PodGroup:
+    """The PodGroup that stands for a bare pod."""
+    return PodGroup(
+        pod.namespace,
+        pod.name,
+        uid=pod.uid,
+        created_ns=pod.created_ns,
+        queue=pod.queue or names.DEFAULT_QUEUE,
+        priority_class=pod.priority_class,
+    )
+
+
+def placing(shape: Shape) -> object:
+    """All that distinguishes shapes apart from requests and claims."""
+    near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
+    there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
+    return near, there, len(shape.claims), shape.unsupported
+
+
+def is_bare(pod: Pod, config: Config) -> bool:
+    """Whether the pod is scheduled as a group of its own: it is for this scheduler and has no PodGroup."""
+    return not pod.group and pod.scheduler == config.scheduler_name and in_pool(pod.labels, config)
+
+
+def is_reservation(pod: Pod, config: Config) -> bool:
+    """Whether the pod reserves a GPU device for pods that share it.
+
+    Users can set labels on their pods, so the namespace must be that of reservation pods, too.
+    """
+    return (
+        pod.labels.get(names.APP_LABEL) == config.reservation_app_label
+        and pod.namespace == config.reservation_namespace
+    )
+
+
+def is_scaling(pod: Pod, config: Config) -> bool:
+    """Whether the pod only exists to make a cluster autoscaler add nodes."""
+    return pod.labels.get(names.APP_LABEL) == SCALING_POD and pod.namespace == config.scaling_namespace
+
+
+def has_worker_label(node: Node, config: Config) -> bool:
+    """Whether pods may run on the node, as far as scheduling is restricted to worker nodes."""
+    if not config.restrict_node_scheduling:
+        return True
+    return config.cpu_worker_label in node.labels or config.gpu_worker_label in node.labels
+
+
+def task_priority(pod: Pod) -> tuple[int, int]:
+    """The task order of the plugin taskorder (1.3): pods with a readable label, an unreadable one, none; by priority.
+
+    Returns (rank, priority): the smaller rank comes first, then the larger priority.
+    """
+    text = pod.labels.get(names.TASK_PRIORITY_LABEL)
+    if text is None:
+        return 2, 0
+    try:
+        return 0, whole(int(text))
+    except ValueError:
+        return 1, 0

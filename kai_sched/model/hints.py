@@ -1,0 +1,50 @@
+"""What earlier cycles tell the next one: ``SchedulingHints``.
+
+A cycle keeps no state of its own. Who runs cycles one after the other passes these hints on (``cycle.hints`` makes
+them), so that groups do not take room from each other in turn and every group gets its search for victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ALL_PODS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingHints:
+    """How a cycle treats single groups. Groups are named by their key, pods by theirs.
+
+    Attributes
+    ----------
+    first
+        Groups that are tried before all others, and for how many of their pods that holds. Further pods are tried
+        among the other groups. ``ALL_PODS`` sets no bound.
+    deferred
+        Groups that are not tried in this cycle.
+    pipelined_free
+        Groups that an earlier cycle pipelined onto room that was free already (``CycleResult.pipelined_free``). A
+        group that would be pipelined in this way once more is bound instead.
+    nominated_nodes
+        Node by pod: the pod gets this node where it still fits.
+    searched
+        What each evicting action found (``snapshot.tables.Help``) for groups that have had their search for victims
+        while others have not. No pod is evicted for these groups until the others have had theirs.
+    may_search
+        Where this is not empty, the only groups for which pods may be evicted in this cycle.
+    """
+
+    first: Mapping[str, int] = field(default_factory=dict)
+    deferred: frozenset[str] = frozenset()
+    pipelined_free: frozenset[str] = frozenset()
+    nominated_nodes: Mapping[str, str] = field(default_factory=dict)
+    searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    may_search: frozenset[str] = frozenset()
+
+    def defers_search(self, group: str) -> bool:
+        """Whether no pod is evicted for the group in this cycle, because other groups search first."""
+        return group in self.searched or (bool(self.may_search) and group not in self.may_search)
+
+
+NO_HINTS = SchedulingHints()

@@ -1,0 +1,67 @@
+"""What queues hold is counted twice: by the solver, for its decisions, and by the statuses. Both give the same sums."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from kai_sched.reconcile.tally import Amounts, Tally
+
+from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
+from kai_sched.cycle.world import World, advance
+from kai_sched.model import objects as o
+from kai_sched.model.objects import Queue
+from kai_sched.plan.result import QUEUE_RESOURCES
+from tests.properties.clusters import NOW_NS, Spice, clusters
+
+CONFIG = Config()
+BOOKS_ONLY = Config(actions=())  # a cycle without actions opens the books and decides nothing
+STEP_NS = 10**9
+
+
+@given(objects=clusters(Spice(pod_affinity=True, bind_requests=True)))
+def test_solver_and_statuses_agree_on_what_queues_hold(objects: list[o.Object]) -> None:
+    """Before a cycle and after it, when its binds and evictions have taken effect."""
+    store = Store()
+    for item in objects:
+        store.put(item)
+    check(store.cluster(), NOW_NS)
+    result = run_cycle(store.cluster(), CONFIG, NOW_NS)
+    advance(store, store.cluster(), result, NOW_NS, World(STEP_NS, revives=False, restarts_clocks=False))
+    check(store.cluster(), NOW_NS + STEP_NS)
+
+
+def test_a_wrong_sum_is_noticed() -> None:
+    share = o.Share(-1.0, -1.0, 1.0)
+    queue = Queue("team", cpu=share, memory=share, gpu=share)
+    pod = o.Pod("ml", "a", o.Shape((("gpu", 2.0), ("pods", 1.0))), group="g", node="n", phase=o.Phase.RUNNING)
+    cluster = Cluster.of(
+        [queue, o.Node("n", allocatable={"gpu": 8.0, "pods": 9.0}), o.PodGroup("ml", "g", queue="team"), pod]
+    )
+    result = run_cycle(cluster, BOOKS_ONLY, NOW_NS)
+    assert differences(result, Tally(cluster, CONFIG), cluster) == []
+    other = Cluster.of([*(item for item in (queue, *cluster.nodes.values())), o.PodGroup("ml", "g", queue="team")])
+    assert differences(result, Tally(other, CONFIG), cluster) != []
+
+
+def check(cluster: Cluster, now_ns: int) -> None:
+    result = run_cycle(cluster, BOOKS_ONLY, now_ns)
+    assert differences(result, Tally(cluster, CONFIG), cluster) == []
+
+
+def differences(result: CycleResult, tally: Tally, cluster: Cluster) -> list[str]:
+    """The leaf queues of which both counts differ: what they hold, hold without preemption, and ask for."""
+    parents = {queue.parent for queue in cluster.queues.values()}
+    found = []
+    for queue in result.queues:
+        if queue.name in parents:
+            continue
+        books = (queue.allocated, queue.allocated_non_preemptible, queue.requested)
+        for what, triple, amounts in zip(
+            ("allocated", "non-preemptible", "requested"), books, tally.queue_amounts(queue.name), strict=True
+        ):
+            if triple != triple_of(amounts):
+                found.append(f"{queue.name} {what}: solver {triple}, statuses {triple_of(amounts)}")
+    return found
+
+
+def triple_of(amounts: Amounts) -> tuple[float, ...]:
+    return tuple(amounts.get(resource, 0.0) for resource in QUEUE_RESOURCES)
