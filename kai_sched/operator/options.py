@@ -34,6 +34,6 @@ class Options:
     shutdown_delay_s: float = 5.0
 
     def lease_name(self, config: Config) -> str:
-        """The scheduler's name, and the node pool where there is one (API contract 2.4), unless a flag says another."""
+        """The scheduler's name, and the node pool where there is one (API 2.4), unless a flag says another."""
         pool = config.node_pool
         return self.lease or f"{config.scheduler_name}{f'-{pool}' if pool else ''}"

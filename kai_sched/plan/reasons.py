@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``code`` is a literal of the API contract (6.3) or one of ours; ``message`` is for people, one line.
+    """``code`` is a literal of API 6.3 or one of ours; ``message`` is for people, one line.
 
     ``queue`` is the queue whose limit or quota is in the way. ``missing`` says that the pod refers to something that
     is not there or not usable, so that no node could help.

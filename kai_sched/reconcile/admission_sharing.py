@@ -1,4 +1,4 @@
-"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API contract 8.2)."""
+"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API 8.2)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _is_some(quantity: Any) -> bool:
 
 
 def validate_pod(request: Request, settings: AdmissionSettings, _suffix: str) -> Answer:
-    """The first thing that is wrong, in the contract's order, then what no pod may claim."""
+    """The first thing that is wrong, in the order of API 8.2, then what no pod may claim."""
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()

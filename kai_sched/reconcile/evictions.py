@@ -1,4 +1,4 @@
-"""What is written about evictions: events on victim and beneficiary, and when a group last lost a pod (6.3, 6.4)."""
+"""What is written about evictions: events on victim and winner, and when a group last lost a pod (API 6.3, 6.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads, under the names of the original (API contract 9.1 and 9.2), and how the process does.
+"""What Prometheus reads, under the names of the original (API 9.1 and 9.2), and how the process does.
 
 A metric is here once something sets it. Queues are numbers of the last cycle: they are written down when somebody
 asks, so a queue that is gone leaves no series behind.
@@ -59,7 +59,7 @@ class Metrics:
     def __init__(
         self, namespace: str = "kai", clock: Callable[[], float] = time.monotonic, faults: Faults = FAULTS
     ) -> None:
-        # The client's own time series of when a metric began are not in the contract.
+        # The client's own time series of when a metric began are not in API 9.1.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._prefix = f"{namespace}_" if namespace else ""
         self._registry = CollectorRegistry()
@@ -298,7 +298,7 @@ class _Queues(Collector):
     def _family(
         self, name: str, documentation: str, values: Iterable[tuple[Queue, float]], shown: bool = False
     ) -> GaugeMetricFamily:
-        """With ``shown`` queue_name is the name for people, where there is one: so the two halves of the contract."""
+        """With ``shown`` queue_name is the name for people, where there is one: as in API 9.1."""
         family = GaugeMetricFamily(self._prefix + name, documentation, labels=_QUEUE_LABELS)
         for queue, value in values:
             first = queue.display_name if shown and queue.display_name else queue.name

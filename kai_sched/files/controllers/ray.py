@@ -1,4 +1,4 @@
-"""What KubeRay makes, when it runs with ``--batch-scheduler=kai-scheduler`` (API contract 11.1)."""
+"""What KubeRay makes, when it runs with ``--batch-scheduler=kai-scheduler`` (API 11.1)."""
 
 from __future__ import annotations
 

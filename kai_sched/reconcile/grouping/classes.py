@@ -1,4 +1,4 @@
-"""Which priority class the group of a workload has (API contract 4.3)."""
+"""Which priority class the group of a workload has (API 4.3)."""
 
 from __future__ import annotations
 

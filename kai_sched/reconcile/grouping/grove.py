@@ -1,4 +1,4 @@
-"""Grove: its PodGang says what the group is, the set above adds what that leaves open (API contract 4.9)."""
+"""Grove: its PodGang says what the group is, the set above adds what that leaves open (API 4.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a rule's draft to the manifest."""
+"""What PodGroups of all kinds have in common (API 3.3, 3.4, 4.3): from a rule's draft to the manifest."""
 
 from __future__ import annotations
 
