@@ -1,4 +1,4 @@
-"""BindRequest, scheduling.run.ai/v1alpha2 (API contract 1.4)."""
+"""BindRequest, scheduling.run.ai/v1alpha2 (API 1.4)."""
 
 from __future__ import annotations
 

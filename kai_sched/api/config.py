@@ -1,4 +1,4 @@
-"""Config, kai.scheduler/v1 (API contract 1.6): what the operator installs, and how. All fields may be left out."""
+"""Config, kai.scheduler/v1 (API 1.6): what the operator installs, and how. All fields may be left out."""
 
 from __future__ import annotations
 

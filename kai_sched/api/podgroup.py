@@ -1,4 +1,4 @@
-"""PodGroup, scheduling.run.ai/v2alpha2 (API contract 1.3)."""
+"""PodGroup, scheduling.run.ai/v2alpha2 (API 1.3)."""
 
 from __future__ import annotations
 

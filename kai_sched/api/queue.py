@@ -1,4 +1,4 @@
-"""Queue, scheduling.run.ai/v2 (API contract 1.2)."""
+"""Queue, scheduling.run.ai/v2 (API 1.2)."""
 
 from __future__ import annotations
 

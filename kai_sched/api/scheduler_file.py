@@ -1,4 +1,4 @@
-"""The scheduler's config file (end of API contract 1.7)."""
+"""The scheduler's config file (end of API 1.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SchedulingShard, kai.scheduler/v1 (API contract 1.7)."""
+"""SchedulingShard, kai.scheduler/v1 (API 1.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topology, kai.scheduler/v1alpha1 (API contract 1.5)."""
+"""Topology, kai.scheduler/v1alpha1 (API 1.5)."""
 
 from __future__ import annotations
 

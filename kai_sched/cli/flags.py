@@ -1,6 +1,6 @@
 """The flags of `kai-sched run`, and of `simulate` where it has the same.
 
-Where the original has the same one, the name is the same (API contract 10.1).
+Where the original has the same one, the name is the same (API 10.1).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Settings of one scheduler. Names and defaults follow the original's flags and config file (1.7, 10.1)."""
+    """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1)."""
 
     actions: tuple[str, ...] = ACTIONS
     plugins: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: OPERATOR_PLUGINS)

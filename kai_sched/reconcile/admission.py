@@ -1,4 +1,4 @@
-"""Admission reviews, bytes in and bytes out (API contract 5.2, 6.2, 8): what the API server asks before it stores."""
+"""Admission reviews, bytes in and bytes out (API 5.2, 6.2, 8): what the API server asks before it stores."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ BODY_MAX: Mapping[str, int] = {
 
 
 def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> bytes:
-    """The AdmissionReview that answers ``body``; ``path`` is one of the contract's.
+    """The AdmissionReview that answers ``body``; ``path`` is one of API 5.2, 6.2 and 8.
 
     ``suffix`` is random, seven characters of a-z and 0-9, for names that have to be new. Raises ValueError for a body
     that is no AdmissionReview with an object, or a larger one than BODY_MAX says, and for another path.

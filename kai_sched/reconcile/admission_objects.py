@@ -1,4 +1,4 @@
-"""Validation of our own kinds: Queue (API contract 5.2), PodGroup (6.2) and Topology (8.3)."""
+"""Validation of our own kinds: Queue (API 5.2), PodGroup (6.2) and Topology (8.3)."""
 
 from __future__ import annotations
 

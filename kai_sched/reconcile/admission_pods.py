@@ -1,4 +1,4 @@
-"""Mutation of pods: the environment of those that get a part of a GPU, and who may see devices (API contract 8.1)."""
+"""Mutation of pods: the environment of those that get a part of a GPU, and who may see devices (API 8.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API contract 8.2)."""
+"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API 8.2)."""
 
 from __future__ import annotations
 

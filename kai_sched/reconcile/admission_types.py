@@ -19,7 +19,7 @@ TOLD_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """How the reviews of pods are set up; names and defaults are those of the original's flags (contract 1.6, 8)."""
+    """How the reviews of pods are set up; names and defaults are those of the original's flags (API 1.6, 8)."""
 
     scheduler_name: str = "kai-scheduler"
     gpu_sharing: bool = False
@@ -40,7 +40,7 @@ class AdmissionSettings:
 
 
 def admission_from_operator(raw: bytes) -> AdmissionSettings:
-    """As the ``spec`` of the object kai-config says, which has been found readable (1.6)."""
+    """As the ``spec`` of the object kai-config says, which has been found readable (API 1.6)."""
     spec = ConfigSpec.model_validate_json(raw)
     admission, plugins = spec.admission, (spec.binder.plugins if spec.binder else None) or {}
     if admission is None:

@@ -1,4 +1,4 @@
-"""The events that people see (API contract 6.4), worded."""
+"""The events that people see (API 6.4), worded."""
 
 from __future__ import annotations
 

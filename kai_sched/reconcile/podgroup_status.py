@@ -1,4 +1,4 @@
-"""The status and annotations that a pod group should have (API contract 6.1, 6.3)."""
+"""The status and annotations that a pod group should have (API 6.1, 6.3)."""
 
 from __future__ import annotations
 

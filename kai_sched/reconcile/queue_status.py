@@ -1,4 +1,4 @@
-"""The status that every queue should show (API contract 5.1, and ours: fairShare and conditions)."""
+"""The status that every queue should show (API 5.1, and ours: fairShare and conditions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be written before a pod with claims can be bound to a node (API contract 7.2, volume binding).
+"""What has to be written before a pod with claims can be bound to a node (API 7.2, volume binding).
 
 ``plan_volumes`` is level-triggered: it is asked before the first write, and again whenever the view has changed, until
 nothing is awaited any more.

@@ -72,7 +72,7 @@ def test_reasons_other_than_room_are_none_for_autoscalers(live: Cluster) -> None
     }
     for pod, reason in expected.items():
         live.wait_condition("Pod", pod, names.POD_SCHEDULED, status="False", reason=reason)
-    # The pod groups give the contract's reasons, with the amounts.
+    # The pod groups give the reasons of API 6.3, with the amounts.
     over = wait_scheduling_condition(live, "over-limit", "OverLimit")
     details = over["reasons"][0]["details"]["queueDetails"]
     assert (details["name"], details["queueResourceLimits"][objects.GPU]) == ("limited", "1")

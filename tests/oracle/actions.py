@@ -171,7 +171,7 @@ def _count_again(world: World) -> None:
 
 
 def candidates(session: Session, action: str) -> Iterator[Job]:
-    """The jobs that the action may help, each once, in the order of 3.1 as shares stand when it is asked for."""
+    """The jobs that the action may help, each once, in job order (3.1) as shares stand when it is asked for."""
     world = session.world
     jobs = [job for job in world.jobs if may_run(world, job) and not _delayed(session, job)]
     if action == "consolidation":
@@ -183,7 +183,7 @@ def candidates(session: Session, action: str) -> Iterator[Job]:
 
 
 def _delayed(session: Session, job: Job) -> bool:
-    """11.4: too soon after the job was made, or after it last lost a pod."""
+    """Too soon after the job was made, or after it last lost a pod (11.4)."""
     group = job.group
     since_ns = max(group.created_ns, group.last_eviction_ns)
     return group.preemption_delay_s > 0 and session.now_ns < since_ns + group.preemption_delay_s * 1e9
@@ -215,7 +215,7 @@ def _look(
 
 
 def reclaim(session: Session) -> None:
-    """4.1."""
+    """The reclaim action (4.1)."""
     memory = Memory(session.config, by_queue=True)
     protection = Protection(session.world, session.config, session.now_ns, "reclaim")
     for job in candidates(session, "reclaim"):
@@ -232,7 +232,7 @@ def reclaim(session: Session) -> None:
 
 
 def preempt(session: Session) -> None:
-    """Section 5."""
+    """The preempt action (semantics 5)."""
     memory = Memory(session.config, by_queue=True)
     world = session.world
     protection = Protection(world, session.config, session.now_ns, "preempt")
@@ -257,7 +257,7 @@ def preempt(session: Session) -> None:
 
 
 def _within_quota(world: World, job: Job) -> bool:
-    """The quota gate of 3.4 for work that cannot be preempted."""
+    """The quota gate (3.4) for work that cannot be preempted."""
     asks = needs(next_chunk(job))
     return job.preemptible or all(
         not asks[r] or a.share(r).quota == UNLIMITED or a.fixed[r] + asks[r] <= a.share(r).quota
@@ -272,7 +272,7 @@ def _can_leave(world: World, victim: Job) -> bool:
 
 
 def consolidation(session: Session) -> None:
-    """Section 6. The limit bounds how many jobs one consolidation moves, in whatever order they were looked at."""
+    """Consolidation (semantics 6). The limit bounds how many jobs one consolidation moves, in whatever order."""
     most = session.config.max_consolidation_preemptees
     if most == 0:
         return
@@ -308,7 +308,7 @@ def _enough_in_all(world: World, job: Job) -> bool:
 
 
 def evict_stale_gangs(session: Session) -> None:
-    """Section 7, where the tree of sub-groups says what a job needs (semantics 16)."""
+    """Stale gangs (semantics 7): the tree of sub-groups says what a job needs (semantics 16)."""
     for job in session.world.jobs:
         if not _is_stale(job):
             continue

@@ -1,7 +1,7 @@
 """The whole allocate action (semantics 3.1 to 3.5, 9, 12) on model objects, the slow and obvious way.
 
 Twin of the scheduler for clusters without GPU sharing, MIG, DRA, topology, volumes and pod affinity: every node is
-scored for every pod by the formulas of section 9, sorted, and tried in turn. A job with nothing to ask for is not
+scored for every pod by the formulas of semantics 9, sorted, and tried in turn. A job with nothing to ask for is not
 enlisted, and what is not supported fits nowhere.
 """
 
@@ -110,7 +110,7 @@ def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
 
 
 def may_take(world: World, job: Job, tasks: list[Task]) -> bool:
-    """The capacity gates of 3.4 for these tasks together, at the job's queue and every ancestor."""
+    """The capacity gates (3.4) for these tasks together, at the job's queue and every ancestor."""
     for account in world.accounts[job.queue].lineage():
         for r, resource in enumerate(RESOURCES):
             need = sum(task.asks(resource) for task in tasks)
@@ -210,7 +210,7 @@ def matches(requirement: Requirement, node: Node) -> bool:
 
 
 def score(config: Config, task: Task, machine: Machine, offered: list[Machine]) -> float:
-    """Section 9, the plugins that matter without GPU sharing and topology."""
+    """Node scores (semantics 9): the plugins that matter without GPU sharing and topology."""
     resource = "gpu" if task.asks("gpu") > 0 else "cpu"
     total = 0.0
     if "nominatednode" in config.plugins and task.pod.nominated_node == machine.node.name:

@@ -144,7 +144,7 @@ def queue_before(left: Branch, right: Branch, total: list[float]) -> bool:
 
 
 def account_before(a: Account, b: Account, changes: list[tuple[list[float], list[float]]], total: list[float]) -> bool:
-    """The eight steps of 2.6 in turn.
+    """The eight steps of queue order (2.6) in turn.
 
     ``changes``: for each side what its next job asks for (steps 2 and 4), and by what its share changes (step 5).
     """

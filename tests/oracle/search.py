@@ -1,6 +1,6 @@
 """The search for victims that reclaim, preempt and consolidation share (semantics 4.5), without its budgets.
 
-The filters of 4.6 are left out: they only spare the search scenarios that cannot be solved, except where they refuse
+The filters (4.6) are left out: they only spare the search scenarios that cannot be solved, except where they refuse
 what could be (semantics 16), which this project does not copy. Where a node-local scenario takes more of a job of which
 pods are recorded, it names those once more, as the original does: for shares they count twice (4.5).
 """
@@ -193,7 +193,7 @@ def _simulate(run: Search, tasks: list[Task], recorded: list[Chunk], chosen: lis
 
 
 def _compete(run: Search, pending: Job, victims: list[Job | None], offered: list[str]) -> bool:
-    """One attempt for each victim and for the job, in the order of 3.1; whether the job got its places."""
+    """One attempt for each victim and for the job, in job order (3.1); whether the job got its places."""
     world = run.session.world
     jobs = [job for job in world.jobs if job in victims or any(task.status == "Pending" for task in job.tasks)]
     tree = SimulatedTree(world, [pending if job is run.job else job for job in jobs])

@@ -11,7 +11,7 @@ from tests.oracle.chunk import held, job_key, member_order, satisfied, task_orde
 from tests.oracle.order import Branch, JobTree, account_before
 from tests.oracle.world import ACTIVE, ALLOCATED, RESOURCES, USED, Account, GroupSet, Job, PodSet, Task, World
 
-# Whether pods that were only promised a place in this cycle may lose it to others. The specification counts them as
+# Whether pods that were only promised a place in this cycle may lose it to others. Semantics 0.1 counts them as
 # active, and so do the conformance data: of the 192 random clusters 185 hold with it, 176 without.
 PROMISES_CAN_BE_TAKEN = True
 
@@ -101,7 +101,7 @@ def _active(member: GroupSet | PodSet) -> list[Task]:
 
 
 class VictimTree(JobTree):
-    """The tree of 3.1 with both comparisons turned round."""
+    """The tree of jobs (3.1) with both comparisons turned round."""
 
     def __init__(self, world: World, jobs: list[Job]) -> None:
         self.popped: dict[str, list[list[float]]] = {}

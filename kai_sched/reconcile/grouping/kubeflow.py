@@ -1,4 +1,4 @@
-"""The kinds of the Kubeflow training operator, and MPIJob v2 (API contract 4.4 to 4.6)."""
+"""The kinds of the Kubeflow training operator, and MPIJob v2 (API 4.4 to 4.6)."""
 
 from __future__ import annotations
 

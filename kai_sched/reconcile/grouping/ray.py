@@ -1,4 +1,4 @@
-"""RayCluster, RayJob and RayService (API contract 4.7): the head and the minimum of every worker group start together.
+"""RayCluster, RayJob and RayService (API 4.7): the head and the minimum of every worker group start together.
 
 Workers beyond the minimum join the same group as the autoscaler asks for them: one by one, or all hosts of a replica
 together if a replica has several.

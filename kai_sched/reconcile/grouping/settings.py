@@ -1,4 +1,4 @@
-"""How pods are grouped: the scheduler's configuration, and what a ConfigMap says of kinds (API contract 3.5).
+"""How pods are grouped: the scheduler's configuration, and what a ConfigMap says of kinds (API 3.5).
 
 The ConfigMap has two keys, both JSON lists and both optional. ``types`` gives kinds their defaults:
 

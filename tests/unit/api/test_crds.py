@@ -1,4 +1,4 @@
-"""The generated definitions: up to date, what the contract (1.1) says, and in the form that the API server takes."""
+"""The generated definitions: up to date, what API 1.1 says, and in the form that the API server takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BindRequests of the original (API contract 1.4, 7.2; semantics 0.1)."""
+"""BindRequests of the original (API 1.4, 7.2; semantics 0.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's configuration (API contract 1.6, 1.7, 10.1)."""
+"""The scheduler's configuration (API 1.6, 1.7, 10.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues and pod groups (semantics 0.4, 1.4; API contract 1.2, 1.3)."""
+"""Queues and pod groups (semantics 0.4, 1.4; API 1.2, 1.3)."""
 
 from __future__ import annotations
 

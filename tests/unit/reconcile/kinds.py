@@ -1,4 +1,4 @@
-"""A workload of every kind of the API contract's table (4.4), and the group that its pod is in, worked out by hand.
+"""A workload of every kind of the table of API 4.4, and the group that its pod is in, worked out by hand.
 
 The rest of the kinds are in ``kinds_more``.
 

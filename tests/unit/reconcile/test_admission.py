@@ -1,4 +1,4 @@
-"""Reviews of our own kinds and of pods: the contract's tables, as bytes in and out."""
+"""Reviews of our own kinds and of pods: the tables of API 5.2, 6.2 and 8, as bytes in and out."""
 
 from __future__ import annotations
 

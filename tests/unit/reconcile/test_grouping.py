@@ -1,4 +1,4 @@
-"""What groups of all kinds have in common: owners, labels, queues, priorities (API contract 3.3 to 4.3)."""
+"""What groups of all kinds have in common: owners, labels, queues, priorities (API 3.3 to 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads that cannot be grouped: each fault names the object, the field and the remedy (contract 4.4 to 4.10)."""
+"""Workloads that cannot be grouped: each fault names the object, the field and the remedy (API 4.4 to 4.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PodGroup of every kind of workload (API contract 4.4 to 4.10)."""
+"""The PodGroup of every kind of workload (API 4.4 to 4.10)."""
 
 from __future__ import annotations
 

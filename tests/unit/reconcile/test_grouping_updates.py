@@ -1,4 +1,4 @@
-"""Groups that are there already: what an update keeps, and what pods are told (API contract 4.1, 4.3)."""
+"""Groups that are there already: what an update keeps, and what pods are told (API 4.1, 4.3)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_resources_of_a_group() -> None:
 
 
 def test_what_non_preemptible_groups_hold_is_cleared_when_they_become_preemptible() -> None:
-    """[Q11]"""
+    """A group that becomes preemptible holds nothing for non-preemptible work any more (API 6.1)."""
     running = (pod("a-0", "a", "node-1", phase=Phase.RUNNING),)
     world = World(pod_group("a", preemptible=False), *running)
     runs = decided([state(KEY, {"Running": 1})])
@@ -202,7 +202,7 @@ PARTS = (SubGroup("x", min_member=1), SubGroup("y", min_member=1))
         (pod_group("a", min_member=2, last_start_ns=NOW_NS), ("node-1", "node-1"), False),
         (pod_group("a", min_member=2, last_start_ns=NOW_NS), ("",), False),
         (sub_groups(*PARTS), ("node-1",), True),
-        (sub_groups(*PARTS, min_sub_group=1), ("node-1",), False),  # [Q32]
+        (sub_groups(*PARTS, min_sub_group=1), ("node-1",), False),
     ],
 )
 def test_staleness_follows_the_tree(group: PodGroup, pods: tuple[str, ...], stale: bool) -> None:

@@ -89,7 +89,7 @@ def test_mark_unschedulable_false_gives_the_event_alone() -> None:
 
 
 def test_an_unknown_sub_group_is_told_to_pending_pods_only() -> None:
-    """[Q31]"""
+    """A pod that runs is told nothing, whatever sub-group it names (API 6.3)."""
     group = pod_group("a", sub_groups=(SubGroup("x", min_member=1),), mark_unschedulable=False)
     lost, running = pod("a-0", "a", sub_group="y"), pod("a-1", "a", "node-1", sub_group="z")
     world = World(group, lost, running)

@@ -1,4 +1,4 @@
-"""What is written before a pod with claims is bound (API contract 7.2)."""
+"""What is written before a pod with claims is bound (API 7.2)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def book_of(stands: list[Stand], total: list[float]) -> tuple[Floats, Floats]:
 
 
 def dominant(stand: Stand, request: list[float], total: list[float]) -> float:
-    """2.5: the largest part of its share that the queue would hold."""
+    """The largest part of its share that the queue would hold (2.5)."""
     parts = []
     for held, asked, share, whole in zip(stand.held, request, stand.share, total, strict=True):
         amount = held + asked
@@ -53,7 +53,7 @@ def dominant(stand: Stand, request: list[float], total: list[float]) -> float:
 
 
 def twin_before(stands: list[Stand], a: int, b: int, total: list[float]) -> bool:
-    """The eight steps of 2.6, each as one line of a table: the smaller goes first."""
+    """The eight steps of queue order (2.6), each as one line of a table: the smaller goes first."""
     one, other = stands[a], stands[b]
 
     def steps(x: Stand) -> list[float]:

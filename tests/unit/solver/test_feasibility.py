@@ -46,7 +46,7 @@ def signature_table(constraints: list[Constraint], tolerated: list[list[bool]], 
 
 
 def twin_verdict(each: Constraint, tolerated: list[list[bool]], truth: list[list[bool]], nodes: Nodes, n: int) -> int:
-    """The steps of 12.2 in their order."""
+    """The steps of semantics 12.2 in their order."""
     if each.whole_gpu and nodes.mig[n] == MIG_MIXED:
         return Verdict.MIG_ONLY
     if nodes.condition[n]:

@@ -92,7 +92,7 @@ class Pods:
 
 
 def literal_best(books: Opened, settings: Settings, c: int, nominated: int = NULL) -> int:
-    """Every node scored by the table of section 9, sorted by (score descending, row); the first that takes the pod."""
+    """Every node scored (semantics 9), sorted by (score descending, row); the first that takes the pod."""
     snapshot, state = books.snapshot, books.state
     nodes, request, cpu_only = snapshot.nodes, snapshot.classes.request[c], bool(snapshot.classes.cpu_only[c])
     r = CPU if cpu_only else GPU
@@ -299,7 +299,7 @@ def test_a_host_port_is_held_once_on_a_node(held: list[int], expected: int) -> N
 
 @pytest.mark.parametrize(("free", "expected"), [(1.0, 9.0), (4.0, 9 * (1 - 3 / 7)), (8.0, 0.0)])
 def test_worked_binpack_scores(free: float, expected: float) -> None:
-    """The example of section 9: free 1, 4, 8 give 9, 5.14, 0."""
+    """The example of semantics 9: free 1, 4, 8 give 9, 5.14, 0."""
     assert math.isclose(placement_score(free, 8.0, 8.0, BINPACK, 1.0, 8.0), expected)
 
 

@@ -70,7 +70,7 @@ GPU_ONLY = [UNLIMITED, UNLIMITED]
 @pytest.mark.parametrize(
     ("older", "younger", "older_first"),
     [
-        # the example of 2.6: 4/4 against 3/4 of the share
+        # the example of semantics 2.6: 4/4 against 3/4 of the share
         (
             Stand([*GPU_ONLY, 2], [9, 9, 4], [*GPU_ONLY, 4], [0, 0, 3], [0, 0, 1]),
             Stand([*GPU_ONLY, 2], [9, 9, 4], [*GPU_ONLY, 4], [0, 0, 1], [0, 0, 2]),

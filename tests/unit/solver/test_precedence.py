@@ -49,7 +49,7 @@ def two_leaves(n_jobs: int, **jobs: list[int]) -> tuple[Snapshot, Prey]:
 
 @given(st.lists(AMOUNT, min_size=2, max_size=2), st.lists(AMOUNT, min_size=2, max_size=2), AMOUNT, st.data())
 def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, data: st.DataObject) -> None:
-    """Whenever some loss of both siblings passes the second test of 4.7, the answer is that it may."""
+    """Whenever some loss of both siblings passes the second test of semantics 4.7, the answer is that it may."""
     smallest = data.draw(st.sampled_from([1.0, 2.0]))
     multiplier = data.draw(st.sampled_from([1.0, 2.0]))
     snapshot, prey = two_leaves(1)

@@ -134,7 +134,7 @@ def test_the_order_of_the_queues_does_not_matter(amount: float, asks: list[Ask],
 
 @given(queue_tables(), st.lists(st.sampled_from([0.0, 1.0, 3.0, 7.0]), min_size=24, max_size=24), AMOUNTS)
 def test_the_tree_is_divided_from_above(queues: Queues, asked: list[float], amount: float) -> None:
-    """Roots divide the cluster, children what their parent got; the allocatable share is that of 2.5."""
+    """Roots divide the cluster, children what their parent got; the allocatable share is that of semantics 2.5."""
     n_queues = queues.parent.size
     book = np.zeros((n_queues + 1, BOOK_WIDTH))
     book[:-1, QUOTA : QUOTA + 3], book[:-1, LIMIT : LIMIT + 3] = queues.quota, queues.limit

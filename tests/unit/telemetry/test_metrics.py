@@ -1,4 +1,4 @@
-"""Metrics: the names of the contract, what they say, and that nothing is left behind."""
+"""Metrics: the names of API 9.1 and 9.2, what they say, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kai_sched.telemetry.series import SERIES_MAX, Series
 
 TIMES = CycleTimes(whole_s=0.25, open_s=0.1, actions_s={"allocate": 0.0125}, close_s=0.05)
 
-# API contract 9.1 and 9.2, as far as this version has something to say.
+# API 9.1 and 9.2, as far as this version has something to say.
 CONTRACT = {
     "kai_e2e_scheduling_latency_milliseconds": "gauge",
     "kai_open_session_latency_milliseconds": "gauge",
