@@ -1,4 +1,4 @@
-"""Reads the configuration: config file, SchedulingShard and Config objects (API contract 1.6, 1.7, 10.1)."""
+"""Reads the configuration: config file, SchedulingShard and Config objects (API 1.6, 1.7, 10.1)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Reason:
     Attributes
     ----------
     code
-        A reason of the original (API contract 6.3) or one of this project.
+        A reason of the original (API 6.3) or one of this project.
     message
         One line for users.
     queue

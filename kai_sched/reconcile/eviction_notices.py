@@ -1,4 +1,4 @@
-"""What is written about evictions (API contract 6.3, 6.4): events on victims and preemptors, and annotations of groups.
+"""What is written about evictions (API 6.3, 6.4): events on victims and preemptors, and annotations of groups.
 
 The eviction tracker groups evictions into plans by ``plans_of``; the status thread computes the writes.
 """

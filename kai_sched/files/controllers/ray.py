@@ -1,4 +1,4 @@
-"""Simulated controllers: KubeRay with ``--batch-scheduler=kai-scheduler`` (API contract 11.1)."""
+"""Simulated controllers: KubeRay with ``--batch-scheduler=kai-scheduler`` (API 11.1)."""
 
 from __future__ import annotations
 

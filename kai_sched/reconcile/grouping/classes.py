@@ -1,4 +1,4 @@
-"""The priority class of the group of a workload (API contract 4.3)."""
+"""The priority class of the group of a workload (API 4.3)."""
 
 from __future__ import annotations
 

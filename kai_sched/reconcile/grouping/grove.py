@@ -1,4 +1,4 @@
-"""Grove: the PodGang defines the group, and the set above it fills in what is left open (API contract 4.9)."""
+"""Grove: the PodGang defines the group, and the set above it fills in what is left open (API 4.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the PodGroups of all kinds have in common (API contract 3.3, 3.4, 4.3): from a draft to the manifest."""
+"""What the PodGroups of all kinds have in common (API 3.3, 3.4, 4.3): from a draft to the manifest."""
 
 from __future__ import annotations
 

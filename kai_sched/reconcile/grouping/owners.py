@@ -1,4 +1,4 @@
-"""From a pod up to the workload that it belongs to (API contract 4.2).
+"""From a pod up to the workload that it belongs to (API 4.2).
 
 The grouper and the reader of files call ``resolve``. Invariant: a reference that no object can have is never looked up.
 """

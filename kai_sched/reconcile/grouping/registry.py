@@ -1,4 +1,4 @@
-"""Which rule applies to which kind (API contract 4.4), and the one call that groups a pod."""
+"""Which rule applies to which kind (API 4.4), and the one call that groups a pod."""
 
 from __future__ import annotations
 
