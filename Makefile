@@ -23,8 +23,8 @@ FULL := --hypothesis-profile=full -m 'not long'
 LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
-# The rules of the house, which `make check` runs.
-HOUSE := tests/test_architecture.py tests/test_tidy.py
+# The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
+HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_front_page.py
 # What runs a second time with kernels interpreted; how they are compiled is no part of it.
 KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
 
@@ -37,7 +37,7 @@ help:
 	@echo 'make demo       set up, then decide and print the example cluster'
 	@echo 'make test       set up, then all checks and all tests but the long ones'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
-	@echo 'make test-fast  the tests that take less than a minute together'
+	@echo 'make test-fast  the quick tests, in a few minutes'
 	@echo 'make test-long  the tests that take minutes each, and two minutes of soak; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'

@@ -26,14 +26,14 @@ HOLDER = FOLDER / "pid"
 LOG = FOLDER / "log"
 START_S = 180.0
 
-# The commands are those of README.md.
+# The commands are those of docs/install.md.
 NEXT = """The cluster is up; it has our CRDs, no nodes and no scheduler. To go on:
 
     export KUBECONFIG=$PWD/.cluster/kubeconfig
     kubectl apply -f manifests/namespace.yaml -f manifests/priority-classes.yaml -f examples/teams/nodes.yaml
     .venv/bin/kai-sched run &
 
-"Schedule a cluster" in README.md goes on with the first queue. Without a kubectl of your own: alias kubectl={kubectl}
+docs/install.md goes on with the first queue. Without a kubectl of your own: alias kubectl={kubectl}
 `make cluster-down` ends it; the logs of its parts are in {folder}/plane."""
 
 

@@ -8,7 +8,7 @@ from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import wait_until
 
-# As somebody would write it, who has read the README.
+# As somebody writes it who has read docs/install.md.
 TWO_TEAMS = """
 apiVersion: scheduling.run.ai/v2
 kind: Queue

@@ -80,7 +80,7 @@ def python(code: str, **changes: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_small_cluster_is_decided_at_once_where_nothing_is_compiled(tmp_path: Path) -> None:
-    """The example of the README, before anything was warmed up."""
+    """The example of docs/library.md, before anything was warmed up."""
     code = (
         "import sys, runpy; runpy.run_path('examples/library.py', run_name='__main__'); print('numba' in sys.modules)"
     )

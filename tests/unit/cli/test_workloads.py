@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.unit.cli.command import ROOT, run
+from tests.unit.cli.command import run
 
 
 def test_the_walk_with_ray_clusters() -> None:
@@ -31,7 +31,3 @@ def test_the_ray_service_makes_room_for_itself() -> None:
     assert (service["priority"], service["preemptible"], service["counts"]) == (125, False, {"Binding": 3})
     job = second["groups"]["ml/pg-finetune-4f7c2d10-1111-4111-8111-000000000001"]
     assert (job["priority"], job["minMember"], job["counts"]) == (50, 3, {"Running": 3, "Pending": 2})
-
-
-def test_the_readme_shows_the_walk_as_it_is_printed() -> None:
-    assert f"```\n{run('simulate', 'examples/raycluster.yaml').stdout}```\n" in (ROOT / "README.md").read_text()

@@ -1,0 +1,173 @@
+"""The front page and the walks in docs/ show what a user gets today, computed here without a cluster."""
+
+from __future__ import annotations
+
+import copy
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kai_sched import Config, CycleResult, run_cycle
+from kai_sched.files.controllers.registry import CONTROLLERS
+from kai_sched.files.load import load
+from kai_sched.model.store import Cluster
+from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, TRAIN
+from kai_sched.reconcile.grouping.registry import RULES
+from kai_sched.reconcile.queue_status import queue_statuses
+from kai_sched.reconcile.queue_usage import QueueUsage
+from tests.cluster.play import NEXT
+from tests.tree import ROOT
+from tests.unit.cli.command import environment, run
+
+README = (ROOT / "README.md").read_text()
+INSTALL = (ROOT / "docs" / "install.md").read_text()
+WORKLOADS = (ROOT / "docs" / "workloads.md").read_text()
+SIMULATE = (ROOT / "docs" / "simulate.md").read_text()
+LIBRARY = (ROOT / "docs" / "library.md").read_text()
+DEFAULT_QUEUES = ROOT / "kai_sched" / "operator" / "default_queues.yaml"
+CRD = ROOT / "crds" / "queues.scheduling.run.ai.yaml"
+NOW_NS = 1_800_000_000 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("document", "command"),
+    [
+        (README, "kai-sched simulate examples/teams"),
+        (SIMULATE, "kai-sched simulate examples/raycluster.yaml"),
+        (SIMULATE, "kai-sched simulate --cycles 2 examples/rayservice.yaml"),
+    ],
+    ids=["teams", "raycluster", "rayservice"],
+)
+def test_a_document_shows_a_command_and_what_it_prints(document: str, command: str) -> None:
+    _, after = document.split(command, 1)
+    done = run(*command.split()[1:])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert after.split("```\n")[1] == done.stdout
+
+
+def test_the_library_page_shows_what_the_example_prints() -> None:
+    command = [sys.executable, "examples/library.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+    assert f"```\n{done.stdout}```\n" in LIBRARY
+
+
+def test_the_options_of_simulate_are_those_that_it_has() -> None:
+    listed = set(re.findall(r"--[a-z][a-z-]+", SIMULATE))
+    offered = set(re.findall(r"--[a-z][a-z-]+", run("simulate", "--help").stdout))
+    assert listed - {"--help"} == offered - {"--help"}
+
+
+def test_the_workloads_whose_pods_are_made_are_those_of_the_list() -> None:
+    (line,) = re.findall(r"^- It does so for (.*)\.$", SIMULATE, re.MULTILINE)
+    listed = re.split(r", | and ", re.sub(r" \([^)]*\)", "", line))
+    assert sorted(listed) == sorted({kind for _, kind in CONTROLLERS})
+
+
+def manifests_of(document: str) -> list[Any]:
+    """The objects in the YAML blocks of a document."""
+    blocks = re.findall(r"```yaml\n(.*?)```", document, re.DOTALL)
+    return [each for block in blocks for each in yaml.safe_load_all(block)]
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[Any]:
+    """The queues of the walk, the pod ``hello`` as it runs, and ``greedy``, which asks for 6 GPUs."""
+    found = manifests_of(INSTALL)
+    (pod,) = [each for each in found if each["kind"] == "Pod"]
+    hello, greedy = copy.deepcopy(pod), copy.deepcopy(pod)
+    hello["metadata"] |= {"namespace": "default", "uid": "1"}
+    hello["spec"]["nodeName"] = "gpu-node-1"
+    hello["status"] = {"phase": "Running"}
+    greedy["metadata"] |= {"namespace": "default", "uid": "2", "name": "greedy"}
+    greedy["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 6
+    queues = [each for each in found if each["kind"] == "Queue"]
+    return [*queues, hello, greedy, *yaml.safe_load_all(DEFAULT_QUEUES.read_text())]
+
+
+def cycle_of(folder: Path, objects: list[Any]) -> tuple[Cluster, CycleResult]:
+    """One cycle on these objects and the nodes of the example."""
+    path = folder / "walk.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    (case,) = load([str(path), str(ROOT / "examples/teams/nodes.yaml")]).cases
+    cluster = case.store.cluster()
+    return cluster, run_cycle(cluster, Config(), NOW_NS)
+
+
+@pytest.fixture(scope="module")
+def decided(manifests: list[Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluster, CycleResult]:
+    return cycle_of(tmp_path_factory.mktemp("walk"), manifests)
+
+
+def test_the_pending_pod_says_what_it_says(decided: tuple[Cluster, CycleResult]) -> None:
+    reason = decided[1].groups["default/greedy"].reason
+    assert reason is not None
+    assert f"  Warning  Unschedulable  4s    kai-scheduler  {reason.message}\n" in INSTALL
+
+
+def test_queues_are_shown_as_kubectl_prints_them(manifests: list[Any], decided: tuple[Cluster, CycleResult]) -> None:
+    """Those that the scheduler makes at its first start included."""
+    cluster, result = decided
+    status = queue_statuses(cluster, result.queues, Config(), QueueUsage(cluster, Config()))
+    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    columns = [each for each in version["additionalPrinterColumns"] if not each.get("priority")]
+    rows = [["NAME", *(each["name"].upper() for each in columns)]]
+    queues = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Queue"}
+    for name, queue in sorted(queues.items()):
+        whole = {"spec": queue["spec"], "status": status[name]}
+        rows.append([name, *(shown(whole, each["jsonPath"]) for each in columns)])
+    widths = [max(map(len, column)) + 3 for column in zip(*rows, strict=True)]
+    lines = ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    assert "$ kubectl get queues\n" + "\n".join(lines) + "\n$" in INSTALL
+
+
+def shown(item: Any, path: str) -> str:
+    """What is at a path of a printer column; nothing where nothing is there."""
+    for key in re.split(r"(?<!\\)\.", path.removeprefix(".")):
+        item = item.get(key.replace("\\", ""), {})
+    if isinstance(item, list):
+        return "[" + ",".join(f'"{each}"' for each in item) + "]"
+    return "" if item == {} else str(item)
+
+
+def test_cluster_up_says_what_the_walk_says() -> None:
+    steps = re.findall(r"^    .+$", NEXT, re.MULTILINE)
+    assert len(steps) == 3
+    assert "    make cluster-up\n" + "\n".join(steps) + "\n\n" in INSTALL
+
+
+def test_the_ray_cluster_of_the_walk_starts_as_it_is_shown(manifests: list[Any], tmp_path: Path) -> None:
+    """Its three pods are bound; with the label misspelt, the reason is the one in the event."""
+    queues = [each for each in manifests if each["kind"] == "Queue"]
+    (ray,) = [each for each in manifests_of(WORKLOADS) if each["kind"] == "RayCluster"]
+    (state,) = cycle_of(tmp_path, [*queues, ray])[1].groups.values()
+    assert (state.counts, state.min_member) == ({"Binding": 3}, 3)
+    ray["metadata"]["labels"] = {"kai.scheduler/queue": "visoin"}
+    (state,) = cycle_of(tmp_path, [*queues, ray])[1].groups.values()
+    assert state.reason is not None
+    assert f"names queue 'visoin': {state.reason.message}; the PodGroup is default/pg-tune-" in WORKLOADS
+
+
+def test_the_priorities_of_kinds_are_told() -> None:
+    """Each class with the kinds that have it by default, as the rules of grouping have it."""
+    rows = dict(re.findall(r"^\| `([a-z-]+)` (?:\d+) \| (.+?) \|", WORKLOADS, re.MULTILINE))
+    assert set(rows) == {TRAIN, BUILD, INFERENCE}
+    assert "Deployment" in rows[INFERENCE]
+    assert "Notebook" in rows[BUILD]
+    assert "StatefulSet" in rows[TRAIN]
+    named = set(re.findall(r"\b[A-Z]\w*(?:Set|Job)\b", rows[TRAIN]))
+    assert named - {kind for _, kind in RULES} == set()
+
+
+def test_figures_on_the_front_page_are_those_that_were_measured() -> None:
+    """A row of README.md that names a shape of the benchmark has the figures of its row in docs/performance.md."""
+    claims = re.findall(r"^\| [^|]*\(`([a-z0-9-]+)`\) \| ([\d,. to]+) ms \| ([\d,]+) ms \|$", README, re.MULTILINE)
+    table = (ROOT / "docs" / "performance.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("| ")]
+    measured = {row[1]: (row[4], row[3]) for row in rows if len(row) > 4}
+    assert len(claims) == 2
+    assert {shape: tuple(figures) for shape, *figures in claims} == {shape: measured[shape] for shape, *_ in claims}
