@@ -258,7 +258,9 @@ CASES: dict[str, Case] = {
         partial(many_queues, n_nodes=2000, leaves=500), EVERY_ACTION, Outcome(reasons_for_all=True)
     ),
     "elastic-1000n": Case(
-        partial(one_elastic, n_nodes=1000), EVERY_ACTION, Outcome(evicted=248 * GPUS_PER_NODE, held_gpus=1)
+        partial(one_elastic, n_nodes=1000),
+        EVERY_ACTION,
+        Outcome(evicted=248 * GPUS_PER_NODE, held_gpus=248 * GPUS_PER_NODE),
     ),
     "own-affinity-1000n": Case(
         partial(own_constraints, n_nodes=1000, pods=5000, apart=False), EVERY_ACTION, Outcome(reasons_for_all=True)

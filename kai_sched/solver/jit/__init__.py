@@ -85,13 +85,19 @@ def _compiled(function: Function, more: dict[str, bool]) -> Function:
     # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
     options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
     options |= more
-    from kai_sched.solver.jit import parts, tables
-
-    tables.register(invariant=parts.install())
+    _prepare_numba()
     made: Any = numba.njit(**options)(function)
     _kernels.append(made)
     found: Function = made
     return found
+
+
+@functools.cache
+def _prepare_numba() -> None:
+    """How numba compiles inner kernels and how kernels get tables, settled once, before the first of them."""
+    from kai_sched.solver.jit import parts, tables
+
+    tables.register(invariant=parts.install())
 
 
 class KernelLocator:

@@ -6,13 +6,11 @@ results.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from kai_sched.solver.jit import PART
 
 
-@functools.cache
 def install() -> bool:
     """Let numba optimise an inner kernel, and make machine code of it, only within the kernels that use it.
 

@@ -12,8 +12,7 @@ from kai_sched.solver.hunt import HOME, PRIOR, Prey
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import undo_all
 from kai_sched.solver.kernels.evict import evict
-from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.minimal_scenario import come_home, place_to_return, return_job
+from kai_sched.solver.kernels.minimal_scenario import come_home, fits_at_home, place_to_return, return_job
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.undo import set_integer
 from kai_sched.solver.state import (
@@ -71,12 +70,11 @@ def let_stay(
 @inner
 def might_stay(t: int, row: int, snapshot: Snapshot, state: State, prey: Prey, decisions: Decisions) -> bool:
     """Whether the victim of an eviction is away, and there would be room for it where it ran."""
-    home = prey.task[t, HOME]
-    if decisions.eviction[row, 1] == STALE_GANG or home == NULL:
+    if decisions.eviction[row, 1] == STALE_GANG:
         return False
     if state.task[t, STATUS] != IS_RELEASING and state.task[t, STATUS] != IS_PIPELINED:
         return False
-    return fits_later(snapshot.classes.request[snapshot.tasks.cls[t]], state.idle[home], state.releasing[home])
+    return fits_at_home(t, snapshot, state, prey)
 
 
 @inner

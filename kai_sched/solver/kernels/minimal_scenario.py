@@ -238,7 +238,9 @@ def give_up_those_without_room(
     sets, tasks = snapshot.sets, snapshot.tasks
     first, base, last, nowhere = snapshot.jobs.set_ptr[j], snapshot.jobs.task_ptr[j], NULL, False
     for t in range(base, snapshot.jobs.task_ptr[j + 1]):
-        if scratch.away[t - base] == 1 or has_home(t, snapshot, state, finder, prey):
+        if scratch.away[t - base] == 1:
+            continue
+        if finder.refused[tasks.cls[t]] == OK and fits_at_home(t, snapshot, state, prey):
             continue
         if tasks.cls[t] != last:
             last = tasks.cls[t]
@@ -248,12 +250,10 @@ def give_up_those_without_room(
 
 
 @inner
-def has_home(t: int, snapshot: Snapshot, state: State, finder: Finder, prey: Prey) -> bool:
-    """Whether there is room for a task where it was, as far as inter-pod terms and ports do not matter."""
-    c, home = snapshot.tasks.cls[t], prey.task[t, HOME]
-    if finder.refused[c] != OK or home == NULL:
-        return False
-    return fits_later(snapshot.classes.request[c], state.idle[home], state.releasing[home])
+def fits_at_home(t: int, snapshot: Snapshot, state: State, prey: Prey) -> bool:
+    """Whether there is room for a task where it ran, as far as inter-pod terms and ports do not matter."""
+    request, home = snapshot.classes.request[snapshot.tasks.cls[t]], prey.task[t, HOME]
+    return bool(home != NULL and fits_later(request, state.idle[home], state.releasing[home]))
 
 
 @inner
@@ -264,7 +264,7 @@ def lacks_room(
     c = snapshot.tasks.cls[t]
     if finder.refused[c] != OK:
         return True
-    if has_home(t, snapshot, state, finder, prey):
+    if fits_at_home(t, snapshot, state, prey):
         return False
     if not moving:
         return True
@@ -316,7 +316,7 @@ def place_to_return(
         count_at_home(t, -1, snapshot, state, log, prey)
         count_as_near(t, 1, snapshot, state, log, finder, prey)
     n = NULL
-    if home != NULL and fits_later(snapshot.classes.request[c], state.idle[home], state.releasing[home]):
+    if fits_at_home(t, snapshot, state, prey):
         if not apart or may_stand(c, home, snapshot, state):
             n = int(home)
     if n == NULL and moving:
