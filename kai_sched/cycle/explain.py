@@ -18,7 +18,6 @@ from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, RESTS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.pipeline import Solution
-from kai_sched.solver.state import HELD, HELD_FIXED, STATUS
 
 NODE_TEXTS = {
     Verdict.NOT_READY: "not ready",
@@ -170,7 +169,7 @@ def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
     """The reason where the verdict is OK: pods are gated, lost their node again, or no action tried the group."""
     jobs = lowered.snapshot.jobs
     tasks = slice(jobs.task_ptr[j], jobs.task_ptr[j + 1])
-    statuses = solution.state.task[tasks, STATUS].tolist()
+    statuses = solution.state.task.status[tasks].tolist()
     if Status.PENDING in statuses:
         return reasons.not_tried()
     before = lowered.snapshot.tasks.status[tasks].tolist()
@@ -206,7 +205,7 @@ def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str,
     parts = []
     for name, row in sorted(lowered.layouts[j].pod_sets.items()):
         s = first + row
-        statuses = solution.state.task[sets.task_ptr[s] : sets.task_ptr[s + 1], STATUS].tolist()
+        statuses = solution.state.task.status[sets.task_ptr[s] : sets.task_ptr[s + 1]].tolist()
         gated = statuses.count(Status.GATED)
         there = gated + sum(Status.PENDING <= status <= Status.RUNNING for status in statuses)
         if there - gated < sets.minimum[s]:
@@ -221,10 +220,10 @@ def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Rea
     queue = lowered.queues.queues[q]
     name = queue.display_name or queue.name
     if verdict == Verdict.OVER_LIMIT:
-        held = float(solution.state.book[q, HELD + r])
+        held = float(solution.state.book.held[q, r])
         reason = reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), held, need)
     else:
-        held = float(solution.state.book[q, HELD_FIXED + r])
+        held = float(solution.state.book.held_fixed[q, r])
         reason = reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), held, need)
     return replace(reason, queue=queue.name)
 
@@ -279,7 +278,7 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
     """The facts of a gang each pod of which would fit alone, with the resource that is short for all together."""
     classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
-    waiting = [int(cls[t]) for t in tasks if solution.state.task[t, STATUS] == Status.PENDING]
+    waiting = [int(cls[t]) for t in tasks if solution.state.task.status[t] == Status.PENDING]
     if len(set(waiting)) == 1:
         asked = facts.asked * classes.request[waiting[0]]
     elif len(waiting) == facts.asked:
@@ -326,6 +325,6 @@ def _scarce(request: Floats, short: Longs) -> int:
 def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
     """(queue, amount) of the leaf queues that hold resource ``r``, the largest first."""
     queues, book = lowered.queues.queues, solution.state.book
-    held = [(queues[q].name, float(book[q, HELD + r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
+    held = [(queues[q].name, float(book.held[q, r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
     held = [entry for entry in held if entry[1] > 0]
     return sorted(held, key=lambda entry: (-entry[1], entry[0]))

@@ -19,10 +19,9 @@ from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import RESTS, Help, Status
-from kai_sched.solver.kernels.fairness import diverge
-from kai_sched.solver.kernels.promises import FREE
+from kai_sched.solver.eviction.promised_room import FREE
+from kai_sched.solver.eviction.validate import diverge
 from kai_sched.solver.pipeline import Solution
-from kai_sched.solver.state import ASKED, FAIR, HELD, HELD_FIXED, LIMIT, NODE, QUOTA, STATUS
 
 Value = TypeVar("Value")
 
@@ -80,7 +79,7 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
 
 def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:
     """By node on which a pod waits: the pods that leave it, that is, pods being deleted, evicted or moved."""
-    was, status, node = lowered.snapshot.tasks.node, solution.state.task[:, STATUS], solution.state.task[:, NODE]
+    was, status, node = lowered.snapshot.tasks.node, solution.state.task.status, solution.state.task.node
     waits = status == Status.PIPELINED
     leaves = (was != NULL) & ((status == Status.RELEASING) | waits)
     leaves &= np.isin(was, node[waits])
@@ -130,7 +129,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
     effects: list[Effect] = []
     for row, (t, action, cause, n, moved) in enumerate(decisions.eviction[:count].tolist()):
         pod, j = lowered.pods[t], int(tasks.job[t])
-        moves = state.task[t, STATUS] == Status.PIPELINED
+        moves = state.task.status[t] == Status.PIPELINED
         victim, winner = int(lowered.snapshot.jobs.queue[j]), NULL
         if cause != NULL:
             winner = int(lowered.snapshot.jobs.queue[cause])
@@ -150,7 +149,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
                 key_of(cause) if cause != NULL else "",
                 key_of(j),
                 pod.shape.request,
-                lowered.nodes[state.task[t, NODE]].name if moves else "",
+                lowered.nodes[state.task.node[t]].name if moves else "",
                 bool(moved),
                 tuple(sides[:1] if victim == winner else sides),
             )
@@ -160,7 +159,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
 
 def _side(q: int, held: list[float], lowered: Lowered, solution: Solution) -> Side:
     queue, book = lowered.queues.queues[q], solution.state.book
-    quota, fair = book[q, QUOTA : QUOTA + 3].tolist(), book[q, FAIR : FAIR + 3].tolist()
+    quota, fair = book.quota[q].tolist(), book.fair[q].tolist()
     return Side(
         queue.name,
         queue.priority,
@@ -172,7 +171,7 @@ def _side(q: int, held: list[float], lowered: Lowered, solution: Solution) -> Si
 
 def _never_ran(lowered: Lowered, solution: Solution) -> list[bool]:
     """(T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before."""
-    was, status = lowered.snapshot.tasks.status, solution.state.task[:, STATUS]
+    was, status = lowered.snapshot.tasks.status, solution.state.task.status
     found: list[bool] = ((was == Status.PENDING) & (status == Status.RELEASING)).tolist()
     return found
 
@@ -180,7 +179,7 @@ def _never_ran(lowered: Lowered, solution: Solution) -> list[bool]:
 def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     found: dict[str, PodState] = {}
     state = solution.state
-    columns = (state.task[:, STATUS].tolist(), state.task[:, NODE].tolist(), _never_ran(lowered, solution))
+    columns = (state.task.status.tolist(), state.task.node.tolist(), _never_ran(lowered, solution))
     for pod, status, n, waits in zip(lowered.pods, *columns, strict=True):
         if waits:
             status, n = Status.PENDING, NULL
@@ -207,7 +206,7 @@ def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
     jobs, state = lowered.snapshot.jobs, solution.state
     found: dict[str, GroupState] = {}
     shared = SharedFacts()
-    status, node = state.task[:, STATUS].copy(), state.task[:, NODE].copy()
+    status, node = state.task.status.copy(), state.task.node.copy()
     waits = np.array(_never_ran(lowered, solution), bool)
     status[waits], node[waits] = Status.PENDING, NULL
     key_of = _group_key(lowered)
@@ -246,7 +245,8 @@ def _needed(lowered: Lowered, j: int) -> int:
 def _queues(lowered: Lowered, solution: Solution) -> tuple[QueueState, ...]:
     rows = lowered.queues.queues
     book = solution.state.book
-    columns = [book[:, column : column + 3].tolist() for column in (QUOTA, LIMIT, FAIR, HELD, HELD_FIXED, ASKED)]
+    shares = (book.quota, book.limit, book.fair, book.held, book.held_fixed, book.asked)
+    columns = [column.tolist() for column in shares]
     found: list[QueueState] = []
     stack = [(q, 0) for q in reversed(_children(lowered, len(rows)))]
     while stack:

@@ -12,6 +12,7 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.uint8]
+Amounts = tuple[float, float, float]  # CPU milli, memory bytes, GPU devices
 
 # The first rows of axis r; other resources follow by name.
 CPU, MEMORY, GPU, PODS = range(4)

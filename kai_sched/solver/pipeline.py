@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
-from kai_sched.solver.hunt import make_lineup, make_prey
+from kai_sched.solver.eviction.tables import make_search
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
 from kai_sched.solver.stages.explain import Facts, explain, make_facts
@@ -16,6 +16,7 @@ from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
 from kai_sched.solver.state import (
+    Context,
     Decisions,
     State,
     make_decisions,
@@ -48,29 +49,32 @@ def solve(
 
     ``timer`` gives seconds; without one the times are all 0.
     """
-    state, finder, decisions = make_state(snapshot), make_finder(snapshot), make_decisions(snapshot)
-    scratch = make_scratch(snapshot)
-    fair_share(settings, snapshot, state, scratch)
-    feasibility(snapshot, finder, scratch)
     evicting = any(action in EVICTING or action == STALE for action in actions)
-    log = make_log(snapshot, evicting)
-    space = (make_lineup(snapshot), make_lineup(snapshot), make_prey(snapshot)) if evicting else None
+    ctx = Context(
+        settings,
+        snapshot,
+        make_state(snapshot),
+        make_log(snapshot, evicting),
+        make_finder(snapshot),
+        make_scratch(snapshot),
+        make_decisions(snapshot),
+    )
+    fair_share(ctx)
+    feasibility(ctx)
+    search = make_search(snapshot) if evicting else None
     times = [timer()]
     for action in actions:
-        if space and action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
-            code, tree = int(EVICTING[action]), make_tree(snapshot)
-            make_room(code, settings, snapshot, state, log, finder, tree, scratch, *space, decisions)
-        elif space and action == STALE:
-            evict_stale(settings, snapshot, state, log, finder, scratch, space[2], decisions)
+        if search and action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
+            make_room(int(EVICTING[action]), ctx, make_tree(snapshot), search)
+        elif search and action == STALE:
+            evict_stale(ctx, search)
         elif action == "allocate":
             turns = (Turn.FIRST, Turn.ORDINARY) if (snapshot.jobs.turn == Turn.FIRST).any() else (Turn.ORDINARY,)
             for turn in turns:
-                tree = make_tree(snapshot)
-                allocate(int(turn), settings, snapshot, state, log, finder, tree, scratch, decisions)
+                allocate(int(turn), ctx, make_tree(snapshot))
         times.append(timer())
-    if space and any(action in EVICTING for action in actions):
-        room, leaving = np.zeros_like(state.idle), np.zeros_like(state.idle)
-        settle(settings, snapshot, state, log, finder, scratch, space[2], room, leaving, decisions)
+    if search and any(action in EVICTING for action in actions):
+        settle(ctx, search, np.zeros_like(ctx.state.idle), np.zeros_like(ctx.state.idle))
     facts = make_facts(snapshot)
-    explain(snapshot, state, finder, decisions, facts)
-    return Solution(decisions, state, facts, tuple(times))
+    explain(ctx, facts)
+    return Solution(ctx.decisions, ctx.state, facts, tuple(times))

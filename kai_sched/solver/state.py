@@ -7,45 +7,84 @@ array.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Snapshot
+from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
 
 Number = TypeVar("Number", np.float64, np.int64)
 
-# Columns of State.book, the first seven each three wide (CPU, memory, GPU). Its last row, the cluster, has only SHARE.
-QUOTA, LIMIT, FAIR, SHARE, HELD, HELD_FIXED, ASKED, QUEUE_PRIORITY = 0, 3, 6, 9, 12, 15, 18, 21
-BOOK_WIDTH = 22
-# Columns of State.task and State.sets and State.domains.
-STATUS, NODE = 0, 1
-ACTIVE, PENDING, WAITING, CURSOR = range(4)
-MATCHED, CARRIED = 0, 1
-# Rows of State.offset: where each view begins in its buffer.
-AT_IDLE, AT_RELEASING, AT_BOOK, AT_TASK, AT_SETS, AT_DOMAINS, AT_PORTS = range(7)
+
+class Book(NamedTuple):
+    """The books of the queues, (Q + 1, 3) each; row Q, the cluster, has only ``share``. inf: unlimited."""
+
+    quota: Floats
+    limit: Floats
+    fair: Floats  # fair share
+    share: Floats  # allocatable share (2.5)
+    held: Floats
+    held_fixed: Floats  # what is held for non-preemptible jobs
+    asked: Floats
+    priority: Floats  # (Q + 1,)
+
+
+class TaskState(NamedTuple):
+    """By task, (T,)."""
+
+    status: Longs
+    node: Longs
+
+
+class SetState(NamedTuple):
+    """By set, (S,)."""
+
+    active: Longs  # pods placed, pipelined ones included
+    pending: Longs
+    waiting: Longs  # the pipelined ones among the placed
+    cursor: Longs  # before which of its pods none is pending
+
+
+class DomainState(NamedTuple):
+    """By domain of an inter-pod term, (D,)."""
+
+    matched: Longs  # pods that match the term
+    carried: Longs  # the weight of pods that carry it
+
+
+class Offsets(NamedTuple):
+    """Where each view that is written through the log begins in its buffer."""
+
+    idle: int
+    releasing: int
+    held: int
+    held_fixed: int
+    status: int
+    node: int
+    active: int
+    pending: int
+    waiting: int
+    cursor: int
+    matched: int
+    carried: int
+    ports: int
 
 
 class State(NamedTuple):
-    """``floats`` and ``integers`` hold all of it; the others are views.
-
-    ``book``: by queue its quota, limit, fair share, allocatable share (2.5), what it holds, what it holds for
-    non-preemptible jobs, what it asks for, its priority. ``sets``: pods placed (pipelined ones included), pods pending,
-    the pipelined ones among the placed, and a cursor before which no pod is pending. ``domains``: pods that match an
-    inter-pod term, and the weight of pods that carry it.
-    """
+    """``floats`` and ``integers`` hold all of it; the others are views."""
 
     floats: Floats
     integers: Longs
-    offset: Longs
+    at: Offsets
     idle: Floats  # (N, R) what a pod can be bound to now
     releasing: Floats  # (N, R) what comes back, less what is promised; only idle + releasing has a meaning
-    book: Floats  # (Q + 1, 22)
-    task: Longs  # (T, 2) status, node
-    sets: Longs  # (S, 4)
-    domains: Longs  # (D, 2)
+    book: Book
+    task: TaskState
+    sets: SetState
+    domains: DomainState
     ports: Longs  # (N, P) pods that hold a host port
 
 
@@ -59,16 +98,15 @@ class Log(NamedTuple):
     size: Longs
 
 
-# Columns of Finder.memo.
-SEEN, BEST, POINTS, TASTE = range(4)
-
-
 class Finder(NamedTuple):
-    """The best node of each block by class, and what of it is still true: ``memo[c, b, SEEN] == stamp[b]``."""
+    """The best node of each block by class, and what of it is still true: ``seen[c, b] == stamp[b]``."""
 
     block: Longs  # (2,) nodes in a block, and a clock
     stamp: Longs  # (B,)
-    memo: Floats  # (C, B, 4)
+    seen: Longs  # (C, B)
+    best: Longs  # (C, B) the best node, or NULL
+    points: Floats  # (C, B) its points for idle room and node type
+    preference: Floats  # (C, B) how much it is preferred among nodes of as many points
     verdicts: Flags  # (K, N) static feasibility
     dynamic: Flags  # (C,) 1: scored in full, as its best node depends on more than each node by itself
     refused: Flags  # (C,) verdict on every node, 0 if none
@@ -89,24 +127,47 @@ class Tree(NamedTuple):
     stage: Ints  # (J,)
 
 
-# Columns of Scratch.survey.
-COUNT, ABLE = 0, 1
-# Columns of Scratch.returning.
-TO_RETURN, BEFORE = 0, 1
+class Survey(NamedTuple):
+    """By set, (S,)."""
+
+    met: Ints  # satisfied members or placed pods
+    able: Ints  # 1: there is something to ask for
+
+
+class Returning(NamedTuple):
+    """By set, (S,), of a job that returns."""
+
+    left: Ints  # how many of its tasks may return
+    before: Ints  # before which of its tasks there is none
+
+
+class Division(NamedTuple):
+    """One resource divided among siblings, (Q,) each: the first six are the problem, ``given`` is the answer."""
+
+    quota: Floats
+    limit: Floats
+    weight: Floats
+    request: Floats
+    usage: Floats
+    priority: Floats
+    given: Floats
+    requestable: Floats
+    remainder: Floats
+    strength: Floats
 
 
 class Scratch(NamedTuple):
     """Space to work in; all but the last four serve one job at a time."""
 
-    survey: Ints  # (S, 2) satisfied members or placed pods; whether there is something to ask for
+    survey: Survey
     order: Ints  # (S,)
     stack: Ints  # (S + 1,)
     chunk: Ints  # (longest job,)
     node: Ints  # (longest job,)
     away: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
-    returning: Ints  # (S, 2) tasks of a pod set that may return; before which of its tasks there is none
+    returning: Returning
     need: Floats  # (3,)
-    work: Floats  # (10, Q) the division among siblings (``kernels.share``)
+    work: Division
     wanted: Flags  # (K,) signatures that some pending pod has
     largest: Floats  # (R,) the largest node
     own: Floats  # (N, 3) what other schedulers' pods leave of a node
@@ -130,7 +191,7 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,)
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,)
-    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``kernels.promises``)
+    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``eviction.promised_room``)
     culprit: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
@@ -138,29 +199,40 @@ class Decisions(NamedTuple):
     need: Floats  # (J,) of the resource, where a gate was in the way
 
 
+class Context(NamedTuple):
+    """What the kernels of a cycle work on: the input, the working state with the log that undoes it, what is known of
+    nodes, space to work in, and what has been decided.
+    """
+
+    settings: Settings
+    snapshot: Snapshot
+    state: State
+    log: Log
+    finder: Finder
+    scratch: Scratch
+    decisions: Decisions
+
+
 def make_state(snapshot: Snapshot) -> State:
     """A state with zeros for counters and NULL for nodes; the ``account`` and ``share`` kernels fill it."""
     n_nodes, n_resources = snapshot.nodes.allocatable.shape
-    float_shapes = [(n_nodes, n_resources)] * 2 + [(snapshot.queues.parent.size + 1, BOOK_WIDTH)]
-    integer_shapes = [
-        (snapshot.tasks.job.size, 2),
-        (snapshot.sets.parent.size, 4),
-        (snapshot.n_domains, 2),
-        (n_nodes, snapshot.ports.shape[0]),
-    ]
-    floats, float_views, float_offsets = _buffer(float_shapes, np.float64)
-    integers, integer_views, integer_offsets = _buffer(integer_shapes, np.int64)
-    idle, releasing, book = float_views
-    task, sets, domains, ports = integer_views
-    task[:, NODE] = NULL
-    offset = np.array(float_offsets + integer_offsets, np.int64)
-    return State(floats, integers, offset, idle, releasing, book, task, sets, domains, ports)
+    n_queues, n_tasks, n_sets = snapshot.queues.parent.size + 1, snapshot.tasks.job.size, snapshot.sets.parent.size
+    rooms: list[tuple[int, ...]] = [(n_nodes, n_resources)] * 2
+    floats, (idle, releasing, *books), at_floats = _buffer([*rooms, *[(n_queues, 3)] * 7, (n_queues,)], np.float64)
+    lengths = [n_tasks] * 2 + [n_sets] * 4 + [snapshot.n_domains] * 2
+    counters: list[tuple[int, ...]] = [(length,) for length in lengths]
+    integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.ports.shape[0])], np.int64)
+    task, sets, domains, ports = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8]), views[8]
+    task.node[:] = NULL
+    held = 2 + Book._fields.index("held")
+    at = Offsets(*at_floats[:2], *at_floats[held : held + 2], *at_integers)
+    return State(floats, integers, at, idle, releasing, Book(*books), task, sets, domains, ports)
 
 
 def _buffer(
-    shapes: list[tuple[int, int]], dtype: type[Number]
+    shapes: list[tuple[int, ...]], dtype: type[Number]
 ) -> tuple[npt.NDArray[Number], list[npt.NDArray[Number]], list[int]]:
-    sizes = [rows * columns for rows, columns in shapes]
+    sizes = [math.prod(shape) for shape in shapes]
     offsets = [sum(sizes[:place]) for place in range(len(sizes))]
     buffer = np.zeros(sum(sizes), dtype)
     views = [buffer[at : at + size].reshape(shape) for at, size, shape in zip(offsets, sizes, shapes, strict=True)]
@@ -212,7 +284,10 @@ def make_finder(snapshot: Snapshot) -> Finder:
     return Finder(
         np.array([block, 0], np.int64),
         np.zeros(n_blocks, np.int64),
-        np.full((n_classes, n_blocks, 4), float(NULL)),
+        np.full((n_classes, n_blocks), NULL, np.int64),
+        np.full((n_classes, n_blocks), NULL, np.int64),
+        np.zeros((n_classes, n_blocks)),
+        np.zeros((n_classes, n_blocks)),
         np.zeros((snapshot.signatures.toleration.size, n_nodes), np.uint8),
         np.zeros(n_classes, np.uint8),
         snapshot.classes.refused.copy(),
@@ -243,15 +318,15 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
     """Room for the largest job."""
     n_sets, longest = snapshot.sets.parent.size, longest_job(snapshot)
     return Scratch(
-        np.zeros((n_sets, 2), np.int32),
+        Survey(*np.zeros((2, n_sets), np.int32)),
         np.zeros(n_sets, np.int32),
         np.zeros(n_sets + 1, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(longest, np.uint8),
-        np.zeros((n_sets, 2), np.int32),
+        Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),
-        np.zeros((10, snapshot.queues.parent.size)),
+        Division(*np.zeros((len(Division._fields), snapshot.queues.parent.size))),
         np.zeros(snapshot.signatures.toleration.size, np.uint8),
         np.zeros(snapshot.nodes.allocatable.shape[1]),
         np.zeros((snapshot.nodes.allocatable.shape[0], 3)),

@@ -17,19 +17,19 @@ from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.snapshot.tables import Verdict
-from kai_sched.solver.hunt import CLOCK, N_SCENE, SCENE, Prey
+from kai_sched.solver.eviction.tables import Search
 from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import Plan, plan_of
 
 run, search, minimal, choice = afresh(
-    "cycle.run", "solver.kernels.search", "solver.kernels.minimal_search", "solver.kernels.minimal_choice"
+    "cycle.run", "solver.eviction.original_search", "solver.eviction.minimal_search", "solver.eviction.minimal_choice"
 )
 OK = int(Verdict.OK)
 # What each proof says when it cannot tell.
 WHO_KNOWS: dict[str, Callable[..., Any]] = {
-    "weigh_up": lambda *_: False,
+    "all_victims_come_back": lambda *_: False,
     "may_leave": lambda *_: True,
     "refute": lambda *_: OK,
     "may_suffice": lambda *_: True,
@@ -99,8 +99,9 @@ def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozense
     found: dict[tuple[int, frozenset[int]], None] = {}
 
     def perform(*arguments: Any) -> bool:
-        prey: Prey = arguments[-1]
-        found[int(prey.counts[CLOCK]), frozenset(prey.lists[SCENE, : prey.counts[N_SCENE]].tolist())] = None
+        scene: Search = arguments[-1]
+        victims = scene.lists.scenario[: scene.counts.scenario[0]]
+        found[int(scene.counts.clock[0]), frozenset(victims.tolist())] = None
         return False
 
     kept = search.perform
@@ -126,7 +127,7 @@ def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: s
 
 def asked_again(*arguments: Any) -> tuple[int, int]:
     """``clear_node``, as if the first victim after those that were skipped had gone first."""
-    skipped = arguments[5]
+    skipped = arguments[2]
     outcome, _ = CLEAR_NODE(*arguments)
     return outcome, skipped + 1 if skipped < 20 else 0
 
@@ -134,10 +135,10 @@ def asked_again(*arguments: Any) -> tuple[int, int]:
 CLEAR_NODE = choice.clear_node
 OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
     "refute": (minimal, lambda *_: OK),
-    "makes_up": (minimal, lambda *_: True),
-    "spares_all": (minimal, lambda *_: False),
-    "spots_suffice": (minimal, lambda *_: True),
-    "some_may_stay": (minimal, lambda *_: True),
+    "may_supply": (minimal, lambda *_: True),
+    "shares_forbid_all": (minimal, lambda *_: False),
+    "hosts_suffice": (minimal, lambda *_: True),
+    "some_victim_is_unneeded": (minimal, lambda *_: True),
     "can_be_cleared": (choice, lambda *_: True),
     "clear_node": (choice, asked_again),
 }

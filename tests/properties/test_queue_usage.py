@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import given
-from kai_sched.reconcile.tally import Amounts, Tally
+from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
 from kai_sched.cycle.world import World, advance
@@ -37,17 +37,17 @@ def test_a_wrong_sum_is_noticed() -> None:
         [queue, o.Node("n", allocatable={"gpu": 8.0, "pods": 9.0}), o.PodGroup("ml", "g", queue="team"), pod]
     )
     result = run_cycle(cluster, BOOKS_ONLY, NOW_NS)
-    assert differences(result, Tally(cluster, CONFIG), cluster) == []
+    assert differences(result, QueueUsage(cluster, CONFIG), cluster) == []
     other = Cluster.of([*(item for item in (queue, *cluster.nodes.values())), o.PodGroup("ml", "g", queue="team")])
-    assert differences(result, Tally(other, CONFIG), cluster) != []
+    assert differences(result, QueueUsage(other, CONFIG), cluster) != []
 
 
 def check(cluster: Cluster, now_ns: int) -> None:
     result = run_cycle(cluster, BOOKS_ONLY, now_ns)
-    assert differences(result, Tally(cluster, CONFIG), cluster) == []
+    assert differences(result, QueueUsage(cluster, CONFIG), cluster) == []
 
 
-def differences(result: CycleResult, tally: Tally, cluster: Cluster) -> list[str]:
+def differences(result: CycleResult, usage: QueueUsage, cluster: Cluster) -> list[str]:
     """The leaf queues of which both counts differ: what they hold, hold without preemption, and ask for."""
     parents = {queue.parent for queue in cluster.queues.values()}
     found = []
@@ -56,7 +56,7 @@ def differences(result: CycleResult, tally: Tally, cluster: Cluster) -> list[str
             continue
         books = (queue.allocated, queue.allocated_non_preemptible, queue.requested)
         for what, triple, amounts in zip(
-            ("allocated", "non-preemptible", "requested"), books, tally.queue_amounts(queue.name), strict=True
+            ("allocated", "non-preemptible", "requested"), books, usage.queue_amounts(queue.name), strict=True
         ):
             if triple != triple_of(amounts):
                 found.append(f"{queue.name} {what}: solver {triple}, statuses {triple_of(amounts)}")

@@ -21,18 +21,28 @@ def install() -> bool:
 
     base: Any = getattr(codegen, "JITCodeLibrary", object)
     generator: Any = getattr(codegen, "JITCPUCodegen", object)
-    in_base = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
-    if not all(hasattr(base, name) for name in in_base) or not hasattr(generator, "_library_class"):
+    in_base = ("_optimize_functions", "_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
+    in_generator = ("_library_class", "_module_pass_manager")
+    known = all(hasattr(base, name) for name in in_base)
+    if not known or not all(hasattr(generator, name) for name in in_generator):
         return False
 
     class Library(base):  # type: ignore[misc]
+        def _optimize_functions(self, ll_module: Any) -> None:
+            if self.name.startswith(PART):
+                ll_module.data_layout = self._codegen._data_layout
+            else:
+                super()._optimize_functions(ll_module)
+
         def _optimize_final_module(self) -> None:
             if self.name.startswith(PART):
                 return
             for function in self._final_module.functions:
                 if not function.is_declaration and function.linkage.name == "external":
                     function.add_function_attribute("noinline")
-            super()._optimize_final_module()
+            # Not numba's cheap pass before it, which is for reference counts.
+            passes, builder = self._codegen._module_pass_manager()
+            passes.run(self._final_module, builder)
 
         def _finalize_final_module(self) -> None:
             if not self.name.startswith(PART):

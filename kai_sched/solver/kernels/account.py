@@ -9,33 +9,11 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import (
     GPU,
     Bond,
-    Bonds,
     Floats,
-    Ints,
-    Jobs,
-    Longs,
-    Nodes,
-    Queues,
     Status,
-    Tasks,
-    Terms,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.state import (
-    ACTIVE,
-    ASKED,
-    CARRIED,
-    HELD,
-    HELD_FIXED,
-    LIMIT,
-    MATCHED,
-    NODE,
-    PENDING,
-    QUEUE_PRIORITY,
-    QUOTA,
-    SHARE,
-    STATUS,
-)
+from kai_sched.solver.state import Context
 
 Statuses = npt.NDArray[np.int8]  # Tasks.status
 
@@ -51,13 +29,12 @@ COUNTS_ALL = 1  # Nodes.counted
 
 
 @inner
-def open_nodes(
-    nodes: Nodes, node_of: Ints, status: Statuses, cls: Ints, requests: Floats, idle: Floats, releasing: Floats
-) -> None:
+def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) -> None:
     """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are there.
 
     A resource that a node does not have is not tracked on it: its entries stay 0.
     """
+    nodes, node_of = ctx.snapshot.nodes, ctx.snapshot.tasks.node
     n_resources = idle.shape[1]
     for n in range(idle.shape[0]):
         for r in range(n_resources):
@@ -68,7 +45,7 @@ def open_nodes(
         if n == NULL or status[t] < IS_PIPELINED:
             continue
         for r in range(n_resources):
-            asked = requests[cls[t], r]
+            asked = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t], r]
             if asked > 0.0 and nodes.allocatable[n, r] > 0.0:
                 idle[n, r] -= asked
                 if status[t] == IS_RELEASING:
@@ -76,28 +53,30 @@ def open_nodes(
 
 
 @inner
-def open_jobs(tasks: Tasks, task_state: Longs, set_state: Longs) -> None:
+def open_jobs(ctx: Context) -> None:
     """Fill where tasks are (T, 2) and the counters of their sets (S, 4)."""
+    tasks, task_state, set_state = ctx.snapshot.tasks, ctx.state.task, ctx.state.sets
     for t in range(tasks.job.shape[0]):
         status = tasks.status[t]
-        task_state[t, STATUS] = status
-        task_state[t, NODE] = tasks.node[t]
+        task_state.status[t] = status
+        task_state.node[t] = tasks.node[t]
         if tasks.job[t] == NULL:
             continue
         if status == IS_PENDING:
-            set_state[tasks.set[t], PENDING] += 1
+            set_state.pending[tasks.set[t]] += 1
         elif IS_PIPELINED <= status <= IS_RUNNING:
-            set_state[tasks.set[t], ACTIVE] += 1
+            set_state.active[tasks.set[t]] += 1
 
 
 @inner
-def open_queues(queues: Queues, tasks: Tasks, prices: Floats, jobs: Jobs, book: Floats) -> None:
+def open_queues(ctx: Context) -> None:
     """Fill the queues' settings, what they hold and what they ask for, ancestors included; ``prices`` are (C, 3)."""
+    queues, tasks, jobs, book = ctx.snapshot.queues, ctx.snapshot.tasks, ctx.snapshot.jobs, ctx.state.book
     for q in range(queues.parent.shape[0]):
         for r in range(3):
-            book[q, QUOTA + r] = queues.quota[q, r]
-            book[q, LIMIT + r] = queues.limit[q, r]
-        book[q, QUEUE_PRIORITY] = queues.priority[q]
+            book.quota[q, r] = queues.quota[q, r]
+            book.limit[q, r] = queues.limit[q, r]
+        book.priority[q] = queues.priority[q]
     for t in range(tasks.job.shape[0]):
         j = tasks.job[t]
         status = tasks.status[t]
@@ -109,20 +88,20 @@ def open_queues(queues: Queues, tasks: Tasks, prices: Floats, jobs: Jobs, book: 
         q = jobs.queue[j]
         while q != NULL:
             for r in range(3):
-                price = prices[tasks.cls[t], r]
-                book[q, ASKED + r] += price
+                price = ctx.snapshot.classes.quota[tasks.cls[t], r]
+                book.asked[q, r] += price
                 if holds:
-                    book[q, HELD + r] += price
+                    book.held[q, r] += price
                     if jobs.preemptible[j] == 0:
-                        book[q, HELD_FIXED + r] += price
+                        book.held_fixed[q, r] += price
             q = queues.parent[q]
 
 
 @inner
-def open_bonds(
-    node_of: Ints, status: Statuses, cls: Ints, terms: Terms, bonds: Bonds, domains: Longs, ports: Longs
-) -> None:
+def open_bonds(status: Statuses, ctx: Context) -> None:
     """Fill the counters of inter-pod terms and host ports from the pods on nodes, leaving ones included (12.2)."""
+    node_of, cls, terms = ctx.snapshot.tasks.node, ctx.snapshot.tasks.cls, ctx.snapshot.terms
+    bonds, domains = ctx.snapshot.bonds, ctx.state.domains
     for t in range(node_of.shape[0]):
         n = node_of[t]
         if n == NULL or status[t] < IS_PIPELINED:
@@ -130,20 +109,21 @@ def open_bonds(
         for entry in range(bonds.ptr[cls[t]], bonds.ptr[cls[t] + 1]):
             role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
             if role == PORT:
-                ports[n, row] += 1
+                ctx.state.ports[n, row] += 1
             elif role == MATCH and terms.domain[row, n] != NULL:
-                domains[terms.domain[row, n], MATCHED] += 1
+                domains.matched[terms.domain[row, n]] += 1
             elif role == CARRY and terms.domain[row, n] != NULL:
-                domains[terms.domain[row, n], CARRIED] += weight
+                domains.carried[terms.domain[row, n]] += weight
 
 
 @inner
-def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, own: Floats, total: Floats) -> None:
+def open_cluster(total: Floats, ctx: Context) -> None:
     """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods.
 
     A node gives no less than nothing: pods that ask for more than it has, as those may that no scheduler placed, must
     not take from what the others have. ``own`` (N, 3) is space to work in.
     """
+    nodes, tasks, own = ctx.snapshot.nodes, ctx.snapshot.tasks, ctx.scratch.own
     for n in range(nodes.counted.shape[0]):
         for r in range(3):
             own[n, r] = nodes.allocatable[n, r]
@@ -151,8 +131,8 @@ def open_cluster(nodes: Nodes, tasks: Tasks, prices: Floats, own: Floats, total:
         n = tasks.node[t]
         if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] != 0 and tasks.status[t] >= IS_PIPELINED:
             for r in range(3):
-                own[n, r] -= prices[tasks.cls[t], r]
+                own[n, r] -= ctx.snapshot.classes.quota[tasks.cls[t], r]
     for n in range(nodes.counted.shape[0]):
         if nodes.counted[n] != 0:
             for r in range(3 if nodes.counted[n] == COUNTS_ALL else GPU):
-                total[SHARE + r] += max(own[n, r], 0.0)
+                total[r] += max(own[n, r], 0.0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Ints, Longs, Sets, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.jit import inner, kernel
+from kai_sched.snapshot.tables import Ints, Snapshot, Status, Verdict
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.place import charge, count_bonds, place
 from kai_sched.solver.kernels.score import score_nodes
-from kai_sched.solver.kernels.undo import rollback, touch
-from kai_sched.solver.state import ACTIVE, NODE, PENDING, STATUS, WAITING, Decisions, Finder, Log, Scratch, State, Tree
+from kai_sched.solver.kernels.undo import touch
+from kai_sched.solver.state import Context, Decisions, SetState, State, TaskState, Tree
 
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
@@ -19,122 +19,78 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 
 @inner
-def count_pending(first: int, end: int, set_state: Longs) -> int:
+def count_pending(first: int, end: int, set_state: SetState) -> int:
     """How many tasks of a job with the sets [first, end) are pending."""
     pending = 0
     for s in range(first, end):
-        pending += set_state[s, PENDING]
+        pending += set_state.pending[s]
     return pending
 
 
 @inner
-def foresee(
-    j: int,
-    first: int,
-    end: int,
-    sets: Sets,
-    prices: Floats,
-    cls: Ints,
-    state: State,
-    log: Log,
-    tree: Tree,
-    scratch: Scratch,
-) -> None:
+def note_next_request(j: int, ctx: Context, tree: Tree) -> None:
     """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
-    length = next_chunk(first, end, sets, state, log, scratch)
-    log.size[:] = 0
+    first, end = ctx.snapshot.jobs.set_ptr[j], ctx.snapshot.jobs.set_ptr[j + 1]
+    length = next_chunk(j, ctx)
+    ctx.log.size[:] = 0
     for r in range(3):
         tree.request[j, r] = 0.0
     for entry in range(length):
-        c = cls[scratch.chunk[entry]]
+        c = ctx.snapshot.tasks.cls[ctx.scratch.chunk[entry]]
         for r in range(3):
-            tree.request[j, r] += prices[c, r]
-    tree.stage[j] = stage_of(first, end, sets, state.sets)
-
-
-@inner
-def undo_all(state: State, log: Log, finder: Finder) -> None:
-    """Take back everything since the last commit."""
-    undo_to(0, 0, state, log, finder)
-
-
-@inner
-def undo_to(floats: int, integers: int, state: State, log: Log, finder: Finder) -> None:
-    """Take back everything since the log had these sizes."""
-    n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
-    rollback(log, state.floats, state.integers, n_rooms, n_resources, finder.block, finder.stamp, floats, integers)
+            tree.request[j, r] += ctx.snapshot.classes.quota[c, r]
+    tree.stage[j] = stage_of(first, end, ctx.snapshot.sets, ctx.state.sets)
 
 
 @inner
 def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
     """Whether some pod that a set of the job needs for its minimum has to wait for its room."""
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
-        waiting = state.sets[s, WAITING]
-        if waiting > 0 and state.sets[s, ACTIVE] - waiting < snapshot.sets.minimum[s]:
+        waiting = state.sets.waiting[s]
+        if waiting > 0 and state.sets.active[s] - waiting < snapshot.sets.minimum[s]:
             return True
     return False
 
 
 @inner
-def settle(j: int, t: int, settings: Settings, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> int:
+def settle(j: int, t: int, ctx: Context) -> int:
     """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
+    snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
     if finder.refused[c] != OK:
         return int(finder.refused[c])
-    n = best_node(t, settings, snapshot, state, finder)
+    n = best_node(t, ctx)
     if n == NULL:
         return NO_FIT
-    put(j, t, n, not fits_now(snapshot.classes.request[c], state.idle[n]), snapshot, state, log, finder)
+    put(j, t, n, not fits_now(snapshot.classes.request[c], ctx.state.idle[n]), ctx)
     return OK
 
 
 @inner
-def best_node(t: int, settings: Settings, snapshot: Snapshot, state: State, finder: Finder) -> int:
+def best_node(t: int, ctx: Context) -> int:
     """The best node for a task, now or later; NULL where none will do."""
+    snapshot, finder = ctx.snapshot, ctx.finder
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
-    request = classes.request[c]
     verdicts = finder.verdicts[classes.signature[c]]
     nominated = snapshot.tasks.nominated[t]
     if finder.dynamic[c] == 1 or nominated != NULL:
-        n = score_nodes(c, nominated, settings, snapshot, state, verdicts)
+        n = score_nodes(c, nominated, ctx, verdicts)
     else:
-        n = find_node(
-            request,
-            classes.cpu_only[c],
-            settings,
-            verdicts,
-            snapshot.nodes,
-            state.idle,
-            state.releasing,
-            finder.block,
-            finder.stamp,
-            finder.memo[c],
-        )
+        n = find_node(c, ctx)
     return n
 
 
-@kernel
-def put(j: int, t: int, n: int, wait: bool, snapshot: Snapshot, state: State, log: Log, finder: Finder) -> None:
+@inner
+def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` on node ``n`` with all that follows from it."""
+    snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
-    place(
-        t, snapshot.tasks.set[t], n, wait, snapshot.classes.request[c], state.floats, state.integers, state.offset, log
-    )
+    place(t, n, wait, ctx)
     jobs = snapshot.jobs
-    charge(
-        jobs.queue[j],
-        snapshot.classes.quota[c],
-        jobs.preemptible[j] == 0,
-        snapshot.queues.parent,
-        state.floats,
-        state.offset,
-        log,
-    )
+    charge(jobs.queue[j], snapshot.classes.quota[c], 1.0, jobs.preemptible[j] == 0, ctx)
     if finder.dynamic[c] == 1:
-        count_bonds(
-            c, n, 1, snapshot.terms.domain, snapshot.bonds, state.ports.shape[1], state.integers, state.offset, log
-        )
+        count_bonds(c, n, 1, ctx)
     touch(finder.block, finder.stamp, n)
 
 
@@ -146,7 +102,7 @@ def commit(length: int, state: State, chunk: Ints, decisions: Decisions) -> None
 
 
 @inner
-def record_placement(t: int, task_state: Longs, decisions: Decisions) -> None:
+def record_placement(t: int, task_state: TaskState, decisions: Decisions) -> None:
     """Append a placement; the one that the task had before, if any, no longer counts."""
     if decisions.length[0] == decisions.task.shape[0]:
         close_gaps(decisions)
@@ -154,8 +110,8 @@ def record_placement(t: int, task_state: Longs, decisions: Decisions) -> None:
         decisions.task[decisions.row[t]] = NULL
     row = decisions.length[0]
     decisions.task[row] = t
-    decisions.node[row] = task_state[t, NODE]
-    decisions.waits[row] = 1 if task_state[t, STATUS] == IS_PIPELINED else 0
+    decisions.node[row] = task_state.node[t]
+    decisions.waits[row] = 1 if task_state.status[t] == IS_PIPELINED else 0
     decisions.row[t] = row
     decisions.length[0] = row + 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.tables import Flags, Nodes, Signatures, Verdict
-from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.jit import inner
 
 OK = int(Verdict.OK)
 TAINT = int(Verdict.TAINT)
@@ -11,7 +11,7 @@ MIG_ONLY = int(Verdict.MIG_ONLY)
 MIG_MIXED = 2
 
 
-@kernel
+@inner
 def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: Flags) -> None:
     """Write the verdict of each wanted signature on each node.
 

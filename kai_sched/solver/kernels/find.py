@@ -12,85 +12,62 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Flags, Floats, Longs, Nodes, Settings, Verdict
-from kai_sched.solver.jit import inner, kernel
+from kai_sched.snapshot.tables import CPU, GPU, Verdict
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fit import fits_later, fits_now
-from kai_sched.solver.state import BEST, POINTS, SEEN, TASTE
+from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 OFF, BINPACK, SPREAD = 0, 1, 2
 
 
-@kernel
-def find_node(
-    request: Floats,
-    cpu_only: int,
-    settings: Settings,
-    verdicts: Flags,
-    nodes: Nodes,
-    idle: Floats,
-    releasing: Floats,
-    block: Longs,
-    stamp: Longs,
-    memo: Floats,
-) -> int:
-    """The best node now or later for a task with this ``request`` (R,); NULL where none will do.
-
-    ``verdicts`` (N,) are those of its signature, ``memo`` (B, 4) is the row of its class, updated in place.
-    """
-    best = NULL
-    points, taste = 0.0, 0.0
-    for b in range(stamp.shape[0]):
-        if memo[b, SEEN] != stamp[b]:
-            scan_block(b, request, cpu_only, settings, verdicts, nodes, idle, releasing, block, memo)
-            memo[b, SEEN] = stamp[b]
-        if memo[b, BEST] == NULL:
+@inner
+def find_node(c: int, ctx: Context) -> int:
+    """The best node now or later for a task of class ``c``; NULL where none will do."""
+    finder, best = ctx.finder, NULL
+    points, preference = 0.0, 0.0
+    for b in range(finder.stamp.shape[0]):
+        if finder.seen[c, b] != finder.stamp[b]:
+            scan_block(b, c, ctx)
+            finder.seen[c, b] = finder.stamp[b]
+        if finder.best[c, b] == NULL:
             continue
-        if best == NULL or memo[b, POINTS] > points or (memo[b, POINTS] == points and memo[b, TASTE] > taste):
-            best, points, taste = int(memo[b, BEST]), memo[b, POINTS], memo[b, TASTE]
+        more, as_many = finder.points[c, b] > points, finder.points[c, b] == points
+        if best == NULL or more or (as_many and finder.preference[c, b] > preference):
+            best, points, preference = int(finder.best[c, b]), finder.points[c, b], finder.preference[c, b]
     return best
 
 
 @inner
-def scan_block(
-    b: int,
-    request: Floats,
-    cpu_only: int,
-    settings: Settings,
-    verdicts: Flags,
-    nodes: Nodes,
-    idle: Floats,
-    releasing: Floats,
-    block: Longs,
-    memo: Floats,
-) -> None:
-    """Look through block ``b`` again; note its best node, its points for idle room and node type, and its taste."""
+def scan_block(b: int, c: int, ctx: Context) -> None:
+    """Look through block ``b`` again, and note its best node for class ``c``."""
+    settings, nodes, finder = ctx.settings, ctx.snapshot.nodes, ctx.finder
+    idle, releasing = ctx.state.idle, ctx.state.releasing
+    request, cpu_only = ctx.snapshot.classes.request[c], ctx.snapshot.classes.cpu_only[c]
+    verdicts = finder.verdicts[ctx.snapshot.classes.signature[c]]
     resource = CPU if cpu_only == 1 else GPU
     placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
-    available_points, cpu_node_points = settings.available_points, settings.cpu_node_points
     best = NULL
-    best_points, best_taste = 0.0, 0.0
-    first = b * block[0]
-    for n in range(first, min(first + block[0], idle.shape[0])):
+    best_points, best_preference = 0.0, 0.0
+    first = b * finder.block[0]
+    for n in range(first, min(first + finder.block[0], idle.shape[0])):
         if verdicts[n] != OK or not fits_later(request, idle[n], releasing[n]):
             continue
-        points = available_points if fits_now(request, idle[n]) else 0.0
+        points = settings.available_points if fits_now(request, idle[n]) else 0.0
         if cpu_only == 1 and nodes.cpu_only[n] == 1:
-            points += cpu_node_points
+            points += settings.cpu_node_points
         if best != NULL and points < best_points:
             continue
         free = idle[n, resource] + releasing[n, resource]
         size = nodes.allocatable[n, resource] if cpu_only == 1 else nodes.devices[n]
-        taste = preference(free, nodes.allocatable[n, resource], size, placement)
-        if best == NULL or points > best_points or taste > best_taste:
-            best, best_points, best_taste = n, points, taste
-    memo[b, BEST] = best
-    memo[b, POINTS] = best_points
-    memo[b, TASTE] = best_taste
+        preference = preference_for(free, nodes.allocatable[n, resource], size, placement)
+        if best == NULL or points > best_points or preference > best_preference:
+            best, best_points, best_preference = n, points, preference
+    finder.best[c, b], finder.points[c, b], finder.preference[c, b] = best, best_points, best_preference
 
 
 @inner
-def preference(free: float, allocatable: float, size: float, placement: int) -> float:
+def preference_for(free: float, allocatable: float, size: float, placement: int) -> float:
     """Larger is better for nodeplacement: the less room for binpack, the larger part that is free for spread."""
     if placement == BINPACK:
         return -free if allocatable != 0.0 else -np.inf

@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Bonds, Floats, Ints, Longs, Status
-from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.undo import set_float, set_integer
-from kai_sched.solver.state import (
-    ACTIVE,
-    AT_BOOK,
-    AT_DOMAINS,
-    AT_IDLE,
-    AT_PORTS,
-    AT_RELEASING,
-    AT_SETS,
-    AT_TASK,
-    BOOK_WIDTH,
-    CARRIED,
-    HELD,
-    HELD_FIXED,
-    MATCHED,
-    NODE,
-    PENDING,
-    STATUS,
-    WAITING,
-    Log,
-)
+from kai_sched.snapshot.tables import Bond, Floats, Status
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
+from kai_sched.solver.state import Context
 
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -34,55 +15,49 @@ MATCH = int(Bond.MATCH)
 PORT = int(Bond.PORT)
 
 
-@kernel
-def place(
-    t: int, s: int, n: int, wait: bool, request: Floats, floats: Floats, integers: Longs, offset: Longs, log: Log
-) -> None:
-    """Put pending task ``t`` of pod set ``s`` on node ``n``: bound, or, with ``wait``, pipelined on room being left.
+@inner
+def place(t: int, n: int, wait: bool, ctx: Context) -> None:
+    """Put pending task ``t`` on node ``n``: bound, or, with ``wait``, pipelined on room being left.
 
-    ``request`` is (R,). The queues are charged apart (``charge``), and the finder is told by the caller
-    (``undo.touch``).
+    The queues are charged apart (``charge``), and the finder is told by the caller (``undo.touch``).
     """
-    n_resources = request.shape[0]
-    base = offset[AT_RELEASING if wait else AT_IDLE] + n * n_resources
-    for r in range(n_resources):
+    at, s = ctx.state.at, ctx.snapshot.tasks.set[t]
+    request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
+    base = (at.releasing if wait else at.idle) + n * request.shape[0]
+    for r in range(request.shape[0]):
         if request[r] != 0.0:
-            set_float(log, floats, base + r, floats[base + r] - request[r])
-    at = offset[AT_TASK] + 2 * t
-    set_integer(log, integers, at + STATUS, IS_PIPELINED if wait else IS_ALLOCATED)
-    set_integer(log, integers, at + NODE, n)
-    at = offset[AT_SETS] + 4 * s
-    set_integer(log, integers, at + PENDING, integers[at + PENDING] - 1)
-    set_integer(log, integers, at + ACTIVE, integers[at + ACTIVE] + 1)
+            add_float(base + r, -request[r], ctx)
+    set_integer(at.status + t, IS_PIPELINED if wait else IS_ALLOCATED, ctx)
+    set_integer(at.node + t, n, ctx)
+    add_integer(at.pending + s, -1, ctx)
+    add_integer(at.active + s, 1, ctx)
     if wait:
-        set_integer(log, integers, at + WAITING, integers[at + WAITING] + 1)
+        add_integer(at.waiting + s, 1, ctx)
 
 
 @inner
-def charge(q: int, price: Floats, fixed: bool, parent: Ints, floats: Floats, offset: Longs, log: Log) -> None:
-    """Add ``price`` (3,) to what the queue and all above hold; ``fixed``: also to what non-preemptible jobs hold."""
+def charge(q: int, price: Floats, times: float, fixed: bool, ctx: Context) -> None:
+    """Add ``price`` (3,) so many ``times`` to what the queue and all above hold; ``fixed``: non-preemptible jobs, too.
+
+    Negative ``times`` pay back.
+    """
+    at = ctx.state.at
     while q != NULL:
-        base = offset[AT_BOOK] + BOOK_WIDTH * q
         for r in range(3):
             if price[r] != 0.0:
-                at = base + HELD + r
-                set_float(log, floats, at, floats[at] + price[r])
+                add_float(at.held + 3 * q + r, times * price[r], ctx)
                 if fixed:
-                    at = base + HELD_FIXED + r
-                    set_float(log, floats, at, floats[at] + price[r])
-        q = parent[q]
+                    add_float(at.held_fixed + 3 * q + r, times * price[r], ctx)
+        q = ctx.snapshot.queues.parent[q]
 
 
 @inner
-def count_bonds(
-    c: int, n: int, sign: int, domain: Ints, bonds: Bonds, n_ports: int, integers: Longs, offset: Longs, log: Log
-) -> None:
+def count_bonds(c: int, n: int, sign: int, ctx: Context) -> None:
     """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports; ``sign`` -1: no longer."""
+    domain, bonds, at = ctx.snapshot.terms.domain, ctx.snapshot.bonds, ctx.state.at
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
         if role == PORT:
-            at = offset[AT_PORTS] + n * n_ports + row
-            set_integer(log, integers, at, integers[at] + sign)
+            add_integer(at.ports + n * ctx.state.ports.shape[1] + row, sign, ctx)
         elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile
-            at = offset[AT_DOMAINS] + 2 * domain[row, n] + (MATCHED if role == MATCH else CARRIED)
-            set_integer(log, integers, at, integers[at] + sign * weight)
+            add_integer((at.matched if role == MATCH else at.carried) + domain[row, n], sign * weight, ctx)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Flags, Longs, Settings, Snapshot, TermKind, Terms, Verdict
-from kai_sched.solver.jit import inner, kernel
+from kai_sched.snapshot.tables import CPU, GPU, Bond, Flags, TermKind, Verdict
+from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.find import BINPACK, SPREAD
 from kai_sched.solver.kernels.fit import fits_later, fits_now
-from kai_sched.solver.state import CARRIED, MATCHED, State
+from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 HOST_PORT = int(Verdict.HOST_PORT)
@@ -24,9 +24,10 @@ MATCH = int(Bond.MATCH)
 PORT = int(Bond.PORT)
 
 
-@kernel
-def score_nodes(c: int, nominated: int, settings: Settings, snapshot: Snapshot, state: State, verdicts: Flags) -> int:
+@inner
+def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
     """The best node for a task of class ``c`` by the sum of scores, the lower row on a tie; NULL where none will do."""
+    settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     nodes, classes = snapshot.nodes, snapshot.classes
     request = classes.request[c]
     cpu_only = classes.cpu_only[c] == 1
@@ -37,18 +38,13 @@ def score_nodes(c: int, nominated: int, settings: Settings, snapshot: Snapshot, 
         if nodes.allocatable[n, resource] != 0.0:
             free = state.idle[n, resource] + state.releasing[n, resource]
             least, most = min(least, free), max(most, free)
-    first_of_kind = nobody_matches(c, snapshot.terms, snapshot.bonds, state.domains)
+    first_of_kind = nobody_matches(c, ctx)
     best = NULL
     best_score = 0.0
     for n in range(state.idle.shape[0]):
         if verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
             continue
-        if (
-            judge_placed(
-                c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports
-            )
-            != OK
-        ):
+        if judge_placed(c, n, first_of_kind, ctx) != OK:
             continue
         score = settings.nominated_points if n == nominated else 0.0
         if fits_now(request, state.idle[n]):
@@ -56,7 +52,7 @@ def score_nodes(c: int, nominated: int, settings: Settings, snapshot: Snapshot, 
         if cpu_only and nodes.cpu_only[n] == 1:
             score += settings.cpu_node_points
         if settings.affinity_points != 0.0:
-            score += settings.affinity_points * affinity_of(c, n, snapshot.terms, snapshot.bonds, state.domains)
+            score += settings.affinity_points * affinity_of(c, n, ctx)
         free = state.idle[n, resource] + state.releasing[n, resource]
         size = nodes.allocatable[n, resource] if cpu_only else nodes.devices[n]
         score += placement_score(free, nodes.allocatable[n, resource], size, placement, least, most)
@@ -65,7 +61,7 @@ def score_nodes(c: int, nominated: int, settings: Settings, snapshot: Snapshot, 
     return best
 
 
-@kernel
+@inner
 def placement_score(free: float, allocatable: float, size: float, placement: int, least: float, most: float) -> float:
     """nodeplacement (9): binpack 0 to 9 by free room between the least and the most of all nodes, spread 0 to 1."""
     if placement == BINPACK:
@@ -78,53 +74,54 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
 
 
 @inner
-def nobody_matches(c: int, terms: Terms, bonds: Bonds, domains: Longs) -> bool:
+def nobody_matches(c: int, ctx: Context) -> bool:
     """Whether nobody matches the required terms of class ``c`` yet but its own pods do: the first may go anywhere."""
+    terms, bonds = ctx.snapshot.terms, ctx.snapshot.bonds
     if bonds.self_match[c] == 0:
         return False
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         if bonds.entry[entry, 0] == NEED:
             a = bonds.entry[entry, 1]
             for n in range(terms.domain.shape[1]):
-                if terms.domain[a, n] != NULL and domains[terms.domain[a, n], MATCHED] > 0:
+                if terms.domain[a, n] != NULL and ctx.state.domains.matched[terms.domain[a, n]] > 0:
                     return False
     return True
 
 
 @inner
-def judge_placed(
-    c: int, n: int, first_of_kind: bool, terms: Terms, bonds: Bonds, conflicts: Flags, domains: Longs, ports: Longs
-) -> int:
+def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     """The verdict by the pods placed so far: inter-pod (anti-)affinity and host ports, in the order of the bonds."""
+    terms, bonds, domains, ports = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains, ctx.state.ports
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
         if role == PORT:
             for other in range(ports.shape[1]):
-                if conflicts[row, other] == 1 and ports[n, other] > 0:
+                if ctx.snapshot.ports[row, other] == 1 and ports[n, other] > 0:
                     return HOST_PORT
             continue
         domain = terms.domain[row, n]
         if role == NEED:
-            if domain == NULL or (domains[domain, MATCHED] == 0 and not first_of_kind):
+            if domain == NULL or (domains.matched[domain] == 0 and not first_of_kind):
                 return POD_AFFINITY
         elif terms.kind[row] == ANTI and domain != NULL:
-            if role == CARRY and domains[domain, MATCHED] > 0:
+            if role == CARRY and domains.matched[domain] > 0:
                 return POD_ANTI_AFFINITY
-            if role == MATCH and domains[domain, CARRIED] > 0:
+            if role == MATCH and domains.carried[domain] > 0:
                 return EXISTING_ANTI_AFFINITY
     return OK
 
 
 @inner
-def affinity_of(c: int, n: int, terms: Terms, bonds: Bonds, domains: Longs) -> int:
+def affinity_of(c: int, n: int, ctx: Context) -> int:
     """The raw preference of class ``c`` for node ``n``: its preferred terms, and those of placed pods that match it."""
+    terms, bonds, domains = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains
     score = 0
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
         if role == PORT or terms.kind[row] != PREFERRED or terms.domain[row, n] == NULL:
             continue
         if role == CARRY:
-            score += weight * domains[terms.domain[row, n], MATCHED]
+            score += weight * domains.matched[terms.domain[row, n]]
         elif role == MATCH:
-            score += domains[terms.domain[row, n], CARRIED]
+            score += domains.carried[terms.domain[row, n]]
     return score

@@ -6,14 +6,15 @@ position in one of them and the value that stood there.
 
 from __future__ import annotations
 
-from kai_sched.snapshot.tables import Floats, Longs
-from kai_sched.solver.jit import kernel
-from kai_sched.solver.state import Log
+from kai_sched.snapshot.tables import Longs
+from kai_sched.solver.jit import inner
+from kai_sched.solver.state import Context
 
 
-@kernel
-def set_float(log: Log, floats: Floats, at: int, value: float) -> None:
-    """Write ``floats[at] = value`` and remember the old value. The log must have room (``state.make_log``)."""
+@inner
+def set_float(at: int, value: float, ctx: Context) -> None:
+    """Write ``state.floats[at] = value`` and remember the old value. The log must have room (``state.make_log``)."""
+    floats, log = ctx.state.floats, ctx.log
     size = log.size[0]
     log.float_at[size] = at
     log.float_was[size] = floats[at]
@@ -21,9 +22,10 @@ def set_float(log: Log, floats: Floats, at: int, value: float) -> None:
     floats[at] = value
 
 
-@kernel
-def set_integer(log: Log, integers: Longs, at: int, value: int) -> None:
-    """Write ``integers[at] = value`` and remember the old value."""
+@inner
+def set_integer(at: int, value: int, ctx: Context) -> None:
+    """Write ``state.integers[at] = value`` and remember the old value."""
+    integers, log = ctx.state.integers, ctx.log
     size = log.size[1]
     log.integer_at[size] = at
     log.integer_was[size] = integers[at]
@@ -31,35 +33,42 @@ def set_integer(log: Log, integers: Longs, at: int, value: int) -> None:
     integers[at] = value
 
 
-@kernel
-def rollback(
-    log: Log,
-    floats: Floats,
-    integers: Longs,
-    n_rooms: int,
-    n_resources: int,
-    block: Longs,
-    stamp: Longs,
-    to_float: int,
-    to_integer: int,
-) -> None:
-    """Undo all writes after the checkpoint (``to_float``, ``to_integer``), newest first.
+@inner
+def add_float(at: int, change: float, ctx: Context) -> None:
+    """Add to ``state.floats[at]`` and remember the old value."""
+    set_float(at, ctx.state.floats[at] + change, ctx)
 
-    ``n_rooms``: how many floats at the front of the buffer are room on nodes (idle, then releasing, N x R each); nodes
-    that change are marked for the finder.
-    """
+
+@inner
+def add_integer(at: int, change: int, ctx: Context) -> None:
+    """Add to ``state.integers[at]`` and remember the old value."""
+    set_integer(at, ctx.state.integers[at] + change, ctx)
+
+
+@inner
+def rollback(to_float: int, to_integer: int, ctx: Context) -> None:
+    """Undo all writes since the log had these sizes, newest first. Nodes that change are marked for the finder."""
+    state, log = ctx.state, ctx.log
+    # Room on nodes is at the front of the buffer: idle, then releasing, N x R each.
+    n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
     for entry in range(log.size[0] - 1, to_float - 1, -1):
         at = log.float_at[entry]
-        floats[at] = log.float_was[entry]
+        state.floats[at] = log.float_was[entry]
         if at < n_rooms:
-            touch(block, stamp, (at % (n_rooms // 2)) // n_resources)
+            touch(ctx.finder.block, ctx.finder.stamp, (at % (n_rooms // 2)) // n_resources)
     for entry in range(log.size[1] - 1, to_integer - 1, -1):
-        integers[log.integer_at[entry]] = log.integer_was[entry]
+        state.integers[log.integer_at[entry]] = log.integer_was[entry]
     log.size[0] = to_float
     log.size[1] = to_integer
 
 
-@kernel
+@inner
+def undo_all(ctx: Context) -> None:
+    """Take back everything since the last commit."""
+    rollback(0, 0, ctx)
+
+
+@inner
 def touch(block: Longs, stamp: Longs, node: int) -> None:
     """Mark the node's block as changed, so that its best node is looked for again (``Finder.block`` and ``stamp``)."""
     block[1] += 1

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Settings, Snapshot, Status, Turn, Verdict
+from kai_sched.snapshot.tables import Snapshot, Status, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.attempt import commit, count_pending, foresee, put, settle, undo_all, waits_for_minimum
+from kai_sched.solver.kernels.attempt import commit, count_pending, note_next_request, put, settle, waits_for_minimum
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import pass_gates
-from kai_sched.solver.kernels.order import plant, pop_job, push_job
-from kai_sched.solver.state import (
-    ABLE,
-    COUNT,
-    NODE,
-    Decisions,
-    Finder,
-    Log,
-    Scratch,
-    State,
-    Tree,
-)
+from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
+from kai_sched.solver.kernels.undo import undo_all
+from kai_sched.solver.state import Context, State, Tree
 
 OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
@@ -31,40 +22,31 @@ IS_PENDING = int(Status.PENDING)
 
 
 @kernel
-def allocate(
-    turn: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    log: Log,
-    finder: Finder,
-    tree: Tree,
-    scratch: Scratch,
-    decisions: Decisions,
-) -> None:
+def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     """Run the action for the jobs whose turn it is: FIRST for those that go ahead, ORDINARY for all who need not wait.
 
     ``decisions`` gets the placements in order, and by job why something of it is still pending.
     """
-    queues, jobs, sets = snapshot.queues, snapshot.jobs, snapshot.sets
-    enlist(turn, settings, snapshot, state, log, tree, scratch, decisions)
+    settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
+    jobs = snapshot.jobs
+    note_victim(turn, ctx, tree)
     while True:
-        j = pop_job(settings, queues, jobs.priority, tree, state.book)
+        j = pop_job(ctx, tree)
         if j == NULL:
             break
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
-        length = next_chunk(first, end, sets, state, log, scratch)
+        length = next_chunk(j, ctx)
         log.size[:] = 0
         if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.ahead[j]:
             continue
-        if not attempt(j, length, settings, snapshot, state, log, finder, scratch, decisions):
+        if not attempt(j, length, ctx):
             continue
-        commit(length, state, scratch.chunk, decisions)
+        commit(length, state, ctx.scratch.chunk, decisions)
         log.size[:] = 0
         decisions.verdict[j] = OK
         if count_pending(first, end, state.sets) > 0:
-            foresee(j, first, end, sets, snapshot.classes.quota, snapshot.tasks.cls, state, log, tree, scratch)
-            push_job(j, settings.allocate_depth, settings, queues, jobs, tree, state.book)
+            note_next_request(j, ctx, tree)
+            push_job(j, settings.allocate_depth, ctx, tree)
 
 
 @inner
@@ -78,19 +60,10 @@ def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
 
 
 @inner
-def enlist(
-    turn: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    log: Log,
-    tree: Tree,
-    scratch: Scratch,
-    decisions: Decisions,
-) -> None:
+def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
     """Put all jobs of this turn that can be tried into the tree; the others get their verdict now (3.1)."""
-    jobs, queues, sets = snapshot.jobs, snapshot.queues, snapshot.sets
-    prices, cls = snapshot.classes.quota, snapshot.tasks.cls
+    settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
+    jobs, sets = snapshot.jobs, snapshot.sets
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         mine = jobs.turn[j] == FIRST if turn == FIRST else jobs.turn[j] != LATER
@@ -99,29 +72,20 @@ def enlist(
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]
             continue
-        foresee(j, first, end, sets, prices, cls, state, log, tree, scratch)
-        if scratch.survey[first, ABLE] == 0:
-            decisions.verdict[j] = NO_CHUNK if scratch.survey[first, COUNT] >= sets.minimum[first] else GANG_NOT_READY
+        note_next_request(j, ctx, tree)
+        if scratch.survey.able[first] == 0:
+            decisions.verdict[j] = NO_CHUNK if scratch.survey.met[first] >= sets.minimum[first] else GANG_NOT_READY
             continue
         q = jobs.queue[j]
         tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
         tree.job_size[q] += 1
-    plant(settings.allocate_depth, settings, queues, jobs, tree, state.book)
+    build_job_tree(settings.allocate_depth, ctx, tree)
 
 
 @inner
-def attempt(
-    j: int,
-    length: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    log: Log,
-    finder: Finder,
-    scratch: Scratch,
-    decisions: Decisions,
-) -> bool:
+def attempt(j: int, length: int, ctx: Context) -> bool:
     """Try to place the chunk of ``length`` tasks (3.3). On failure all is undone and the reason is written down."""
+    snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
     jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
     decisions.asked[j] = length
     for r in range(3):
@@ -131,11 +95,11 @@ def attempt(
     verdict, q, r = NO_CHUNK, NULL, NULL
     if length > 0:
         verdict, q, r = pass_gates(
-            jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, state.book
+            jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, ctx.state.book
         )
     for entry in range(length):
         # before any gate: what is not supported cannot be helped by a higher limit
-        if finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
+        if ctx.finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
             decisions.verdict[j] = NOT_SUPPORTED
             decisions.culprit[j] = scratch.chunk[entry]
             return False
@@ -148,26 +112,25 @@ def attempt(
         return False
     for entry in range(length):
         t = scratch.chunk[entry]
-        verdict = settle(j, t, settings, snapshot, state, log, finder)
+        verdict = settle(j, t, ctx)
         if verdict != OK:
             decisions.verdict[j] = verdict
             decisions.culprit[j] = t
             decisions.placed[j] = entry
-            undo_all(state, log, finder)
+            undo_all(ctx)
             return False
-    wait_together(j, length, snapshot, state, log, finder, scratch)
+    wait_together(j, length, ctx)
     return True
 
 
 @inner
-def wait_together(
-    j: int, length: int, snapshot: Snapshot, state: State, log: Log, finder: Finder, scratch: Scratch
-) -> None:
+def wait_together(j: int, length: int, ctx: Context) -> None:
     """Where a gang must wait for some pod of its minimum, all of the chunk waits: nothing is bound (3.3, step 4)."""
-    if not waits_for_minimum(j, snapshot, state):
+    state, scratch = ctx.state, ctx.scratch
+    if not waits_for_minimum(j, ctx.snapshot, state):
         return
     for entry in range(length):
-        scratch.node[entry] = state.task[scratch.chunk[entry], NODE]
-    undo_all(state, log, finder)
+        scratch.node[entry] = state.task.node[scratch.chunk[entry]]
+    undo_all(ctx)
     for entry in range(length):
-        put(j, scratch.chunk[entry], scratch.node[entry], True, snapshot, state, log, finder)
+        put(j, scratch.chunk[entry], scratch.node[entry], True, ctx)

@@ -14,7 +14,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.score import judge_placed, nobody_matches
-from kai_sched.solver.state import Decisions, Finder, State
+from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NO_ROOM = int(Verdict.NO_ROOM)
@@ -46,31 +46,31 @@ def make_facts(snapshot: Snapshot) -> Facts:
 
 
 @kernel
-def explain(snapshot: Snapshot, state: State, finder: Finder, decisions: Decisions, facts: Facts) -> None:
+def explain(ctx: Context, facts: Facts) -> None:
     """Fill the facts of every class with which some job's attempt ended."""
-    tasks = snapshot.tasks
+    decisions = ctx.decisions
+    tasks = ctx.snapshot.tasks
     for j in range(decisions.verdict.shape[0]):
         if decisions.verdict[j] == NO_FIT and decisions.culprit[j] != NULL:
             c = tasks.cls[decisions.culprit[j]]
             if facts.asked[c] == 0:
                 facts.asked[c] = 1
-                measure(c, snapshot, state, finder, facts)
+                measure(c, ctx, facts)
 
 
-@kernel
-def measure(c: int, snapshot: Snapshot, state: State, finder: Finder, facts: Facts) -> None:
+@inner
+def measure(c: int, ctx: Context, facts: Facts) -> None:
     """Look at all nodes for class ``c`` as they are now."""
+    snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
-    first_of_kind = nobody_matches(c, snapshot.terms, snapshot.bonds, state.domains)
+    first_of_kind = nobody_matches(c, ctx)
     for n in range(state.idle.shape[0]):
         verdict = verdicts[n]
         if verdict == OK:
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
         if verdict == OK and finder.dynamic[c] == 1:
-            verdict = judge_placed(
-                c, n, first_of_kind, snapshot.terms, snapshot.bonds, snapshot.ports, state.domains, state.ports
-            )
+            verdict = judge_placed(c, n, first_of_kind, ctx)
         if verdict == OK:
             facts.room[c] += pods_that_fit(request, state.idle[n], state.releasing[n])
         facts.nodes[c, verdict] += 1

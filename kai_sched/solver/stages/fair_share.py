@@ -5,23 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, Floats, Longs, Settings, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import CPU, Floats, Longs, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
 from kai_sched.solver.kernels.feasibility import judge_nodes
-from kai_sched.solver.kernels.share import (
-    W_GIVEN,
-    W_LIMIT,
-    W_PRIORITY,
-    W_QUOTA,
-    W_REQUEST,
-    W_USAGE,
-    W_WEIGHT,
-    WORK_ROWS,
-    divide_tree,
-)
 from kai_sched.solver.kernels.share import divide as divide_siblings
-from kai_sched.solver.state import Finder, Scratch, State
+from kai_sched.solver.kernels.share import divide_tree
+from kai_sched.solver.state import Context, Division
 
 IS_PENDING = int(Status.PENDING)
 IS_RUNNING = int(Status.RUNNING)
@@ -30,20 +20,22 @@ TOO_LARGE = int(Verdict.TOO_LARGE)
 
 
 @kernel
-def fair_share(settings: Settings, snapshot: Snapshot, state: State, scratch: Scratch) -> None:
+def fair_share(ctx: Context) -> None:
     """Fill the books: room, counters, what queues hold, ask for and are entitled to."""
-    nodes, tasks, classes = snapshot.nodes, snapshot.tasks, snapshot.classes
-    open_nodes(nodes, tasks.node, tasks.status, tasks.cls, classes.request, state.idle, state.releasing)
-    open_jobs(tasks, state.task, state.sets)
-    open_queues(snapshot.queues, tasks, classes.quota, snapshot.jobs, state.book)
-    open_bonds(tasks.node, tasks.status, tasks.cls, snapshot.terms, snapshot.bonds, state.domains, state.ports)
-    open_cluster(nodes, tasks, classes.quota, scratch.own, state.book[state.book.shape[0] - 1])
-    divide_tree(snapshot.queues, settings.k_value, state.book, scratch.work)
+    snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
+    tasks = snapshot.tasks
+    open_nodes(tasks.status, state.idle, state.releasing, ctx)
+    open_jobs(ctx)
+    open_queues(ctx)
+    open_bonds(tasks.status, ctx)
+    open_cluster(state.book.share[snapshot.queues.parent.shape[0]], ctx)
+    divide_tree(snapshot.queues, ctx.settings.k_value, state.book, scratch.work)
 
 
 @kernel
-def feasibility(snapshot: Snapshot, finder: Finder, scratch: Scratch) -> None:
+def feasibility(ctx: Context) -> None:
     """Judge all nodes for the classes of pending pods, and all classes against the largest node (12.1)."""
+    snapshot, finder, scratch = ctx.snapshot, ctx.finder, ctx.scratch
     classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
     allocatable = snapshot.nodes.allocatable
     for t in range(tasks.job.shape[0]):
@@ -80,18 +72,10 @@ def divide(
 ) -> Floats:
     """Divide one resource among siblings in any order; returns (Q,). ``rank``: 0 for the oldest; inf: unlimited."""
     order = np.argsort(rank)
-    work = np.zeros((WORK_ROWS, order.size))
-    columns = {
-        W_QUOTA: quota,
-        W_LIMIT: limit,
-        W_WEIGHT: weight,
-        W_REQUEST: request,
-        W_USAGE: usage,
-        W_PRIORITY: priority,
-    }
-    for row, column in columns.items():
-        work[row] = np.asarray(column, np.float64)[order]
+    work = Division(*np.zeros((len(Division._fields), order.size)))
+    for column, given in zip(work, (quota, limit, weight, request, usage, priority), strict=False):
+        column[:] = np.asarray(given, np.float64)[order]
     divide_siblings(float(total), float(k_value), order.size, work)
     fair = np.empty(order.size)
-    fair[order] = work[W_GIVEN]
+    fair[order] = work.given
     return fair

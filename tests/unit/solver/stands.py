@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Floats
-from kai_sched.solver.state import BOOK_WIDTH, FAIR, HELD, QUEUE_PRIORITY, QUOTA, SHARE
-from tests.unit.solver.tables import UNLIMITED
+from kai_sched.solver.state import Book
+from tests.unit.solver.tables import UNLIMITED, empty_book
 
 AMOUNTS = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0])
 SHARES = st.sampled_from([0.0, 1.0, 2.0, 4.0, UNLIMITED])
@@ -27,14 +27,13 @@ class Stand:
     priority: int = 100
 
 
-def book_of(stands: list[Stand], total: list[float]) -> tuple[Floats, Floats]:
+def book_of(stands: list[Stand], total: list[float]) -> tuple[Book, Floats]:
     """The book and the heads' requests."""
-    book = np.zeros((len(stands) + 1, BOOK_WIDTH))
+    book = empty_book(len(stands))
     for q, stand in enumerate(stands):
-        for column, values in ((QUOTA, stand.quota), (FAIR, stand.fair), (SHARE, stand.share), (HELD, stand.held)):
-            book[q, column : column + 3] = values
-        book[q, QUEUE_PRIORITY] = stand.priority
-    book[-1, SHARE : SHARE + 3] = total
+        book.quota[q], book.fair[q], book.share[q], book.held[q] = stand.quota, stand.fair, stand.share, stand.held
+        book.priority[q] = stand.priority
+    book.share[-1] = total
     return book, np.array([stand.head for stand in stands]).reshape(-1, 3)
 
 

@@ -30,10 +30,9 @@ from kai_sched.snapshot.tables import (
 )
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.state import (
-    Finder,
-    Log,
-    Scratch,
-    State,
+    Book,
+    Context,
+    make_decisions,
     make_finder,
     make_log,
     make_scratch,
@@ -336,20 +335,22 @@ def one_signature(n_nodes: int) -> Signatures:
     )
 
 
-@dataclass
-class Opened:
-    """A snapshot with its books opened: what the allocate action starts from."""
-
-    snapshot: Snapshot
-    state: State
-    log: Log
-    finder: Finder
-    scratch: Scratch
+def empty_book(n_queues: int) -> Book:
+    """Books of so many queues, and the cluster's, with zeros."""
+    return Book(*np.zeros((7, n_queues + 1, 3)), np.zeros(n_queues + 1))
 
 
-def opened(snapshot: Snapshot, settings: Settings = ALL_ON) -> Opened:
-    """Run the stages before the actions."""
-    state, finder, scratch = make_state(snapshot), make_finder(snapshot), make_scratch(snapshot)
-    fair_share(settings, snapshot, state, scratch)
-    feasibility(snapshot, finder, scratch)
-    return Opened(snapshot, state, make_log(snapshot), finder, scratch)
+def opened(snapshot: Snapshot, settings: Settings = ALL_ON) -> Context:
+    """A snapshot with its books opened: what the first action starts from."""
+    ctx = Context(
+        settings,
+        snapshot,
+        make_state(snapshot),
+        make_log(snapshot),
+        make_finder(snapshot),
+        make_scratch(snapshot),
+        make_decisions(snapshot),
+    )
+    fair_share(ctx)
+    feasibility(ctx)
+    return ctx

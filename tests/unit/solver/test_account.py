@@ -7,7 +7,6 @@ from hypothesis import given
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status
-from kai_sched.solver.state import ACTIVE, ASKED, CARRIED, HELD, HELD_FIXED, MATCHED, PENDING, SHARE
 from tests.unit.solver.tables import Member, assemble, node_table, opened, snapshots
 
 HOLDING = {Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING}
@@ -44,8 +43,8 @@ def test_queues_hold_and_ask_for_what_their_pods_do(snapshot: Snapshot) -> None:
             fixed[q] += price if holds and not jobs.preemptible[j] else 0.0
             q = parent[q]
     book = opened(snapshot).state.book
-    for column, expected in ((ASKED, asked), (HELD, held), (HELD_FIXED, fixed)):
-        assert book[:-1, column : column + 3].tolist() == expected.tolist()
+    for column, expected in ((book.asked, asked), (book.held, held), (book.held_fixed, fixed)):
+        assert column[:-1].tolist() == expected.tolist()
 
 
 @given(snapshots())
@@ -56,14 +55,14 @@ def test_the_cluster_is_its_ready_nodes_less_foreign_pods(snapshot: Snapshot) ->
         if tasks.foreign[t] and n != NULL:
             room[n] -= snapshot.classes.quota[tasks.cls[t]]
     total = np.maximum(room, 0.0)[snapshot.nodes.counted == 1].sum(axis=0)
-    assert opened(snapshot).state.book[-1, SHARE : SHARE + 3].tolist() == total.tolist()
+    assert opened(snapshot).state.book.share[-1].tolist() == total.tolist()
 
 
 def test_a_foreign_pod_takes_no_more_than_its_node_has() -> None:
     nodes = node_table([[4.0, 8.0, 4.0, 9.0, 0.0], [4.0, 8.0, 0.0, 9.0, 0.0]])
     tasks = {"node": [0], "cls": [0]}
     snapshot = assemble([], nodes=nodes, request=[[1e21, 2.0, 5.0, 1.0, 0.0]], nobodys=1, tasks=tasks)
-    assert opened(snapshot).state.book[-1, SHARE : SHARE + 3].tolist() == [4.0, 14.0, 0.0]
+    assert opened(snapshot).state.book.share[-1].tolist() == [4.0, 14.0, 0.0]
 
 
 @given(snapshots())
@@ -78,9 +77,9 @@ def test_sets_and_domains_count_their_pods(snapshot: Snapshot) -> None:
             if status in HERE and role == Bond.PORT:
                 ports[n, row] += 1
             elif status in HERE and role in (Bond.MATCH, Bond.CARRY) and terms.domain[row, n] != NULL:
-                domains[terms.domain[row, n], MATCHED if role == Bond.MATCH else CARRIED] += weight
-    assert state.sets[:, [ACTIVE, PENDING]].tolist() == sets.tolist()
-    assert state.domains.tolist() == domains.tolist()
+                domains[terms.domain[row, n], 0 if role == Bond.MATCH else 1] += weight
+    assert np.stack([state.sets.active, state.sets.pending], 1).tolist() == sets.tolist()
+    assert np.stack(state.domains, 1).tolist() == domains.tolist()
     assert state.ports.tolist() == ports.tolist()
 
 

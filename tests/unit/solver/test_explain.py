@@ -7,14 +7,19 @@ from hypothesis import given
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Snapshot, Status, Verdict
+from kai_sched.solver.jit import entry
 from kai_sched.solver.pipeline import solve
-from kai_sched.solver.stages.explain import make_facts, measure
-from tests.unit.solver.tables import ALL_ON, Member, Opened, assemble, node_table, opened, snapshots
+from kai_sched.solver.stages.explain import make_facts
+from kai_sched.solver.stages.explain import measure as measure_part
+from kai_sched.solver.state import Context
+from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, snapshots
+
+measure = entry(measure_part)
 
 ROOM_VERDICTS = (Verdict.NO_ROOM, Verdict.NO_POD_SLOT)
 
 
-def literal_room(books: Opened, c: int, n: int) -> int:
+def literal_room(books: Context, c: int, n: int) -> int:
     """How many pods of the class can be put on the node one after the other."""
     request, free = books.snapshot.classes.request[c], books.state.idle[n] + books.state.releasing[n]
     count = 0
@@ -30,7 +35,7 @@ def test_counts_are_those_of_the_twin(snapshot: Snapshot) -> None:
     n_nodes = snapshot.nodes.condition.size
     free = books.state.idle + books.state.releasing
     for c in range(snapshot.classes.signature.size):
-        measure(c, snapshot, books.state, books.finder, facts)
+        measure(c, books, facts)
         request, static = snapshot.classes.request[c], books.finder.verdicts[0] == Verdict.OK
         lacking = (request > free) & static[:, None]
         assert facts.nodes[c].sum() == n_nodes
@@ -67,7 +72,7 @@ def test_worked_facts() -> None:
     )
     snapshot = assemble([Member(1, [Status.PENDING])], nodes=nodes, request=[[1.0, 1.0, 2.0, 1.0, 0.0]])
     books, facts = opened(snapshot), make_facts(snapshot)
-    measure(0, snapshot, books.state, books.finder, facts)
+    measure(0, books, facts)
     counted = {Verdict(v): int(count) for v, count in enumerate(facts.nodes[0]) if count}
     assert counted == {
         Verdict.OK: 1,

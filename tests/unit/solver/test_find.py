@@ -11,12 +11,23 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
-from kai_sched.solver.kernels.attempt import put
-from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD, find_node
-from kai_sched.solver.kernels.score import placement_score, score_nodes
-from kai_sched.solver.kernels.undo import rollback, touch
-from kai_sched.solver.state import NODE, STATUS, State
-from tests.unit.solver.tables import ALL_ON, Member, Opened, assemble, node_table, opened, pointers, snapshots, table
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels.attempt import put as put_part
+from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD
+from kai_sched.solver.kernels.find import find_node as find_node_part
+from kai_sched.solver.kernels.score import placement_score as placement_score_part
+from kai_sched.solver.kernels.score import score_nodes as score_nodes_part
+from kai_sched.solver.kernels.undo import rollback as rollback_part
+from kai_sched.solver.kernels.undo import touch as touch_part
+from kai_sched.solver.state import Context, State
+from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
+
+put = entry(put_part)
+find_node = entry(find_node_part)
+placement_score = entry(placement_score_part)
+score_nodes = entry(score_nodes_part)
+rollback = entry(rollback_part)
+touch = entry(touch_part)
 
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(
@@ -39,9 +50,9 @@ class Pods:
     def __init__(self, snapshot: Snapshot, state: State) -> None:
         self.snapshot = snapshot
         self.placed = [
-            (int(snapshot.tasks.cls[t]), int(state.task[t, NODE]))
+            (int(snapshot.tasks.cls[t]), int(state.task.node[t]))
             for t in range(snapshot.tasks.job.size)
-            if state.task[t, NODE] != NULL and state.task[t, STATUS] >= Status.PIPELINED
+            if state.task.node[t] != NULL and state.task.status[t] >= Status.PIPELINED
         ]
 
     def bonds(self, c: int) -> list[tuple[int, int, int]]:
@@ -91,7 +102,7 @@ class Pods:
         return float(liked)
 
 
-def literal_best(books: Opened, settings: Settings, c: int, nominated: int = NULL) -> int:
+def literal_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
     """Every node scored (semantics 9), sorted by (score descending, row); the first that takes the pod."""
     snapshot, state = books.snapshot, books.state
     nodes, request, cpu_only = snapshot.nodes, snapshot.classes.request[c], bool(snapshot.classes.cpu_only[c])
@@ -124,43 +135,28 @@ def literal_best(books: Opened, settings: Settings, c: int, nominated: int = NUL
     return NULL
 
 
-def full_best(books: Opened, settings: Settings, c: int, nominated: int = NULL) -> int:
-    return int(score_nodes(c, nominated, settings, books.snapshot, books.state, books.finder.verdicts[0]))
+def full_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
+    return int(score_nodes(c, nominated, books._replace(settings=settings), books.finder.verdicts[0]))
 
 
-def quick_best(books: Opened, settings: Settings, c: int) -> int:
+def quick_best(books: Context, settings: Settings, c: int) -> int:
     """With the memory of all earlier questions."""
-    classes, finder, state = books.snapshot.classes, books.finder, books.state
-    return int(
-        find_node(
-            classes.request[c],
-            classes.cpu_only[c],
-            settings,
-            finder.verdicts[0],
-            books.snapshot.nodes,
-            state.idle,
-            state.releasing,
-            finder.block,
-            finder.stamp,
-            finder.memo[c],
-        )
-    )
+    return int(find_node(c, books._replace(settings=settings)))
 
 
-def act(books: Opened, settings: Settings, data: st.DataObject) -> None:
+def act(books: Context, settings: Settings, data: st.DataObject) -> None:
     """Something happens: a pod is placed where it fits best, all since the last commit is undone, or a pod leaves."""
     snapshot, state, finder, log = books.snapshot, books.state, books.finder, books.log
-    pending = [t for t in range(snapshot.tasks.job.size) if state.task[t, STATUS] == Status.PENDING]
+    pending = [t for t in range(snapshot.tasks.job.size) if state.task.status[t] == Status.PENDING]
     what = data.draw(st.sampled_from(["place", "place", "place", "undo", "leave"]))
     if what == "place" and pending:
         t = data.draw(st.sampled_from(pending))
         n = full_best(books, settings, int(snapshot.tasks.cls[t]))
         log.size[:] = 0  # what came before is committed
         if n != NULL:
-            put(int(snapshot.tasks.job[t]), t, n, data.draw(st.booleans()), snapshot, state, log, finder)
+            put(int(snapshot.tasks.job[t]), t, n, data.draw(st.booleans()), books)
     elif what == "undo":
-        n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
-        rollback(log, state.floats, state.integers, n_rooms, n_resources, finder.block, finder.stamp, 0, 0)
+        rollback(0, 0, books)
     elif what == "leave":
         n = data.draw(st.integers(0, snapshot.nodes.condition.size - 1))
         state.releasing[n, data.draw(st.sampled_from([CPU, GPU]))] += 1.0
@@ -191,7 +187,7 @@ def test_full_scores_are_those_of_the_literal_twin(snapshot: Snapshot, settings:
         act(books, settings, data)
 
 
-def gpu_nodes(free: list[float]) -> Opened:
+def gpu_nodes(free: list[float]) -> Context:
     """Nodes of 8 GPUs with so many idle, and pods of one GPU."""
     books = opened(assemble([Member(1, [Status.PENDING])], nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * len(free))))
     books.state.idle[:, GPU] = free
@@ -234,7 +230,7 @@ def test_the_nominated_node_wins_if_it_takes_the_pod() -> None:
     assert full_best(books, ALL_ON, 0, 2) == 0
 
 
-def tied(kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int = 1) -> Opened:
+def tied(kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int = 1) -> Context:
     """Four alike nodes in two zones, 0 and 1 in the first. A pending pod of class 0, one of class 1 runs on node 3.
 
     ``mine``, ``theirs``: how each class is tied to the one term, by zone.
@@ -311,4 +307,4 @@ def test_a_changed_node_is_seen_only_once_it_is_told() -> None:
     assert quick_best(books, ALL_ON, 0) == 0
     touch(books.finder.block, books.finder.stamp, 0)
     assert quick_best(books, ALL_ON, 0) == 1
-    assert np.array_equal(books.finder.memo[0, :, 0], books.finder.stamp)
+    assert np.array_equal(books.finder.seen[0], books.finder.stamp)

@@ -9,22 +9,31 @@ from hypothesis import strategies as st
 
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.tables import Snapshot, Status
-from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM, goes_before, next_chunk, stage_of
-from kai_sched.solver.kernels.place import place
-from kai_sched.solver.state import ABLE, COUNT, STATUS
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM
+from kai_sched.solver.kernels.gang import goes_before as goes_before_part
+from kai_sched.solver.kernels.gang import next_chunk as next_chunk_part
+from kai_sched.solver.kernels.gang import stage_of as stage_of_part
+from kai_sched.solver.kernels.place import place as place_part
+from kai_sched.solver.state import Context, Survey
 from tests.afresh import afresh
 from tests.oracle import chunk as twin
 from tests.oracle.world import USED, GroupSet, Job, PodSet, Task
-from tests.unit.solver.tables import Member, Opened, assemble, opened, snapshots
+from tests.unit.solver.tables import Member, assemble, opened, snapshots
+
+goes_before = entry(goes_before_part)
+next_chunk = entry(next_chunk_part)
+stage_of = entry(stage_of_part)
+place = entry(place_part)
 
 (stale,) = afresh("solver.stages.stale")
 P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
 NAMES = {status: status.name.title().replace("_", "") for status in Status}
 
 
-def twin_of(books: Opened, j: int) -> Job:
+def twin_of(books: Context, j: int) -> Job:
     """The job as the oracle knows it. Names and ages are row numbers."""
-    snapshot, sets, status = books.snapshot, books.snapshot.sets, books.state.task[:, STATUS]
+    snapshot, sets, status = books.snapshot, books.snapshot.sets, books.state.task.status
     pod_sets = {}
 
     def grow(s: int) -> GroupSet | PodSet:
@@ -43,19 +52,17 @@ def twin_of(books: Opened, j: int) -> Job:
     return Job(PodGroup("ns", str(j)), str(j), "q", 0, True, (0, ""), whole, pod_sets)
 
 
-def chunk_of(books: Opened, j: int) -> list[int]:
+def chunk_of(books: Context, j: int) -> list[int]:
     """What the kernel asks for next."""
-    set_ptr = books.snapshot.jobs.set_ptr
-    length = next_chunk(set_ptr[j], set_ptr[j + 1], books.snapshot.sets, books.state, books.log, books.scratch)
+    length = next_chunk(j, books)
     books.log.size[:] = 0
     return books.scratch.chunk[:length].tolist()
 
 
-def set_off(books: Opened, tasks: list[int]) -> None:
+def set_off(books: Context, tasks: list[int]) -> None:
     """Place the tasks, on any node."""
-    state, snapshot = books.state, books.snapshot
     for t in tasks:
-        place(t, snapshot.tasks.set[t], 0, False, np.zeros(5), state.floats, state.integers, state.offset, books.log)
+        place(t, 0, False, books)
     books.log.size[:] = 0
 
 
@@ -85,10 +92,10 @@ def test_a_job_is_whole_with_its_chunk(snapshot: Snapshot) -> None:
     """A chunk is all that a job lacks: no search that finds places for it leaves a gang torn (4.5)."""
     books = opened(snapshot)
     for j in range(snapshot.jobs.queue.size):
-        assert stale.is_whole(j, snapshot, books.state, books.scratch) == has_enough(twin_of(books, j).root)
+        assert stale.is_whole(j, books) == has_enough(twin_of(books, j).root)
         chunk = chunk_of(books, j)
         set_off(books, chunk)
-        assert not chunk or stale.is_whole(j, snapshot, books.state, books.scratch)
+        assert not chunk or stale.is_whole(j, books)
 
 
 @given(snapshots(tied=False, most_nodes=1))
@@ -98,8 +105,8 @@ def test_readiness_is_that_of_the_recursive_twin(snapshot: Snapshot) -> None:
     for j in range(snapshot.jobs.queue.size):
         root = int(snapshot.jobs.set_ptr[j])
         chunk_of(books, j)
-        found = books.scratch.survey[root]
-        ready = found[COUNT] >= snapshot.sets.minimum[root] or found[ABLE] == 1
+        found = books.scratch.survey
+        ready = found.met[root] >= snapshot.sets.minimum[root] or found.able[root] == 1
         assert ready == twin.reachable(twin_of(books, j).root)
 
 
@@ -170,7 +177,7 @@ def test_worked_chunks(root: Member, chunks: list[list[int]]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=3, max_size=3))
 def test_member_order_is_strict_and_total(members: list[tuple[int, int]]) -> None:
     """(satisfied or placed, minimum) of three members, in any combination."""
-    survey_of = np.array([[count, 1] for count, _ in members], np.int32)
+    survey_of = Survey(np.array([count for count, _ in members], np.int32), np.ones(len(members), np.int32))
     minimum = np.array([least for _, least in members], np.int32)
     before = [[bool(goes_before(a, b, minimum, survey_of)) for b in range(3)] for a in range(3)]
     for a in range(3):

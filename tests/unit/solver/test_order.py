@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.solver.kernels.order import job_before, queue_before
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels.order import job_before as job_before_part
+from kai_sched.solver.kernels.order import queue_before as queue_before_part
 from tests.unit.solver.stands import AMOUNTS, SHARES, Stand, book_of, twin_before
 from tests.unit.solver.tables import ALL_ON, UNLIMITED
+
+job_before = entry(job_before_part)
+queue_before = entry(queue_before_part)
 
 
 def triples(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:
@@ -44,7 +49,7 @@ def test_queues_compare_by_the_eight_steps(stands: list[Stand], total: list[floa
 
 @given(st.lists(STANDS, min_size=3, max_size=3), TOTALS, SHARES)
 def test_queue_order_is_transitive(stands: list[Stand], total: list[float], unlike: float) -> None:
-    """As long as siblings' shares differ in one resource only; else step 7 can go in a circle, see below."""
+    """As long as siblings' shares differ in one resource only; else step 7 can go in a candidates, see below."""
     for stand in stands:
         stand.share[:2] = [unlike, 4.0]
     book, extra = book_of(stands, total)

@@ -12,39 +12,21 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Snapshot, Status
-from kai_sched.solver.hunt import (
-    ALIKE,
-    ALIVE,
-    ASK,
-    BASE,
-    FEWEST,
-    LAST,
-    LEFT_NODE,
-    LIST,
-    LISTED,
-    RUN_END,
-    SCENE_CLOCK,
-    SCENE_NODE,
-    Lineup,
-    Prey,
-    make_lineup,
-    make_prey,
-)
-from kai_sched.solver.state import FAIR, HELD, LIMIT, QUOTA, SHARE
+from kai_sched.solver.eviction.tables import JobOrder, Search, make_search
 from tests.afresh import afresh
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, node_table, opened, queue_table
 
-precedence, fairness = afresh("solver.kernels.precedence", "solver.kernels.fairness")
+precedence, fairness = afresh("solver.eviction.precedence", "solver.eviction.validate")
 AMOUNT = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 6.0])
 OWN, BESIDE = 0, 1
 
 
-def two_leaves(n_jobs: int, **jobs: list[int]) -> tuple[Snapshot, Prey]:
+def two_leaves(n_jobs: int, **jobs: list[int]) -> tuple[Snapshot, Search]:
     """Jobs of one pod that asks for a GPU; by default half of them wait in either leaf."""
     one = [Member(1, statuses=[Status.PENDING]) for _ in range(n_jobs)]
     jobs = {"queue": [j % 2 for j in range(n_jobs)], **jobs}
     snapshot = assemble(one, queue_table([NULL, NULL]), jobs=jobs)
-    return snapshot, make_prey(snapshot)
+    return snapshot, make_search(snapshot)
 
 
 @given(st.lists(AMOUNT, min_size=2, max_size=2), st.lists(AMOUNT, min_size=2, max_size=2), AMOUNT, st.data())
@@ -52,12 +34,11 @@ def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, 
     """Whenever some loss of both siblings passes the second test of semantics 4.7, the answer is that it may."""
     smallest = data.draw(st.sampled_from([1.0, 2.0]))
     multiplier = data.draw(st.sampled_from([1.0, 2.0]))
-    snapshot, prey = two_leaves(1)
-    prey.wish[0] = 0
-    book = opened(snapshot).state.book
+    snapshot, search = two_leaves(1)
+    search.pending[0] = 0
+    ctx = opened(snapshot)._replace(settings=ALL_ON._replace(saturation=multiplier))
     for q in (OWN, BESIDE):
-        book[q, HELD + GPU], book[q, FAIR + GPU] = held[q], fair[q]
-    settings = ALL_ON._replace(saturation=multiplier)
+        ctx.state.book.held[q, GPU], ctx.state.book.fair[q, GPU] = held[q], fair[q]
 
     def ratio(amount: float, share: float) -> float:
         return amount / share if share else UNLIMITED if amount > 0 else 0.0
@@ -69,19 +50,19 @@ def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, 
 
     taken = [smallest, smallest + 1, smallest + 2]
     possible = any(passes(x, y) for x in taken for y in np.arange(0.0, lost + 1.0))
-    assert fairness.may_lose_one(OWN, BESIDE, lost, smallest, settings, snapshot, book, prey) == possible
+    assert fairness.may_lose_one(OWN, BESIDE, lost, smallest, ctx, search) == possible
 
 
-def line_up(lineup: Lineup, snapshot: Snapshot, asks: dict[int, float]) -> None:
+def build_queue_heaps(job_order: JobOrder, snapshot: Snapshot, asks: dict[int, float]) -> None:
     """These jobs wait, each in its leaf and in the order given, for so many GPUs; runs are not drawn together."""
     for j, gpus in asks.items():
         q = snapshot.jobs.queue[j]
-        base = lineup.slot[q, BASE] + lineup.slot[q, LISTED]
-        lineup.job[base, LIST] = j
-        lineup.slot[q, LISTED] += 1
-        lineup.job[base, RUN_END] = lineup.slot[q, LISTED]
-        lineup.held[j] = [0.0, 0.0, gpus]
-        assert lineup.slot[q, ALIVE] == 0
+        base = job_order.heap.base[q] + job_order.heap.end[q]
+        job_order.jobs.listed[base] = j
+        job_order.heap.end[q] += 1
+        job_order.jobs.run_end[base] = job_order.heap.end[q]
+        job_order.held[j] = [0.0, 0.0, gpus]
+        assert job_order.heap.begin[q] == 0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +77,7 @@ def line_up(lineup: Lineup, snapshot: Snapshot, asks: dict[int, float]) -> None:
         # what goes by age among equals goes by priority first
         (1.0, {0: 2.0, 1: 3.0}, {1: 40}, 3, 2.0, True),  # job 1 is older than the last victim, and yet comes after it
         (1.0, {0: 2.0, 3: 3.0}, {3: 60}, 1, 2.0, False),  # job 3 is newer, and yet comes before it
-        (1.0, {0: 2.0}, {0: 40}, 1, 1.0, False),  # job 0 is older than the wish, and yet never asks before it
+        (1.0, {0: 2.0}, {0: 40}, 1, 1.0, False),  # job 0 is older than the preemptor, and yet never asks before it
         (1.0, {4: 2.0}, {4: 60}, 1, 2.0, True),  # job 4 is newer, and yet does
         (1.0, {4: 2.0}, {}, 1, 1.0, False),
     ],
@@ -104,9 +85,9 @@ def line_up(lineup: Lineup, snapshot: Snapshot, asks: dict[int, float]) -> None:
 def test_who_comes_first(
     held: float, asks: dict[int, float], priority: dict[int, int], last: int, own_ask: float, expected: bool
 ) -> None:
-    """Victims of leaf 0 beside the wish of leaf 1, which holds nothing. Shares are 4, quotas 0; victims have 1 GPU.
+    """Victims of leaf 0, the preemptor in leaf 1, which holds nothing. Shares are 4, quotas 0; victims have 1 GPU.
 
-    Jobs have priority 50 unless it is given; the wish is job 2.
+    Jobs have priority 50 unless it is given; the preemptor is job 2.
     """
     own, beside = 1, 0
     queues = [own, beside, own, beside, own]
@@ -115,32 +96,34 @@ def test_who_comes_first(
     priorities = [priority.get(j, 50) for j in range(len(queues))]
     jobs = {"queue": queues, "priority": priorities}
     snapshot = assemble(one, queue_table([NULL, NULL]), request=request, jobs=jobs)
-    prey, waiting, opening = make_prey(snapshot), make_lineup(snapshot), opened(snapshot)
-    book = opening.state.book
+    search, ctx = make_search(snapshot), opened(snapshot)
+    book = ctx.state.book
     for q in (own, beside):
-        book[q, QUOTA : QUOTA + 3] = 0.0
-        book[q, FAIR : FAIR + 3] = book[q, SHARE : SHARE + 3] = [UNLIMITED, UNLIMITED, 4.0]
-        book[q, HELD : HELD + 3] = 0.0
-    book[beside, HELD + GPU] = held
-    line_up(waiting, snapshot, asks)
-    prey.wish[0] = 2
-    prey.counts[ALIKE] = 1  # class 0
-    prey.queue[beside, LAST], prey.queue[beside, FEWEST] = last + 1.0, 1.0
-    precedence.ask_before(2, ALL_ON, snapshot, waiting, prey)
-    assert waiting.amount[own, ASK + GPU] == own_ask
-    assert precedence.come_first(beside, own, ALL_ON, snapshot, opening.state, waiting, prey) == expected
+        book.quota[q] = 0.0
+        book.fair[q] = book.share[q] = [UNLIMITED, UNLIMITED, 4.0]
+        book.held[q] = 0.0
+    book.held[beside, GPU] = held
+    build_queue_heaps(search.contenders, snapshot, asks)
+    search.pending[0] = 2
+    search.counts.alike[0] = 1  # class 0
+    search.queues.last_victim[beside], search.queues.fewest_pods[beside] = last + 1.0, 1.0
+    precedence.ask_before(2, ctx.settings, snapshot, search)
+    assert search.contenders.weights.request[own, GPU] == own_ask
+    assert precedence.come_first(beside, own, ctx, search) == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from([40, 50, 60]), st.integers(1, 3)), min_size=1, max_size=5), st.data())
 def test_the_last_of_a_leaf(victims: list[tuple[int, int]], data: st.DataObject) -> None:
     """In whatever order they are noted: it has the lowest priority, and is the newest of those."""
-    snapshot, prey = two_leaves(len(victims), queue=[0] * len(victims), priority=[priority for priority, _ in victims])
-    precedence.clear(prey)
+    snapshot, search = two_leaves(
+        len(victims), queue=[0] * len(victims), priority=[priority for priority, _ in victims]
+    )
+    precedence.clear(search)
     for v in data.draw(st.permutations(range(len(victims)))):
-        precedence.enter(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, prey.queue)
+        precedence.enter(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, search.queues)
     last = min(range(len(victims)), key=lambda v: (victims[v][0], -v))
-    assert prey.queue[0, LAST] == last + 1
-    assert prey.queue[0, FEWEST] == min(pods for _, pods in victims)
+    assert search.queues.last_victim[0] == last + 1
+    assert search.queues.fewest_pods[0] == min(pods for _, pods in victims)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +143,13 @@ def test_who_has_two_homes(left: int, leaves: int, idle: float, expected: bool) 
         request=[[0.0, 0.0, 1.0, 1.0, 0.0]],
         tasks={"node": [1]},
     )
-    state, prey = opened(snapshot).state, make_prey(snapshot)
+    state, search = opened(snapshot).state, make_search(snapshot)
     state.idle[0, GPU] = idle
-    prey.task[0, LEFT_NODE] = left + 1
-    prey.counts[SCENE_CLOCK] = 7
+    search.tasks.left_node[0] = left + 1
+    search.counts.scenario_clock[0] = 7
     if leaves != NULL:
-        prey.node[leaves, SCENE_NODE] = 7
-    assert precedence.has_two_homes(0, snapshot, state, prey) == expected
+        search.nodes.scenario_mark[leaves] = 7
+    assert precedence.has_two_homes(0, snapshot, state, search) == expected
 
 
 @pytest.mark.parametrize(
@@ -178,7 +161,7 @@ def test_a_full_cluster(idle: float, releasing: float, expected: bool) -> None:
     snapshot = assemble([Member(1, statuses=[Status.PENDING])], request=[[0.0, 0.0, 1.0, 1.0, 0.0]])
     opening = opened(snapshot)
     opening.state.idle[0, GPU], opening.state.releasing[0, GPU] = idle, releasing
-    assert precedence.is_full(0, snapshot, opening.state, opening.finder) == expected
+    assert precedence.is_full(0, opening) == expected
 
 
 @pytest.mark.parametrize(("held", "expected"), [([1.0, 4.0], True), ([2.0, 2.0], False), ([1.0, 5.0], False)])
@@ -186,6 +169,6 @@ def test_limits_that_hold_with_all_back(held: list[float], expected: bool) -> No
     """Leaf 1 may hold 1 GPU, the queue above it 4."""
     snapshot = assemble([Member(1, statuses=[Status.PENDING])], queue_table([NULL, 0]), jobs={"queue": [1]})
     book = opened(snapshot).state.book
-    book[1, HELD + GPU], book[0, HELD + GPU] = held
-    book[1, LIMIT + GPU], book[0, LIMIT + GPU] = 1.0, 4.0
+    book.held[1, GPU], book.held[0, GPU] = held
+    book.limit[1, GPU], book.limit[0, GPU] = 1.0, 4.0
     assert precedence.keeps_limits(1, snapshot, book) == expected

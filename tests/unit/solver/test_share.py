@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +11,15 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Queues
-from kai_sched.solver.kernels.share import WORK_ROWS, divide_tree
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels.share import divide_tree as divide_tree_part
 from kai_sched.solver.stages.fair_share import divide
-from kai_sched.solver.state import ASKED, BOOK_WIDTH, FAIR, LIMIT, QUEUE_PRIORITY, QUOTA, SHARE
+from kai_sched.solver.state import Division
 from tests.oracle import fair_share as twin
 from tests.oracle.fair_share import Claim
-from tests.unit.solver.tables import UNLIMITED, queue_tables
+from tests.unit.solver.tables import UNLIMITED, empty_book, queue_tables
+
+divide_tree = entry(divide_tree_part)
 
 
 @dataclass
@@ -136,12 +138,12 @@ def test_the_order_of_the_queues_does_not_matter(amount: float, asks: list[Ask],
 def test_the_tree_is_divided_from_above(queues: Queues, asked: list[float], amount: float) -> None:
     """Roots divide the cluster, children what their parent got; the allocatable share is that of semantics 2.5."""
     n_queues = queues.parent.size
-    book = np.zeros((n_queues + 1, BOOK_WIDTH))
-    book[:-1, QUOTA : QUOTA + 3], book[:-1, LIMIT : LIMIT + 3] = queues.quota, queues.limit
-    book[:-1, QUEUE_PRIORITY] = queues.priority
-    book[:-1, ASKED : ASKED + 3] = np.reshape(asked, (8, 3))[:n_queues]
-    book[-1, SHARE : SHARE + 3] = amount
-    divide_tree(queues, 1.0, book, np.zeros((WORK_ROWS, n_queues)))
+    book = empty_book(n_queues)
+    book.quota[:-1], book.limit[:-1] = queues.quota, queues.limit
+    book.priority[:-1] = queues.priority
+    book.asked[:-1] = np.reshape(asked, (8, 3))[:n_queues]
+    book.share[-1] = amount
+    divide_tree(queues, 1.0, book, Division(*np.zeros((len(Division._fields), n_queues))))
     for above in [NULL, *range(n_queues)]:
         siblings = [q for q in range(n_queues) if queues.parent[q] == above]
         for r in range(3):
@@ -149,17 +151,17 @@ def test_the_tree_is_divided_from_above(queues: Queues, asked: list[float], amou
                 Ask(
                     queues.quota[q, r],
                     queues.weight[q, r],
-                    book[q, ASKED + r],
+                    book.asked[q, r],
                     queues.limit[q, r],
                     int(queues.priority[q]),
                 )
                 for q in siblings
             ]
-            total = amount if above == NULL else book[above, FAIR + r]
+            total = amount if above == NULL else book.fair[above, r]
             expected = twin.divide(total, [claim_of(ask, q) for q, ask in zip(siblings, asks, strict=True)])
-            assert book[siblings, FAIR + r].tolist() == pytest.approx(expected, abs=1e-9)
+            assert book.fair[siblings, r].tolist() == pytest.approx(expected, abs=1e-9)
             for q, ask in zip(siblings, asks, strict=True):
                 claim = claim_of(ask, q)
-                share = twin.allocatable_share(claim.quota, claim.limit, book[q, FAIR + r])
-                assert book[q, SHARE + r] == (UNLIMITED if share == twin.UNLIMITED else share)
-    assert not math.isnan(book.sum())
+                share = twin.allocatable_share(claim.quota, claim.limit, book.fair[q, r])
+                assert book.share[q, r] == (UNLIMITED if share == twin.UNLIMITED else share)
+    assert not any(np.isnan(column).any() for column in book)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 
 from kai_sched.snapshot.tables import Sets, Status
-from kai_sched.solver.hunt import LEFT, TAKEN, make_prey
-from kai_sched.solver.kernels.surplus import victim_chunk
-from kai_sched.solver.state import ACTIVE
+from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.victim_chunk import victim_chunk as victim_chunk_part
+from kai_sched.solver.jit import entry
 from tests.unit.solver.tables import Member, assemble, members, opened
+
+victim_chunk = entry(victim_chunk_part)
 
 ACTIVE_STATUSES = range(Status.PIPELINED, Status.RELEASING)
 
@@ -80,9 +82,9 @@ def pod_sets(member: Member) -> list[Member]:
 def test_chunks_are_those_of_the_recursive_twin(root: Member) -> None:
     """Taken one after the other until nothing is left, as the accumulation does."""
     books = opened(assemble([root]))
-    snapshot, prey = books.snapshot, make_prey(books.snapshot)
+    snapshot, search = books.snapshot, make_search(books.snapshot)
     sets: Sets = snapshot.sets
-    prey.set[:, LEFT] = books.state.sets[:, ACTIVE]
+    search.sets.left[:] = books.state.sets.active
     tasks: dict[int, list[int]] = {}
     base = 0
     for pod_set in pod_sets(root):
@@ -91,10 +93,10 @@ def test_chunks_are_those_of_the_recursive_twin(root: Member) -> None:
         base += len(statuses)
     while any(tasks.values()):
         expected = twin_chunk(root, tasks)
-        length, _ = victim_chunk(0, sets.parent.size, sets, books.state, books.scratch, prey, prey.chunk)
-        found = prey.chunk[:length].tolist()
+        length, _ = victim_chunk(0, sets.parent.size, books, search, search.chunk)
+        found = search.chunk[:length].tolist()
         assert sorted(found) == sorted(expected)
         for t in found:
-            prey.task[t, TAKEN] = 1
-            prey.set[snapshot.tasks.set[t], LEFT] -= 1
+            search.tasks.taken[t] = 1
+            search.sets.left[snapshot.tasks.set[t]] -= 1
         tasks = {key: [t for t in left if t not in found] for key, left in tasks.items()}

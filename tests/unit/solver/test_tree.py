@@ -8,14 +8,21 @@ from hypothesis import strategies as st
 from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
+from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.order import plant, pop_job, push_job
-from kai_sched.solver.state import HELD, Tree, make_tree
+from kai_sched.solver.kernels.order import build_job_tree as build_job_tree_part
+from kai_sched.solver.kernels.order import pop_job as pop_job_part
+from kai_sched.solver.kernels.order import push_job as push_job_part
+from kai_sched.solver.state import Tree, make_tree
 from tests.oracle.fair_share import UNLIMITED as UNLIMITED_SHARE
 from tests.oracle.order import JobTree
 from tests.oracle.world import Account, GroupSet, Job, PodSet, Task, World
 from tests.unit.solver.stands import AMOUNTS, Stand, book_of, twin_before
-from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, parents, queue_table
+from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, opened, parents, queue_table
+
+build_job_tree = entry(build_job_tree_part)
+pop_job = entry(pop_job_part)
+push_job = entry(push_job_part)
 
 
 class Pool:
@@ -23,7 +30,10 @@ class Pool:
 
     def __init__(self, snapshot: Snapshot, stands: list[Stand], total: list[float]) -> None:
         self.snapshot, self.stands, self.total = snapshot, stands, total
-        self.book, _ = book_of(stands, total)
+        self.ctx = opened(snapshot)
+        self.book = self.ctx.state.book
+        for column, values in zip(self.book, book_of(stands, total)[0], strict=True):
+            column[:] = values
         self.tree: Tree = make_tree(snapshot)
         self.inside: list[int] = []
         self.accounts = [account_of(q, stand) for q, stand in enumerate(stands)]
@@ -51,18 +61,17 @@ class Pool:
         )
 
     def push(self, j: int) -> None:
-        queues, jobs = self.snapshot.queues, self.snapshot.jobs
-        push_job(j, ALL_ON.allocate_depth, ALL_ON, queues, jobs, self.tree, self.book)
+        push_job(j, ALL_ON.allocate_depth, self.ctx, self.tree)
         self.oracle.push(self.twins[j])
         self.inside.append(j)
 
-    def plant(self, order: list[int], depth: int) -> None:
+    def build_job_tree(self, order: list[int], depth: int) -> None:
         """Fill the empty tree with all jobs at once; ``order`` is that in which they lie in their leaves."""
         for j in order:
             q = self.snapshot.jobs.queue[j]
             self.tree.job_heap[self.tree.job_ptr[q] + self.tree.job_size[q]] = j
             self.tree.job_size[q] += 1
-        plant(depth, ALL_ON, self.snapshot.queues, self.snapshot.jobs, self.tree, self.book)
+        build_job_tree(depth, self.ctx, self.tree)
         leaves = [[j for j in order if self.snapshot.jobs.queue[j] == q] for q in range(len(self.accounts))]
         self.inside = [j for leaf in leaves for j in sorted(leaf, key=self.key)[:depth]]
         self.oracle = JobTree(self.world, [self.twins[j] for j in self.inside])
@@ -70,7 +79,7 @@ class Pool:
     def pop(self) -> tuple[int, int]:
         """What the kernel and the oracle hand out."""
         twin = self.oracle.pop()
-        j = int(pop_job(ALL_ON, self.snapshot.queues, self.snapshot.jobs.priority, self.tree, self.book))
+        j = int(pop_job(self.ctx, self.tree))
         if j in self.inside:
             self.inside.remove(j)
         return j, int(twin.name) if twin else NULL
@@ -78,10 +87,10 @@ class Pool:
     def charge(self, j: int) -> None:
         """The job got what it asks for."""
         q = int(self.snapshot.jobs.queue[j])
-        self.book[q, HELD : HELD + 3] += self.tree.request[j]
+        self.book.held[q] += self.tree.request[j]
         while self.snapshot.queues.parent[q] != NULL:
             q = int(self.snapshot.queues.parent[q])
-            self.book[q, HELD : HELD + 3] += self.tree.request[j]
+            self.book.held[q] += self.tree.request[j]
         for account in self.accounts[int(self.snapshot.jobs.queue[j])].lineage():
             account.allocated[2] += float(self.tree.request[j, 2])
 
@@ -103,7 +112,7 @@ class Pool:
     def first(self, siblings: list[int]) -> int:
         """The sibling that goes before all others."""
         for q in siblings:
-            self.stands[q].held = self.book[q, HELD : HELD + 3].tolist()
+            self.stands[q].held = self.book.held[q].tolist()
             self.stands[q].head = self.tree.request[self.head(q)].tolist()
         return next(a for a in siblings if all(a == b or twin_before(self.stands, a, b, self.total) for b in siblings))
 
@@ -177,7 +186,7 @@ def test_pops_are_those_of_the_lazy_twin(pool: Pool, data: st.DataObject) -> Non
 @given(pools(parents()), st.sampled_from([1, 2, 99]), st.data())
 def test_a_planted_tree_gives_the_fairest_first(pool: Pool, depth: int, data: st.DataObject) -> None:
     """At the start nothing is stale in any tree; after that it goes on as the twin that was planted likewise."""
-    pool.plant(data.draw(st.permutations(range(len(pool.twins)))), depth)
+    pool.build_job_tree(data.draw(st.permutations(range(len(pool.twins)))), depth)
     fairest = pool.head(NULL)
     for turn in range(20):
         found, expected = pool.pop()
@@ -194,10 +203,11 @@ def test_a_bounded_leaf_keeps_its_best_jobs(facts: list[tuple[int, int]], depth:
     """(priority, stage) of jobs, pushed in any order."""
     n_jobs = len(facts)
     snapshot = assemble([Member(1, [])] * n_jobs, jobs={"priority": [priority for priority, _ in facts]})
-    tree, (book, _) = make_tree(snapshot), book_of([Stand(*[[0.0] * 3] * 5)], [9.0] * 3)
+    tree, ctx = make_tree(snapshot), opened(snapshot)
+    ctx.state.book.share[-1] = 9.0
     tree.stage[:] = [stage for _, stage in facts]
     for j in data.draw(st.permutations(range(n_jobs))):
-        push_job(j, depth, ALL_ON, snapshot.queues, snapshot.jobs, tree, book)
-    popped = [int(pop_job(ALL_ON, snapshot.queues, snapshot.jobs.priority, tree, book)) for _ in range(depth + 1)]
+        push_job(j, depth, ctx, tree)
+    popped = [int(pop_job(ctx, tree)) for _ in range(depth + 1)]
     best = sorted(range(n_jobs), key=lambda j: (-facts[j][0], facts[j][1], j))[:depth]
     assert [j for j in popped if j != NULL] == best

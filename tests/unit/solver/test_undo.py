@@ -7,10 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Snapshot, Status, Tasks
-from kai_sched.solver.kernels.attempt import put
-from kai_sched.solver.kernels.undo import rollback, set_float, set_integer
-from kai_sched.solver.state import ACTIVE, AT_SETS, CURSOR, HELD, HELD_FIXED, PENDING, Log, longest_job
-from tests.unit.solver.tables import Opened, opened, snapshots, table
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels.attempt import put as put_part
+from kai_sched.solver.kernels.undo import rollback as rollback_part
+from kai_sched.solver.kernels.undo import set_float as set_float_part
+from kai_sched.solver.kernels.undo import set_integer as set_integer_part
+from kai_sched.solver.state import Context, Log, longest_job
+from tests.unit.solver.tables import assemble, opened, snapshots, table
+
+put = entry(put_part)
+rollback = entry(rollback_part)
+set_float = entry(set_float_part)
+set_integer = entry(set_integer_part)
 
 
 def pending_tasks(snapshot: Snapshot) -> list[list[int]]:
@@ -33,16 +41,8 @@ def placements(draw: st.DrawFn) -> tuple[Snapshot, list[tuple[int, int, int, boo
     return snapshot, steps
 
 
-def bits(books: Opened) -> tuple[bytes, bytes]:
+def bits(books: Context) -> tuple[bytes, bytes]:
     return books.state.floats.tobytes(), books.state.integers.tobytes()
-
-
-def back(books: Opened, to_float: int, to_integer: int) -> None:
-    state, finder = books.state, books.finder
-    n_rooms, n_resources = 2 * state.idle.size, state.idle.shape[1]
-    rollback(
-        books.log, state.floats, state.integers, n_rooms, n_resources, finder.block, finder.stamp, to_float, to_integer
-    )
 
 
 @given(placements(), st.data())
@@ -57,17 +57,16 @@ def test_rollback_restores_every_bit(
     checkpoints = []
     for j, t, n, wait in steps:
         checkpoints.append((log.size.tolist(), bits(books)))
-        put(j, t, n, wait, snapshot, state, log, finder)
+        put(j, t, n, wait, books)
         if data.draw(st.booleans()):
-            at = int(state.offset[AT_SETS]) + 4 * int(snapshot.tasks.set[t]) + CURSOR
-            set_integer(log, state.integers, at, data.draw(st.integers(0, 9)))
+            set_integer(state.at.cursor + int(snapshot.tasks.set[t]), data.draw(st.integers(0, 9)), books)
     until = len(steps)
     for at in reversed(range(len(steps))):
         if at > 0 and data.draw(st.booleans()):
             continue
         (to_float, to_integer), before = checkpoints[at]
         stamp = finder.stamp.copy()
-        back(books, to_float, to_integer)
+        rollback(to_float, to_integer, books)
         assert bits(books) == before
         for _, _, n, _ in steps[at:until]:
             assert finder.stamp[n // finder.block[0]] > stamp[n // finder.block[0]]
@@ -81,9 +80,9 @@ def test_a_log_holds_the_longest_job(problem: tuple[Snapshot, list[tuple[int, in
     snapshot, steps = problem
     books = opened(snapshot)
     for j, t, n, _ in steps:
-        put(j, t, n, True, snapshot, books.state, books.log, books.finder)
+        put(j, t, n, True, books)
     for s in range(snapshot.sets.parent.size):
-        set_integer(books.log, books.state.integers, int(books.state.offset[AT_SETS]) + 4 * s + CURSOR, 1)
+        set_integer(books.state.at.cursor + s, 1, books)
     assert len(steps) <= longest_job(snapshot)
     assert books.log.size[0] <= books.log.float_at.size == books.log.float_was.size
     assert books.log.size[1] <= books.log.integer_at.size == books.log.integer_was.size
@@ -97,15 +96,16 @@ def test_books_after_placing_are_those_opened_anew(
     snapshot, steps = problem
     books = opened(snapshot)
     for j, t, n, wait in steps:
-        put(j, t, n, wait, snapshot, books.state, books.log, books.finder)
+        put(j, t, n, wait, books)
     bound = snapshot._replace(tasks=moved(snapshot.tasks, [(t, n) for _, t, n, _ in steps]))
     anew = opened(bound).state
     state, lacking = books.state, snapshot.nodes.allocatable == 0.0
     room = state.idle + state.releasing
     np.testing.assert_array_equal(np.where(lacking, 0.0, room), np.where(lacking, 0.0, anew.idle + anew.releasing))
-    np.testing.assert_array_equal(state.book[:, HELD : HELD_FIXED + 3], anew.book[:, HELD : HELD_FIXED + 3])
-    np.testing.assert_array_equal(state.sets[:, [ACTIVE, PENDING]], anew.sets[:, [ACTIVE, PENDING]])
-    np.testing.assert_array_equal(state.domains, anew.domains)
+    for now, then in zip((*state.book[4:6], *state.sets[:2]), (*anew.book[4:6], *anew.sets[:2]), strict=True):
+        np.testing.assert_array_equal(now, then)
+    for now, then in zip(state.domains, anew.domains, strict=True):
+        np.testing.assert_array_equal(now, then)
     np.testing.assert_array_equal(state.ports, anew.ports)
 
 
@@ -120,12 +120,16 @@ def moved(tasks: Tasks, places: list[tuple[int, int]]) -> Tasks:
 
 def test_writes_are_undone_newest_first() -> None:
     """Two writes to one position leave the value before the first one."""
-    floats, integers, block, stamp = np.array([1.0, 2.0]), np.array([5, 6]), np.array([1, 0]), np.array([0])
+    floats, integers = np.array([1.0, 2.0]), np.array([5, 6])
     log = Log(np.empty(4, np.int64), np.empty(4), np.empty(4, np.int64), np.empty(4, np.int64), np.zeros(2, np.int64))
-    set_float(log, floats, 0, 0.3)
-    set_float(log, floats, 0, 0.7)
-    set_integer(log, integers, 1, 8)
-    rollback(log, floats, integers, 0, 1, block, stamp, 1, 0)
+    ctx = opened(assemble([]))
+    nowhere = np.zeros((0, 5))
+    state = ctx.state._replace(floats=floats, integers=integers, idle=nowhere, releasing=nowhere)
+    ctx = ctx._replace(log=log, state=state)
+    set_float(0, 0.3, ctx)
+    set_float(0, 0.7, ctx)
+    set_integer(1, 8, ctx)
+    rollback(1, 0, ctx)
     assert (floats.tolist(), integers.tolist(), log.size.tolist()) == ([0.3, 2.0], [5, 6], [1, 0])
-    rollback(log, floats, integers, 0, 1, block, stamp, 0, 0)
+    rollback(0, 0, ctx)
     assert floats.tolist() == [1.0, 2.0]

@@ -10,7 +10,7 @@ from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
-from kai_sched.solver.state import NODE, STATUS, WAITING, Decisions, State
+from kai_sched.solver.state import Context, Decisions, State
 
 NEED = int(Bond.NEED)
 PROMISED = int(Turn.PROMISED)
@@ -23,22 +23,24 @@ NOT_FREE = 2
 
 
 @inner
-def mend_torn(snapshot: Snapshot, state: State, decisions: Decisions) -> None:
+def mend_torn(ctx: Context) -> None:
     """Let all that a job got in this cycle wait where some pod of its minimum has to: it starts whole, or not yet."""
+    snapshot, state = ctx.snapshot, ctx.state
     for j in range(snapshot.jobs.queue.shape[0]):
         if not waits_for_minimum(j, snapshot, state):
             continue
         for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
-            if snapshot.tasks.status[t] == IS_PENDING and state.task[t, STATUS] == IS_ALLOCATED:
-                make_wait(t, snapshot, state, decisions)
+            if snapshot.tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
+                make_wait(t, ctx)
 
 
 @inner
-def make_wait(t: int, snapshot: Snapshot, state: State, decisions: Decisions) -> None:
+def make_wait(t: int, ctx: Context) -> None:
     """Let a task that was to be bound wait for its room instead."""
-    n, c = state.task[t, NODE], snapshot.tasks.cls[t]
-    state.task[t, STATUS] = IS_PIPELINED
-    state.sets[snapshot.tasks.set[t], WAITING] += 1
+    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    n, c = state.task.node[t], snapshot.tasks.cls[t]
+    state.task.status[t] = IS_PIPELINED
+    state.sets.waiting[snapshot.tasks.set[t]] += 1
     decisions.waits[decisions.row[t]] = 1
     for r in range(state.idle.shape[1]):
         amount = snapshot.classes.request[c, r]
@@ -48,23 +50,22 @@ def make_wait(t: int, snapshot: Snapshot, state: State, decisions: Decisions) ->
 
 
 @inner
-def keep_promises(
-    at_once: bool, snapshot: Snapshot, state: State, room: Floats, leaving: Floats, decisions: Decisions
-) -> None:
+def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
     """Mark the jobs whose promised places are all free now, and bind those of them that were marked before.
 
     With ``at_once`` all of them are bound. First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to
     work in.
     """
+    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     tasks, free = snapshot.tasks, decisions.free
     for row in range(decisions.length[1]):
         if decisions.eviction[row, 2] != NULL:
             free[decisions.eviction[row, 2]] = NOT_FREE  # others leave for it
     if not anybody_left(snapshot, decisions):
         return
-    open_nodes(snapshot.nodes, tasks.node, tasks.status, tasks.cls, snapshot.classes.request, room, leaving)
+    open_nodes(tasks.status, room, leaving, ctx)
     for t in range(tasks.job.shape[0]):
-        if tasks.status[t] == IS_PENDING and state.task[t, STATUS] == IS_ALLOCATED:
+        if tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
             take(t, 1.0, snapshot, state, room)
     for row in range(decisions.length[0]):
         t = decisions.task[row]
@@ -73,7 +74,7 @@ def keep_promises(
         j = tasks.job[t]
         free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
         if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PROMISED):
-            bind(j, snapshot, state, room, decisions)
+            bind(j, ctx, room)
             free[j] = NOT_FREE
 
 
@@ -97,9 +98,9 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
     first, end = snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]
     enough = True
     for t in range(first, end):
-        if state.task[t, STATUS] != IS_PIPELINED:
+        if state.task.status[t] != IS_PIPELINED:
             continue
-        c, n = tasks.cls[t], state.task[t, NODE]
+        c, n = tasks.cls[t], state.task.node[t]
         enough = enough and tasks.status[t] == IS_PENDING
         for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
             enough = enough and bonds.entry[entry, 0] != NEED
@@ -108,7 +109,7 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
             enough = enough and (room[n, r] >= 0.0 or request[c, r] == 0.0)
     if not enough:
         for t in range(first, end):
-            if state.task[t, STATUS] == IS_PIPELINED:
+            if state.task.status[t] == IS_PIPELINED:
                 take(t, -1.0, snapshot, state, room)
     return enough
 
@@ -116,21 +117,22 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
 @inner
 def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) -> None:
     """Take what task ``t`` asks for off the room of its node; ``sign`` -1: give it back."""
-    n, c = state.task[t, NODE], snapshot.tasks.cls[t]
+    n, c = state.task.node[t], snapshot.tasks.cls[t]
     for r in range(room.shape[1]):
         if snapshot.nodes.allocatable[n, r] > 0.0:
             room[n, r] -= sign * snapshot.classes.request[c, r]
 
 
 @inner
-def bind(j: int, snapshot: Snapshot, state: State, room: Floats, decisions: Decisions) -> None:
+def bind(j: int, ctx: Context, room: Floats) -> None:
     """Bind all that job ``j`` is promised. More of what comes free on a node is free already, or less."""
+    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
-        if state.task[t, STATUS] != IS_PIPELINED:
+        if state.task.status[t] != IS_PIPELINED:
             continue
-        n = state.task[t, NODE]
-        state.task[t, STATUS] = IS_ALLOCATED
-        state.sets[snapshot.tasks.set[t], WAITING] -= 1
+        n = state.task.node[t]
+        state.task.status[t] = IS_ALLOCATED
+        state.sets.waiting[snapshot.tasks.set[t]] -= 1
         decisions.waits[decisions.row[t]] = 0
         for r in range(room.shape[1]):
             state.releasing[n, r] += state.idle[n, r] - room[n, r]

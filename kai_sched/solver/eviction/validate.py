@@ -5,31 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Ints, Longs, Queues, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.hunt import (
-    CAST,
-    CORE,
-    FIRST_SCENE,
-    HOME,
-    IN_SCENE,
-    INVOLVED,
-    N_CAST,
-    N_SCENE,
-    OLD_FIXED,
-    OLD_HELD,
-    PLAYS,
-    PRESENCE,
-    PRESENT,
-    PRIOR,
-    REMAINS,
-    RUNTIMES,
-    SCENE,
-    SHORT,
-    TIMES,
-    Prey,
+from kai_sched.snapshot.tables import (
+    GPU,
+    Action,
+    Amounts,
+    Floats,
+    Ints,
+    Longs,
+    Queues,
+    Settings,
+    Snapshot,
+    Status,
+    Verdict,
 )
+from kai_sched.solver.eviction.tables import Search, SearchQueues
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.state import FAIR, HELD, HELD_FIXED, NODE, QUOTA, SHARE, STATUS, State
+from kai_sched.solver.state import Book, Context, State
 
 OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -40,43 +31,44 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 
 @inner
-def keep_books(book: Floats, queue: Floats) -> None:
+def keep_old_shares(book: Book, queue: SearchQueues) -> None:
     """Copy what queues hold: the validator weighs the shares from before the simulation."""
-    for q in range(queue.shape[0]):
+    for q in range(queue.is_open.shape[0]):
         for r in range(3):
-            queue[q, OLD_HELD + r] = book[q, HELD + r]
-            queue[q, OLD_FIXED + r] = book[q, HELD_FIXED + r]
+            queue.old_held[q, r] = book.held[q, r]
+            queue.old_fixed[q, r] = book.held_fixed[q, r]
 
 
 @inner
-def is_valid(action: int, p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
+def is_valid(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
     """Whether the scenario that was rehearsed with success may be carried out."""
+    state = ctx.state
     if action == CONSOLIDATION:
-        for entry in range(prey.counts[N_SCENE]):
-            if state.task[prey.lists[SCENE, entry], STATUS] == IS_EVICTED:
+        for entry in range(search.counts.scenario[0]):
+            if state.task.status[search.lists.scenario[entry]] == IS_EVICTED:
                 return False
-        return bool(moved_jobs(prey, state) <= settings.most_moved)
-    if not keeps_runtimes(action, p, settings, snapshot, state, prey):
+        return bool(moved_jobs(search, state) <= ctx.settings.most_moved)
+    if not keeps_runtimes(action, p, ctx, search):
         return False
-    return action != RECLAIM or keeps_shares(p, k, settings, snapshot, state, prey)
+    return action != RECLAIM or keeps_shares(p, k, ctx, search)
 
 
 @inner
-def moved_jobs(prey: Prey, state: State) -> int:
+def moved_jobs(search: Search, state: State) -> int:
     """How many jobs lose or move a pod."""
     moved = 0
-    for entry in range(prey.counts[N_CAST] - 1):
-        t = prey.job[prey.lists[CAST, entry], FIRST_SCENE]
-        while t != 0 and not has_gone(t - 1, state, prey):
-            t = prey.task[t - 1, IN_SCENE]
+    for entry in range(search.counts.jobs[0] - 1):
+        t = search.jobs.first_in_scenario[search.lists.jobs[entry]]
+        while t != 0 and not has_gone(t - 1, state, search):
+            t = search.tasks.next_in_scenario[t - 1]
         moved += t != 0
     return moved
 
 
 @inner
-def has_gone(t: int, state: State, prey: Prey) -> bool:
+def has_gone(t: int, state: State, search: Search) -> bool:
     """Whether a victim is not where it was before the simulation."""
-    return bool(state.task[t, STATUS] != prey.task[t, PRIOR] or state.task[t, NODE] != prey.task[t, HOME])
+    return bool(state.task.status[t] != search.tasks.prior[t] or state.task.node[t] != search.tasks.home[t])
 
 
 @kernel
@@ -93,10 +85,10 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
 
 
 @inner
-def has_quota_for(q: int, need: Floats, book: Floats) -> bool:
+def has_quota_for(q: int, need: Floats, book: Book) -> bool:
     """Whether the queue with ``need`` (3,) more is within its quota in every resource."""
     for r in range(3):  # noqa: SIM110 -- numba compiles no generators
-        if book[q, HELD + r] + need[r] > book[q, QUOTA + r]:
+        if book.held[q, r] + need[r] > book.quota[q, r]:
             return False
     return True
 
@@ -111,156 +103,147 @@ def depth_of(q: int, parent: Ints) -> int:
 
 
 @inner
-def keeps_shares(p: int, k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
+def keeps_shares(p: int, k: int, ctx: Context, search: Search) -> bool:
     """The reclaim validator (4.7). The last task or gang taken may push its queue below its share, none after it."""
-    queue, parent = prey.queue, snapshot.queues.parent
+    snapshot = ctx.snapshot
+    queue, parent = search.queues, snapshot.queues.parent
     n_queues = parent.shape[0]
-    need = wished_amount(k, snapshot, prey)
-    prey.counts[PRESENCE] += 1
-    now = prey.counts[PRESENCE]
-    for entry in range(prey.counts[N_CAST] - 1):
-        queue[snapshot.jobs.queue[prey.lists[CAST, entry]], PLAYS] = now
+    need = requested_amounts(k, snapshot, search)
+    search.counts.presence[0] += 1
+    now = search.counts.presence[0]
+    for entry in range(search.counts.jobs[0] - 1):
+        queue.in_scenario[snapshot.jobs.queue[search.lists.jobs[entry]]] = now
     for place in range(n_queues):
         # each leaf takes all its jobs of the scenario
         q = int(snapshot.queues.by_uid[place])
-        if queue[q, PLAYS] != now:
+        if queue.in_scenario[q] != now:
             continue
-        for entry in range(prey.counts[N_CAST] - 1):
-            j = prey.lists[CAST, entry]
-            if snapshot.jobs.queue[j] == q and not take_job(p, need, j, q, settings, snapshot, state, prey):
+        for entry in range(search.counts.jobs[0] - 1):
+            j = search.lists.jobs[entry]
+            if snapshot.jobs.queue[j] == q and not take_job(p, need, j, q, ctx, search):
                 return False
     u = snapshot.jobs.queue[p]
     while u != NULL:
-        if not stays_behind(p, k, u, settings, snapshot, state.book, prey):
+        if not stays_behind(p, k, u, ctx, search):
             return False
         u = parent[u]
     return True
 
 
 @inner
-def may_lose_one(
-    a: int, b: int, lost: float, smallest: float, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey
-) -> bool:
-    """Whether the validator could let queue ``b`` lose a task with GPUs for the first of the wish, below its sibling.
+def may_lose_one(a: int, b: int, lost: float, smallest: float, ctx: Context, search: Search) -> bool:
+    """Whether the validator could let queue ``b`` lose a task with GPUs for the first pending task, below its sibling.
 
     At best it is one with the ``smallest`` number of them, and the sibling, ``a``, has ``lost`` as many.
     """
-    mine = ratio(book[a, HELD + GPU] - lost + wished(1, GPU, snapshot, prey), book[a, FAIR + GPU])
-    theirs = ratio(book[b, HELD + GPU] - smallest, book[b, FAIR + GPU])
-    return bool(mine <= 1.0 or book[b, FAIR + GPU] <= 0.0 or mine * settings.saturation < theirs)
+    book = ctx.state.book
+    mine = ratio(book.held[a, GPU] - lost + requested(1, GPU, ctx.snapshot, search), book.fair[a, GPU])
+    theirs = ratio(book.held[b, GPU] - smallest, book.fair[b, GPU])
+    return bool(mine <= 1.0 or book.fair[b, GPU] <= 0.0 or mine * ctx.settings.saturation < theirs)
 
 
 @inner
-def take_job(
-    p: int,
-    need: tuple[float, float, float],
-    j: int,
-    q: int,
-    settings: Settings,
-    snapshot: Snapshot,
-    state: State,
-    prey: Prey,
-) -> bool:
+def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search) -> bool:
     """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed.
 
     A task counts as often as the scenario names it.
     """
+    settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     sets, cls = snapshot.sets, snapshot.tasks.cls
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
-        prey.set[s, CORE] = 0
+        search.sets.core[s] = 0
     core = (0.0, 0.0, 0.0)
     has_core = False
-    t = prey.job[j, FIRST_SCENE] - 1
+    t = search.jobs.first_in_scenario[j] - 1
     while t >= 0:
-        leaves = state.task[t, STATUS] == IS_EVICTED or settings.consolidating_reclaim == 0
-        if leaves and (settings.minimal == 0 or has_gone(t, state, prey)):
+        leaves = state.task.status[t] == IS_EVICTED or settings.consolidating_reclaim == 0
+        if leaves and (settings.minimal == 0 or has_gone(t, state, search)):
             s = snapshot.tasks.set[t]
             price = snapshot.classes.quota[cls[t]]
-            for _ in range(prey.task[t, TIMES]):
-                if prey.set[s, CORE] < sets.minimum[s]:
-                    prey.set[s, CORE] += 1
+            for _ in range(search.tasks.times[t]):
+                if search.sets.core[s] < sets.minimum[s]:
+                    search.sets.core[s] += 1
                     core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
                     has_core = True
-                elif not take_amount(p, need, q, (price[0], price[1], price[2]), snapshot, state.book, prey):
+                elif not take_amount(p, need, q, (price[0], price[1], price[2]), ctx, search):
                     return False
-        t = prey.task[t, IN_SCENE] - 1
-    return not has_core or take_amount(p, need, q, core, snapshot, state.book, prey)
+        t = search.tasks.next_in_scenario[t] - 1
+    return not has_core or take_amount(p, need, q, core, ctx, search)
 
 
 @inner
-def may_lose_more(
-    p: int, need: tuple[float, float, float], v: int, snapshot: Snapshot, book: Floats, prey: Prey
-) -> bool:
+def left_to(q: int, r: int, search: Search) -> float:
+    """How much of resource ``r`` queue ``q`` holds without what was taken from it in this scenario."""
+    queue = search.queues
+    return float(queue.remains[q, r] if queue.remains_mark[q] == search.counts.presence[0] else queue.old_held[q, r])
+
+
+@inner
+def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -> bool:
     """Whether one more chunk may be taken from leaf ``v``, however much it holds."""
-    queue = prey.queue
+    snapshot, book = ctx.snapshot, ctx.state.book
+    queue = search.queues
     reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
     over_share, over_quota, deserved = False, False, True
     for r in range(3):
-        left = queue[victim, REMAINS + r if queue[victim, PRESENT] == prey.counts[PRESENCE] else OLD_HELD + r]
-        over_share = over_share or left > book[victim, SHARE + r]
-        over_quota = over_quota or (prey.counts[SHORT + r] == 1 and left > book[victim, QUOTA + r])
-        deserved = deserved and queue[reclaimer, OLD_HELD + r] + need[r] <= book[reclaimer, QUOTA + r]
+        left = left_to(victim, r, search)
+        over_share = over_share or left > book.share[victim, r]
+        over_quota = over_quota or (search.counts.short[r] == 1 and left > book.quota[victim, r])
+        deserved = deserved and queue.old_held[reclaimer, r] + need[r] <= book.quota[reclaimer, r]
     return bool(over_share or (deserved and over_quota))
 
 
 @inner
-def take_amount(
-    p: int,
-    need: tuple[float, float, float],
-    v: int,
-    amount: tuple[float, float, float],
-    snapshot: Snapshot,
-    book: Floats,
-    prey: Prey,
-) -> bool:
+def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
     """Take one chunk from leaf ``v`` and all above it, if the queue where the paths part is still above its share."""
-    queue, parent = prey.queue, snapshot.queues.parent
-    if not may_lose_more(p, need, v, snapshot, book, prey):
+    queue, parent = search.queues, ctx.snapshot.queues.parent
+    if not may_lose_more(p, need, v, ctx, search):
         return False
     while v != NULL:
-        if queue[v, PRESENT] != prey.counts[PRESENCE]:
-            queue[v, PRESENT] = prey.counts[PRESENCE]
+        if queue.remains_mark[v] != search.counts.presence[0]:
+            queue.remains_mark[v] = search.counts.presence[0]
             for r in range(3):
-                queue[v, REMAINS + r] = queue[v, OLD_HELD + r]
-                queue[v, INVOLVED + r] = 0.0
+                queue.remains[v, r] = queue.old_held[v, r]
+                queue.involved[v, r] = 0.0
         for r in range(3):
-            queue[v, REMAINS + r] -= amount[r]
+            queue.remains[v, r] -= amount[r]
             if amount[r] > 0.0:
-                queue[v, INVOLVED + r] = 1.0
+                queue.involved[v, r] = 1.0
         v = parent[v]
     return True
 
 
 @inner
-def note_short(k: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> None:
+def note_short(k: int, ctx: Context, search: Search) -> None:
     """Note the resources of which a queue that is within its quotas may take from one above (4.7, the second rule).
 
-    All, or, with minimal victims, those that the first ``k`` tasks of the wish ask for and some node lacks: who is
+    All, or, with minimal victims, those that the first ``k`` pending tasks ask for and some node lacks: who is
     above a quota of what there is plenty of has nothing that others need, and they would take from each other in turn.
     """
+    snapshot, state = ctx.snapshot, ctx.state
     for r in range(3):
-        need = wished(k, r, snapshot, prey)
-        short = settings.minimal == 0
+        need = requested(k, r, snapshot, search)
+        short = ctx.settings.minimal == 0
         for n in range(state.idle.shape[0]):
             if short or need == 0.0:
                 break
             short = snapshot.nodes.condition[n] == OK and state.idle[n, r] + state.releasing[n, r] < need
-        prey.counts[SHORT + r] = short
+        search.counts.short[r] = short
 
 
 @inner
-def wished(k: int, r: int, snapshot: Snapshot, prey: Prey) -> float:
-    """How much of resource ``r`` the first ``k`` tasks of the wish ask for."""
+def requested(k: int, r: int, snapshot: Snapshot, search: Search) -> float:
+    """How much of resource ``r`` the first ``k`` pending tasks ask for."""
     amount = 0.0
     for entry in range(k):
-        amount += snapshot.classes.quota[snapshot.tasks.cls[prey.wish[entry]], r]
+        amount += snapshot.classes.quota[snapshot.tasks.cls[search.pending[entry]], r]
     return amount
 
 
 @inner
-def wished_amount(k: int, snapshot: Snapshot, prey: Prey) -> tuple[float, float, float]:
-    """What the first ``k`` tasks of the wish ask for."""
-    return wished(k, 0, snapshot, prey), wished(k, 1, snapshot, prey), wished(k, 2, snapshot, prey)
+def requested_amounts(k: int, snapshot: Snapshot, search: Search) -> Amounts:
+    """What the first ``k`` pending tasks ask for."""
+    return requested(k, 0, snapshot, search), requested(k, 1, snapshot, search), requested(k, 2, snapshot, search)
 
 
 @inner
@@ -274,27 +257,28 @@ def ratio(amount: float, share: float) -> float:
 
 
 @inner
-def stays_behind(p: int, k: int, u: int, settings: Settings, snapshot: Snapshot, book: Floats, prey: Prey) -> bool:
+def stays_behind(p: int, k: int, u: int, ctx: Context, search: Search) -> bool:
     """Whether queue ``u``, the reclaimer's or one above, may grow: not past a sibling that it takes from (4.7, 2)."""
-    queue, parent = prey.queue, snapshot.queues.parent
+    settings, snapshot, book = ctx.settings, ctx.snapshot, ctx.state.book
+    queue, parent = search.queues, snapshot.queues.parent
     fixed = snapshot.jobs.preemptible[p] == 0
     for r in range(3):
-        req = wished(k, r, snapshot, prey)
-        if fixed and queue[u, OLD_FIXED + r] + req > book[u, QUOTA + r]:
+        req = requested(k, r, snapshot, search)
+        if fixed and queue.old_fixed[u, r] + req > book.quota[u, r]:
             return False
-        after = queue[u, REMAINS + r if queue[u, PRESENT] == prey.counts[PRESENCE] else OLD_HELD + r] + req
-        mine = ratio(after, book[u, FAIR + r])
+        after = left_to(u, r, search) + req
+        mine = ratio(after, book.fair[u, r])
         if mine <= 1.0:
             continue
         for s in range(parent.shape[0]):
-            if s == u or parent[s] != parent[u] or queue[s, PRESENT] != prey.counts[PRESENCE]:
+            if s == u or parent[s] != parent[u] or queue.remains_mark[s] != search.counts.presence[0]:
                 continue
-            if not (req > 0.0 or queue[s, INVOLVED + r] == 1.0):
+            if not (req > 0.0 or queue.involved[s, r] == 1.0):
                 continue
             # Two queues without any share could take the same room from each other in turn, for ever.
-            if book[s, FAIR + r] <= 0.0 and (settings.minimal == 0 or book[u, FAIR + r] > 0.0):
+            if book.fair[s, r] <= 0.0 and (settings.minimal == 0 or book.fair[u, r] > 0.0):
                 continue
-            if mine * settings.saturation >= ratio(queue[s, REMAINS + r], book[s, FAIR + r]):
+            if mine * settings.saturation >= ratio(queue.remains[s, r], book.fair[s, r]):
                 return False
     return True
 
@@ -323,10 +307,11 @@ def any_runtime(settings: Settings, queues: Queues) -> bool:
 
 
 @inner
-def is_protected(action: int, p: int, j: int, settings: Settings, snapshot: Snapshot, prey: Prey) -> bool:
+def is_protected(action: int, p: int, j: int, ctx: Context, search: Search) -> bool:
     """Whether job ``j`` started too lately to be evicted for job ``p``."""
+    settings, snapshot = ctx.settings, ctx.snapshot
     queues, jobs = snapshot.queues, snapshot.jobs
-    if prey.counts[RUNTIMES] == 0 or jobs.last_start[j] == 0:
+    if search.counts.runtimes[0] == 0 or jobs.last_start[j] == 0:
         return False
     parent, q = queues.parent, jobs.queue[j]
     if action != RECLAIM:
@@ -351,28 +336,29 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
 
 
 @inner
-def keeps_runtimes(action: int, p: int, settings: Settings, snapshot: Snapshot, state: State, prey: Prey) -> bool:
+def keeps_runtimes(action: int, p: int, ctx: Context, search: Search) -> bool:
     """Whether protected jobs keep their minimums; those that are evicted already still count here."""
+    settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     sets, jobs = snapshot.sets, snapshot.jobs
-    if prey.counts[RUNTIMES] == 0:
+    if search.counts.runtimes[0] == 0:
         return True
-    for entry in range(prey.counts[N_CAST] - 1):
-        j = prey.lists[CAST, entry]
-        if not is_protected(action, p, j, settings, snapshot, prey):
+    for entry in range(search.counts.jobs[0] - 1):
+        j = search.lists.jobs[entry]
+        if not is_protected(action, p, j, ctx, search):
             continue
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
-            prey.set[s, CORE] = 0
-        t = prey.job[j, FIRST_SCENE] - 1
+            search.sets.core[s] = 0
+        t = search.jobs.first_in_scenario[j] - 1
         while t >= 0:
-            prey.set[snapshot.tasks.set[t], CORE] += settings.minimal == 0 or has_gone(t, state, prey)
-            t = prey.task[t, IN_SCENE] - 1
+            search.sets.core[snapshot.tasks.set[t]] += settings.minimal == 0 or has_gone(t, state, search)
+            t = search.tasks.next_in_scenario[t] - 1
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
-            if prey.set[s, CORE] == 0:
+            if search.sets.core[s] == 0:
                 continue
             used = 0
             for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
-                status = state.task[t, STATUS]
+                status = state.task.status[t]
                 used += IS_PIPELINED <= status <= IS_STUCK or status == IS_EVICTED
-            if used - prey.set[s, CORE] < sets.minimum[s]:
+            if used - search.sets.core[s] < sets.minimum[s]:
                 return False
     return True
