@@ -94,8 +94,7 @@ def widen_arguments(dispatcher: Any) -> None:
     def widened(of: Any) -> Any:
         if isinstance(of, types.BooleanLiteral):
             return types.boolean
-        small = isinstance(of, types.Integer) and (of.signed or of.bitwidth < 64)
-        return types.int64 if small else of
+        return types.int64 if isinstance(of, types.Integer) and of != types.uint64 else of
 
     def fold_argument_types(args: Any, kws: Any) -> Any:
         signature, folded = fold(args, kws)
