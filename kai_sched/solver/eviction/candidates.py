@@ -148,7 +148,7 @@ def may_compete(j: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def may_go(j: int, ctx: Context) -> bool:
-    """Return whether job ``j`` may be a victim at all (4.2): preemptible, in a leaf, with active tasks, none unsupported.
+    """Return whether job ``j`` may be a victim at all (4.2): preemptible, in a leaf, active tasks, none unsupported.
 
     Reads ``state.task.status`` (T,), where pipelined tasks count as active, and ``finder.refused`` (C,). Queues,
     priorities and minimum runtimes depend on the preemptor; ``stages.evicting.choose_victims`` checks them.
@@ -168,7 +168,7 @@ def may_go(j: int, ctx: Context) -> bool:
 
 @inner
 def waits_for_room(j: int, snapshot: Snapshot, state: State) -> bool:
-    """Return whether some task of job ``j`` is pipelined in ``state.task.status`` (T,): its room is still being left."""
+    """Return whether some task of job ``j`` is pipelined in ``state.task.status`` (T,): its room is being left."""
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if state.task.status[t] == IS_PIPELINED:
             return True

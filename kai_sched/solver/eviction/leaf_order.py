@@ -218,7 +218,7 @@ def rewind(q: int, job_order: JobOrder) -> None:
 
 @inner
 def skip_equal_jobs(q: int, ctx: Context, job_order: JobOrder, clock: int) -> None:
-    """Move the cursor of leaf ``q`` to the last job of the run of its first listed job that comes before the heap's top.
+    """Move the cursor of leaf ``q`` to the last job of the run of its first job that comes before the top of the heap.
 
     Use: a job that waits and is not the preemptor only competes in a simulation. It is taken out and gets nothing. With
     thousands of such jobs in a queue, taking them one by one would dominate the simulation.
