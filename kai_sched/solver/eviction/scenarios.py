@@ -1,4 +1,4 @@
-"""Scenarios of the original search: which of the accumulated victims leave together (semantics 4.5, the two generators).
+"""Scenarios of the original search: which accumulated victims leave together (semantics 4.5, the two generators).
 
 A scenario is a list of tasks, ``lists.scenario``: the recorded victims first, then the potential victims that the
 generator chooses. The node-local generator takes all potential victims of the jobs that have one on a certain node. The
@@ -220,7 +220,7 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def sort_nodes(total: int, search: Search) -> None:
-    """Sort the first ``total`` entries of ``nodes.rank`` (N,) in place: the node with the least room first, ties by place.
+    """Sort the first ``total`` entries of ``nodes.rank`` (N,) in place: the least room first, ties by place.
 
     Entries are places in ``nodes.order``. The room is ``rooms.capacity`` (N,), in GPUs. Heapsort, O(n log n).
     """
@@ -234,14 +234,14 @@ def sort_nodes(total: int, search: Search) -> None:
 
 @inner
 def comes_later(a: int, b: int, node: SearchNodes, room: Rooms) -> bool:
-    """Return whether the node at place ``a`` of ``nodes.order`` (N,) has more room than that at ``b``, or as much and came later."""
+    """Return whether the node at place ``a`` of ``nodes.order`` (N,) has more room than that at ``b``, or came later."""
     left, right = room.capacity[node.order[a]], room.capacity[node.order[b]]
     return left > right or (left == right and a > b)
 
 
 @inner
 def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
-    """Restore the heap of ``nodes.rank`` (N,) with the node of the most room on top, from place ``at`` downwards, in place."""
+    """Restore the heap of ``nodes.rank`` (N,), the most room on top, from place ``at`` downwards, in place."""
     while 2 * at + 1 < total:
         below = 2 * at + 1
         if below + 1 < total and comes_later(node.rank[below + 1], node.rank[below], node, room):
@@ -322,7 +322,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
 
 @inner
 def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
-    """Make the scenario of the first ``size`` ranked nodes: each chunk with a task there, whole, and the recorded victims.
+    """Make the scenario of the first ``size`` ranked nodes: each chunk with a task there, and the recorded victims.
 
     Writes the scenario in place (T + 1,). Tasks come in the order of accumulation, not by node.
 

@@ -1,4 +1,4 @@
-"""Simulate a scenario of the original search: evict its victims, then let them and the preemptor compete (semantics 4.5).
+"""Simulate a scenario of the original search: evict its victims, then let jobs compete for the room (semantics 4.5).
 
 All victims of the scenario are evicted first. Then jobs come in the order of allocate (3.1). A victim's job that comes
 before the preemptor has one attempt at one chunk, and may take the room back. The preemptor has one attempt at its
@@ -149,7 +149,7 @@ def add_contender(j: int, stage: int, clock: int, search: Search) -> None:
 
 @inner
 def restore_contenders(search: Search) -> None:
-    """Let the jobs that took part stand again as they are listed: their stage (J,) and what they ask for, (J, 3), in place."""
+    """Let the jobs that took part stand as they are listed: their stage (J,) and what they ask for (J, 3), in place."""
     for entry in range(search.counts.jobs[0]):
         j = search.lists.jobs[entry]
         search.contenders.jobs.stage[j] = search.jobs.stage_waiting[j]
@@ -231,7 +231,7 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def within_limits(j: int, length: int, ctx: Context) -> bool:
-    """Return whether the capacity gates (3.4) let job ``j`` have the tasks of ``scratch.chunk`` (L,) beside what it holds.
+    """Return whether the capacity gates (3.4) let job ``j`` have the tasks of ``scratch.chunk`` (L,), too.
 
     Overwrites ``scratch.need`` with what they request, in the units of queues.
     """
