@@ -103,8 +103,16 @@ def forget(search: Search) -> None:
 def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> int:
     """Return how many pods with this ``request`` (R,) fit on a node once what is ``leaving`` (R,) is gone, too.
 
-    ``idle`` and ``releasing`` (R,) are the rows of the node. All are in the units of resources. A resource that the pod
-    does not request must not be overcommitted either (semantics 0.3).
+    All are in the units of resources. A resource that the pod does not request must not be overcommitted either (0.3).
+
+    Parameters
+    ----------
+    request : Floats, (R,)
+        What one pod requests; at least one pod slot.
+    idle, releasing : Floats, (R,)
+        The rows of the node in the working state.
+    leaving : Floats, (R,)
+        What the victims on the node hold there.
     """
     fits = np.inf
     for r in range(request.shape[0]):

@@ -234,7 +234,7 @@ def sort_nodes(total: int, search: Search) -> None:
 
 @inner
 def comes_later(a: int, b: int, node: SearchNodes, room: Rooms) -> bool:
-    """Return whether the node at place ``a`` of ``nodes.order`` (N,) has more room than that at ``b``, or came later."""
+    """Return whether the node at place ``a`` of ``nodes.order`` (N,) has more room than at ``b``, or came later."""
     left, right = room.capacity[node.order[a]], room.capacity[node.order[b]]
     return left > right or (left == right and a > b)
 
