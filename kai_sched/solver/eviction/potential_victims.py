@@ -5,9 +5,9 @@
 that all potential victims would leave, in ``search.kinds`` and ``search.rooms``, so that nothing is simulated before
 there could be room.
 
-Cost: O(tasks and sets of the job + depth of the queue tree) for a chunk, O(K x R) for the room of each task, K being
-the classes of pending tasks (at most 4). ``begin`` costs O(Q log Q + K), and for several pending tasks
-``count_kinds`` O(K x N x R). ``forget`` costs what was accumulated, not the size of the cluster.
+Cost: O(tasks and sets of the job + depth of the queue tree) for a chunk and, as at most 4 classes of pending tasks are
+counted, O(R) for the room of each of its tasks. ``begin`` costs O(Q log Q), ``count_kinds`` O(N x R) for several pending
+tasks. ``forget`` costs what was accumulated, not the size of the cluster.
 
 Invariant: the working state stays as it is. ``tasks.taken`` (T,) is 1 for the potential victims and for the recorded
 victims that were passed, ``sets.left`` (S,) and ``victims.held`` (J, 3) say what is left of each touched job without
@@ -37,7 +37,7 @@ def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
     """Forget what was accumulated, and begin with the first victim of the open queues again.
 
     Writes the marks of the search in place: the heaps of victims, and ``kinds.with_recorded`` and ``with_potential``
-    (K,). Before the first chunk both count the room that exists now and that the recorded victims leave.
+    (4,). Before the first chunk both count the room that exists now and that the recorded victims leave.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def is_overcommitted(idle: Floats, releasing: Floats) -> bool:
 def count_kinds(k: int, ctx: Context, search: Search) -> None:
     """Note the classes of the first ``k`` pending tasks, and for how many tasks of each class there is room now.
 
-    Writes ``kinds.cls``, ``wanted`` and ``now`` (K,) in place, and ``counts.kinds``. Reads ``search.pending`` (L,). A
+    Writes ``kinds.cls``, ``wanted`` and ``now`` (4,) in place, and ``counts.kinds``. Reads ``search.pending`` (L,). A
     fifth class and any after it are left out: without them the bound is weaker, and still sound.
     """
     snapshot, state = ctx.snapshot, ctx.state
@@ -195,8 +195,10 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
     """Count what task ``t`` would leave on its node, and for how many pending tasks of each class that makes room.
 
     Adds to ``rooms.requests`` (N, R) what the task requests there, to ``rooms.recorded_gpus`` or ``potential_gpus``
-    (N,) its GPUs, and to ``kinds.with_potential`` (K,) the difference in pods that fit on the node, all in place. A
-    task without a node leaves nothing.
+    (N,) its GPUs, and to ``kinds.with_potential`` (4,) the difference in pods that fit on the node, all in place.
+    A task without a node leaves nothing. The task is not evicted: this only counts what an eviction would leave.
+
+    Each node with a victim is listed in ``nodes.touched`` (N,), from which ``forget`` clears it.
     """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     n = state.task.node[t]
@@ -235,14 +237,14 @@ def may_suffice(room: Longs, search: Search) -> bool:
     """Return whether there could be room for all pending tasks, each class by itself.
 
     Claim: if this is False, no choice among these victims makes room for all pending tasks. Proof: a scenario evicts
-    some of the victims, so that no node has more free than with all of them gone. On each node a class then fits at
-    most as often as ``slots`` says, as if no other class took any of it. If the sum is less than the class needs, a
-    task is left.
+    some of the victims, so that no node has more free (N, R) than with all of them gone. On each node a class then fits
+    at most as often as ``slots`` says, which ignores other classes, inter-pod terms and ports. If the sum over nodes is
+    less than the class needs, some task is left.
 
     Parameters
     ----------
-    room : (K,)
-        A column of ``search.kinds`` (4,): which victims count as gone.
+    room : Longs, (4,)
+        A column of ``search.kinds``: which victims count as gone.
     """
     for kind in range(search.counts.kinds[0]):  # noqa: SIM110 -- numba compiles no generators
         if room[kind] < search.kinds.wanted[kind]:

@@ -188,7 +188,7 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
     """Return whether there could be room for the preemptor with the victims of the scenario gone, each class by itself.
 
     Claim: if this is False, the simulation of the scenario fails. Proof: room exists now, or the recorded victims leave
-    it, which ``kinds.with_recorded`` (K,) counts; all else is on nodes that other victims of the scenario leave. Each
+    it, which ``kinds.with_recorded`` (4,) counts; all else is on nodes that other victims of the scenario leave. Each
     of these nodes counts with all pods that fit there once all accumulated victims are gone, which are at least those
     of the scenario. Slots that both parts count make the bound weaker, not wrong. The sum ends as soon as it is large
     enough.

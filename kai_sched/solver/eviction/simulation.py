@@ -177,8 +177,9 @@ def preemptor_stage(p: int, k: int, snapshot: Snapshot, state: State, search: Se
 def try_victim(j: int, ctx: Context, search: Search) -> None:
     """Make one attempt to place the next chunk of job ``j`` of the scenario again.
 
-    The chunk counts evicted tasks as pending (3.2), so that it may hold tasks that waited before. If it does not fit,
-    the job gets nothing. Writes through the undo log; overwrites ``scratch.chunk`` (L,).
+    Evicted tasks count as pending (3.2), so that the chunk may hold tasks that waited before. A victim's job has one
+    attempt: if its chunk does not fit, it gets nothing, and an elastic job that lost several chunks returns in part.
+    Writes through the undo log; overwrites ``scratch.chunk`` (L,).
     """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
@@ -253,6 +254,13 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
 
     Writes ``state.domains`` (D,) and ``state.ports`` (N, P) through the undo log. The nodes are the one that the task
     was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
+
+    Parameters
+    ----------
+    t : int
+        An evicted task, of a class that is ``dynamic``: its node depends on other pods.
+    sign : int
+        -1: it no longer counts. 1: it counts again. Calls come in pairs.
     """
     snapshot = ctx.snapshot
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
@@ -268,6 +276,11 @@ def best_offered_node(t: int, ctx: Context, search: Search) -> int:
 
     The search is restricted if all tasks of the preemptor ask for GPUs. Then only nodes with idle or releasing GPUs and
     the nodes of the victims are feasible (4.5). Fills ``search.offered`` (N,) with the verdicts in place.
+
+    Returns
+    -------
+    int
+        The node with the best score on which the task fits later, which is all that a simulation asks (3.5), or NULL.
     """
     snapshot = ctx.snapshot
     c = snapshot.tasks.cls[t]
