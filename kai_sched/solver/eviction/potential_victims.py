@@ -6,8 +6,8 @@ that all potential victims would leave, in ``search.kinds`` and ``search.rooms``
 there could be room.
 
 Cost: O(tasks and sets of the job + depth of the queue tree) for a chunk and, as at most 4 classes of pending tasks are
-counted, O(R) for the room of each of its tasks. ``begin`` costs O(Q log Q), ``count_kinds`` O(N x R) for several pending
-tasks. ``forget`` costs what was accumulated, not the size of the cluster.
+counted, O(R) for the room of each of its tasks. ``begin`` costs O(Q log Q), ``count_kinds`` O(N x R) for several
+pending tasks. ``forget`` costs what was accumulated, not the size of the cluster.
 
 Invariant: the working state stays as it is. ``tasks.taken`` (T,) is 1 for the potential victims and for the recorded
 victims that were passed, ``sets.left`` (S,) and ``victims.held`` (J, 3) say what is left of each touched job without

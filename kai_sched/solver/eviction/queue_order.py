@@ -30,8 +30,7 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
     """Return whether sibling ``a`` comes before sibling ``b``: queue order (2.6), or its inverse among victims (4.3).
 
     Reads ``state.book`` (Q + 1, 3) and ``job_order.weights``. For contenders the request (Q, 3) of the first job
-    counts. For victims the steps are those of queue order with no pending job on either side, each of them turned
-    round.
+    counts. For victims the steps are those of queue order with no pending job on either side, each of them inverted.
     """
     book, amount = ctx.state.book, job_order.weights
     if not job_order.last_first:
@@ -70,7 +69,7 @@ def weigh(q: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def show(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
-    """Compare leaf ``q`` by job ``j`` from now on, and each queue above it of which it is on the path of heads.
+    """Compare leaf ``q`` by job ``j`` from now on, and each queue above it that has the leaf on its path of heads.
 
     Writes ``weights`` in place. For contenders: ``request`` (Q, 3), what the job asks for. For victims: ``left`` (Q,
     3), minus what was taken of the leaf and what the job has left, and ``share_left`` (Q,), the dominant share with it.
