@@ -1,4 +1,9 @@
-"""Stale gang eviction: what is left of a gang that lost pods goes after its grace (semantics 7)."""
+"""The action stalegangeviction: after its grace, what is left of a gang that lost pods is evicted (semantics 7).
+
+It regards no share, priority or protection. It runs last by default, so that a pod that was placed in this cycle still
+makes its gang whole. Cost: one pass over the T tasks and S sets of jobs.
+Invariant: the undo log is empty after each eviction; the evictions are final.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,11 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 @kernel
 def evict_stale(ctx: Context, search: Search) -> None:
-    """Evict what still runs of every gang that lacks pods for longer than its grace."""
+    """Evict all active tasks of every job that is stale for longer than its grace (7).
+
+    Reads ``jobs.grace`` and ``jobs.stale_since`` (J,), in ns; a grace of NULL is for ever, a time of 0 means from now
+    on. The evictions are recorded in ``decisions.eviction`` (T, 5) with the action STALE_GANG and no job that gains.
+    """
     settings, state = ctx.settings, ctx.state
     jobs = ctx.snapshot.jobs
     for j in range(jobs.queue.shape[0]):
@@ -38,7 +47,10 @@ def evict_stale(ctx: Context, search: Search) -> None:
 
 @inner
 def is_torn(j: int, ctx: Context) -> bool:
-    """Whether the job runs with fewer pods than it needs; a job of which a pod succeeded is on its way out."""
+    """Return whether job ``j`` is stale (7): some pod is used, none succeeded, and its tree of sets is not satisfied.
+
+    Reads ``state.task.status`` (T,), so pods that got a place in this cycle count.
+    """
     snapshot = ctx.snapshot
     used = False
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
@@ -51,11 +63,15 @@ def is_torn(j: int, ctx: Context) -> bool:
 
 @inner
 def is_whole(j: int, ctx: Context) -> bool:
-    """Whether the job's tree of sets is satisfied, pods on their way out included."""
+    """Return whether the tree of sets of job ``j`` is satisfied if all used pods count, leaving ones included.
+
+    Overwrites ``scratch.survey.met`` (S,).
+    """
     snapshot = ctx.snapshot
     sets = snapshot.sets
     first, end = snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]
     survey = ctx.scratch.survey
+    # Members have higher rows than their set, so each set finds its members counted.
     for s in range(end - 1, first - 1, -1):
         count = 0
         if sets.child_ptr[s] == sets.child_end[s]:
