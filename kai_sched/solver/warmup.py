@@ -1,8 +1,10 @@
 """Compile every kernel into the cache, by running each stage once on the snapshot of an empty cluster.
 
 Numba compiles a kernel for the types of its arguments, not for their sizes, so empty tables of the right types are
-enough. ``python -m kai_sched.solver.warmup`` does it while an image is built; a test compares the types with those of
-real snapshots. A kernel that only Python calls must be called here, or the first cycle that needs it compiles it.
+enough. ``kai-sched warmup`` does this while an image is built.
+
+Invariant: afterwards no process that uses the cache compiles anything. A kernel that is called by Python and by no
+stage has to be called here, or the first process that needs it compiles it.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def plain_settings() -> Settings:
 
 
 def empty_snapshot() -> Snapshot:
-    """Return the snapshot of an empty cluster: all axes have length 0, resources 4."""
+    """Return the snapshot of an empty cluster: all axes have length 0, but for resources, which are 4.
+
+    The columns are read-only, as those of real snapshots are: numba has a type of its own for such arrays.
+    """
 
     ports = np.zeros((0, 0), np.uint8)
     ports.flags.writeable = False
@@ -76,7 +81,10 @@ def empty_snapshot() -> Snapshot:
 
 
 def _empty(table: Callable[..., Table]) -> Table:
-    """Return the table with empty columns. TypeError if its columns are not those of the schema."""
+    """Return the table with empty, read-only columns of the types in the schema.
+
+    TypeError if the columns of the table are not those of the schema.
+    """
     columns = {}
     for name, spec in SCHEMA[table.__name__].items():
         shape = [3 if axis == "3" else _length(axis) for axis in spec.axes.split()]

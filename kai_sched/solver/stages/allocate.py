@@ -31,14 +31,17 @@ IS_PENDING = int(Status.PENDING)
 
 @kernel
 def allocate(turn: int, ctx: Context, tree: Tree) -> None:
-    """Run the action for the jobs of one turn (3.1): FIRST or ORDINARY.
-
-    With FIRST only jobs to which an earlier cycle promised room are tried, each with as many pods as were promised
-    (``jobs.ahead`` (J,)). With ORDINARY all jobs are tried but those of the turn LATER, also those that were FIRST and
-    still have something pending.
+    """Run the action for the jobs of one turn (3.1), until no job is left in the tree.
 
     Writes placements to ``decisions`` in the order of deciding, and, for each job of which something stays pending, the
-    ``Verdict`` with what belongs to it (J,). ``tree`` must be empty (``state.make_tree``).
+    ``Verdict`` and what belongs to it (J,).
+
+    Parameters
+    ----------
+    turn : FIRST: only jobs to which an earlier cycle promised room, each with at most as many pods as were promised
+        (``jobs.ahead`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
+        and still have something pending
+    tree : empty heaps (``state.make_tree``)
     """
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
     jobs = snapshot.jobs
@@ -104,12 +107,21 @@ def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def attempt(j: int, length: int, ctx: Context) -> bool:
-    """Try to place the chunk of job ``j`` once (3.3); return whether that succeeded.
+    """Try to place the chunk of job ``j`` once (3.3), through the undo log.
 
-    On success the placements are in the undo log, not committed yet. On failure all of them are undone, and the reason
-    is written to ``decisions`` (J,): ``verdict``; ``culprit``, the queue of a gate or the task that found no node;
-    ``resource`` and ``need`` of a gate; ``asked`` and ``placed``, the tasks of the chunk and those placed before the
-    failure. The chunk is the first ``length`` entries of ``scratch.chunk``; ``scratch.need`` is overwritten.
+    Support and the capacity gates are checked first, for the chunk as a whole. Then the tasks are placed in their
+    order.
+
+    Parameters
+    ----------
+    j : row of the job
+    length : how many entries of ``scratch.chunk`` the chunk has; 0 fails with NO_CHUNK
+
+    Returns
+    -------
+    bool : True: all tasks are placed, and the caller commits them. False: everything is undone, and the reason is in
+        ``decisions`` (J,): ``verdict``; ``culprit``, the queue of a gate or the task that found no node; ``resource``
+        and ``need`` of a gate; ``asked`` and ``placed``, tasks of the chunk and tasks placed before the failure
     """
     snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
     jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota

@@ -110,11 +110,15 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
 
 @inner
 def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
-    """Put the jobs that the action may help into ``tree``, and build it; return whether there are any.
+    """Put the jobs that the action may help into ``tree``, and build it.
 
     The others get their reason now, in ``decisions.verdict`` (J,) or ``decisions.help`` (J, 4): no usable queue, no
     chunk, NOT_PREEMPTIBLE (consolidation moves pods only for preemptible jobs), or DELAYED (11.4, or others have their
     turn in a search round). Each leaf keeps as many jobs as the queue depth of the action allows (3.1).
+
+    Returns
+    -------
+    bool : whether any job is in the tree; if not, the action is done
     """
     settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
     jobs, sets = snapshot.jobs, snapshot.sets
@@ -154,16 +158,19 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
 
 @inner
 def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Context, search: Search) -> int:
-    """Return why no search for job ``p`` is due, a ``Help``; OK (0) if one is due (4.1, 5, 6).
+    """Return why no search for job ``p`` is due, as a ``Help``; OK (0) if one is due (4.1, 5, 6).
 
-    The cheap checks come first. The chunk is copied from ``scratch.chunk`` to ``search.pending``, as later checks
-    overwrite the former; ``scratch.need`` gets what the chunk requests: millicores, bytes, GPUs.
+    In order: the gate of reclaim (OVER_SHARE, OVER_QUOTA), a similar job that failed (LIKE_ANOTHER), a task that no
+    node can take (NO_ROOM), the quota gate of preempt (OVER_QUOTA), no victim of lower priority, too few GPUs
+    (NO_ROOM).
 
     Parameters
     ----------
-    length : tasks of the chunk
-    idle : GPUs that are free or will be, inf if that is no bound (``idle_gpus``). Compared with a row of ``need`` (C,
-        3)
+    action : CONSOLIDATION, RECLAIM or PREEMPT
+    p : row of the job
+    length : tasks of its chunk. The chunk is copied from ``scratch.chunk`` to ``search.pending``, as later checks
+        overwrite the former; ``scratch.need`` gets the sum of its ``classes.quota`` (C, 3)
+    idle : GPUs that are free or will be, inf if that is no bound (``idle_gpus``)
     """
     settings, snapshot, scratch = ctx.settings, ctx.snapshot, ctx.scratch
     jobs, tasks, book = snapshot.jobs, snapshot.tasks, ctx.state.book
@@ -221,10 +228,20 @@ def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
 
 @inner
 def search_for_victims(action: int, p: int, length: int, ctx: Context, search: Search) -> int:
-    """Search for victims for job ``p`` and commit what was found; return a ``Help`` (4.5).
+    """Search for victims for job ``p`` (4.5), and commit what was found.
 
-    The chunk is the first ``length`` entries of ``search.pending``. Queues are compared by what they held before the
-    simulation, which is copied to ``search.queues.old_held`` (Q, 3) first. ``settings.minimal`` selects the search.
+    Queues are judged by what they held before the simulation, which is copied to ``search.queues.old_held`` (Q, 3).
+    ``settings.minimal`` selects the search. If none is found, everything has been undone.
+
+    Parameters
+    ----------
+    action : CONSOLIDATION, RECLAIM or PREEMPT
+    p : row of the job
+    length : tasks of its chunk, the first entries of ``search.pending``
+
+    Returns
+    -------
+    int : a ``Help``: HELPED, TOO_LONG (the budget of 4.8 ended the search), or why nothing was found
     """
     settings, state = ctx.settings, ctx.state
     search.counts.clock[0] += 1

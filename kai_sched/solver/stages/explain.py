@@ -37,7 +37,7 @@ class Facts(NamedTuple):
     nodes: Longs  # (C, 40) how many nodes have the verdict
     short: Longs  # (C, R) how many otherwise fit nodes lack the resource
     largest_free: Floats  # (C, R) most that one of these has free or freeing
-    room: Longs  # (C,) how many such pods would still fit, looked at one node at a time
+    room: Longs  # (C,) how many such pods would still fit, each by itself
 
 
 def make_facts(snapshot: Snapshot) -> Facts:

@@ -1,8 +1,10 @@
 """The start of a cycle: open the books, compute fair shares (semantics 2), and judge nodes and classes (semantics 12).
 
 Everything here depends on the snapshot alone and is computed once, before the first action. Fair shares do not change
-during the cycle (2.2). Cost: a few passes over T tasks and N nodes, 3 (Q + 1) divisions, and N nodes for each static
-signature. Invariant afterwards: the working state is complete, and the undo log is empty.
+during the cycle (2.2).
+
+Cost: a few passes over T tasks and N nodes, 3 (Q + 1) divisions, and N nodes for each of K static signatures.
+Invariant: afterwards the working state is complete, and the undo log is empty.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ TOO_LARGE = int(Verdict.TOO_LARGE)
 
 @kernel
 def fair_share(ctx: Context) -> None:
-    """Fill the working state of ``make_state``, in place, directly: rooms, counters, and the books of the queues.
+    """Fill the working state of ``make_state``, in place and directly: rooms, counters and the books of queues.
 
-    ``state.idle`` and ``releasing`` (N, R), columns of tasks (T,) and sets (S,), bonds, and of the book what queues
-    hold and request (2.2) and their fair and allocatable shares (2.3 to 2.5), (Q + 1, 3).
+    Afterwards ``state.idle`` and ``state.releasing`` (N, R) hold the room of nodes, ``state.task`` (T,), ``state.sets``
+    (S,), ``state.domains`` (D,) and ``state.ports`` (N, P) the tasks and their bonds, and ``state.book`` (Q + 1, 3)
+    what queues hold and request (2.2) and their fair and allocatable shares (2.3 to 2.5).
     """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     tasks = snapshot.tasks
@@ -86,13 +89,14 @@ def divide(
 ) -> Floats:
     """Divide one resource among siblings that are given in any order; return their fair shares (Q,).
 
-    This is for callers in Python; kernels use ``kernels.share``.
+    This is for callers in Python; kernels use ``kernels.share``, to which it gives the siblings by age.
 
     Parameters
     ----------
     total : units of the resource to divide
     k_value : how strongly past usage counts (``kernels.share.divide``)
-    quota, limit, weight, request, usage, priority : (Q,) each; inf is unlimited
+    quota, limit : (Q,), units; inf is unlimited
+    weight, request, usage, priority : (Q,), as in ``state.Division``
     rank : (Q,), the order by age, 0 for the oldest
     """
     order = np.argsort(rank)

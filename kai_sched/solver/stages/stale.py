@@ -26,8 +26,10 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 def evict_stale(ctx: Context, search: Search) -> None:
     """Evict all active tasks of every job that is stale for longer than its grace (7).
 
-    Reads ``jobs.grace`` and ``jobs.stale_since`` (J,), in ns; a grace of NULL is for ever, a time of 0 means from now
-    on. The evictions are recorded in ``decisions.eviction`` (T, 5) with the action STALE_GANG and no job that gains.
+    Reads ``jobs.grace`` and ``jobs.stale_since`` (J,), in ns: a grace of NULL is for ever, and a time of 0 means that
+    the job is stale from now on, so it is evicted at once only if its grace is 0. Evictions are recorded in
+    ``decisions.eviction`` (T, 5) with the action STALE_GANG and NULL for the job that gains. A task that was placed in
+    this cycle loses its place without being deleted.
     """
     settings, state = ctx.settings, ctx.state
     jobs = ctx.snapshot.jobs
@@ -49,7 +51,8 @@ def evict_stale(ctx: Context, search: Search) -> None:
 def is_torn(j: int, ctx: Context) -> bool:
     """Return whether job ``j`` is stale (7): some pod is used, none succeeded, and its tree of sets is not satisfied.
 
-    Reads ``state.task.status`` (T,), so pods that got a place in this cycle count.
+    Reads ``state.task.status`` (T,), not the snapshot, so a missing pod that got a place in this cycle counts. A job of
+    which a pod succeeded is about to end; its other pods are not evicted.
     """
     snapshot = ctx.snapshot
     used = False
@@ -65,7 +68,8 @@ def is_torn(j: int, ctx: Context) -> bool:
 def is_whole(j: int, ctx: Context) -> bool:
     """Return whether the tree of sets of job ``j`` is satisfied if all used pods count, leaving ones included.
 
-    Overwrites ``scratch.survey.met`` (S,).
+    This differs from ``state.sets.active`` (S,), which leaves out pods that are being deleted: a gang is not stale as
+    long as a pod that is replaced has not left. Overwrites ``scratch.survey.met`` (S,).
     """
     snapshot = ctx.snapshot
     sets = snapshot.sets
