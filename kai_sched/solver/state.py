@@ -220,7 +220,7 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,) 1: there is an eviction of the task
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,) a Verdict
-    free: Flags  # (J,) 1: all places that it is promised are free, but not bound; 2: not free (``eviction.promised_room``)
+    free: Flags  # (J,) 1: all its promised places are free, but not bound; 2: not free (``eviction.promised_room``)
     culprit: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) resource of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
