@@ -24,7 +24,12 @@ CPU, MEMORY, GPU, PODS = range(4)
 
 
 class Status(enum.IntEnum):
-    """Where a task stands. The groups of semantics 0.1 (ActiveAllocated and so on) are ranges of it."""
+    """Where a task stands (semantics 0.1). The order matters: groups of statuses are ranges, which kernels compare.
+
+    PIPELINED to RUNNING are active, ALLOCATED to RUNNING allocated, PIPELINED to STUCK_IN_RELEASING used. EVICTED
+    counts as pending when chunks are made, and exists only until the search that evicted the task is committed or
+    undone.
+    """
 
     SUCCEEDED = 0
     UNKNOWN = 1
@@ -132,7 +137,7 @@ RESTS = 2**62  # Jobs.waits_until, later than any time: no search in this cycle,
 
 
 class Generator(enum.IntEnum):
-    """How sets of victims are made of what is accumulated (semantics 4.5)."""
+    """How scenarios are made of accumulated victims in the search of ``victims: original`` (semantics 4.5)."""
 
     NONE = 0
     NODE_LOCAL = 1
@@ -148,7 +153,12 @@ class TermKind(enum.IntEnum):
 
 
 class Bond(enum.IntEnum):
-    """How a class is tied to an inter-pod term or a host port."""
+    """How a class is tied to an inter-pod term or a host port (semantics 12.2): which counter it reads or raises.
+
+    NEED reads the pods that match the term. CARRY raises ``carried``, MATCH raises ``matched`` of the node's domain, so
+    that anti-affinity and preferences are seen from both sides. PORT reads and raises the pods that hold a port on the
+    node.
+    """
 
     NEED = 0  # a required affinity term
     CARRY = 1  # an anti-affinity or preferred term of its own

@@ -54,6 +54,9 @@ def solve(
 ) -> Solution:
     """Run the stages: fair share and feasibility, the actions in the order given, the end of the cycle, the reasons.
 
+    Each action gets empty heaps, and the working state that the actions before it left. The tables of the search exist
+    only if an action needs them. They are kept between actions: what one search moved is spared by the next (4.5).
+
     Parameters
     ----------
     snapshot : tables of one cycle, not written to

@@ -73,10 +73,14 @@ def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def settle(j: int, t: int, ctx: Context) -> int:
-    """Place task ``t`` of job ``j`` on its best node (3.5), through the undo log, and return the verdict.
+    """Place task ``t`` of job ``j`` on its best node, through the undo log (3.5).
 
-    The task is bound if its request fits the idle room now, else it is pipelined. The verdict is a scalar: OK, the
-    reason why no node can take the class (``finder.refused`` (C,)), or NO_FIT if no node takes it at present.
+    The task is bound if its request fits the idle room now, else it is pipelined.
+
+    Returns
+    -------
+    int : a ``Verdict``: OK; the reason why no node can take the class (``finder.refused`` (C,)); or NO_FIT if no node
+        takes it at present
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
@@ -113,8 +117,14 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
 
     That is the room of the node (N, R), the counters of the set, what the queue and its ancestors hold (Q + 1, 3), and
-    inter-pod terms and host ports. With ``wait`` the task is pipelined, else bound. The block of the node is marked for
-    the finder, which is not undone: a rollback marks it again.
+    inter-pod terms and host ports. The block of the node is marked for the finder, which is not undone: a rollback
+    marks it again.
+
+    Parameters
+    ----------
+    j, t : rows of the job and its task, which is pending or was evicted by a search
+    n : row of a node on which the task fits, now or later; this is not checked
+    wait : True: the task is pipelined; False: it is bound
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]

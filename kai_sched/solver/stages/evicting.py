@@ -1,12 +1,17 @@
 """The actions consolidation, reclaim and preempt: pending jobs get room from victims (semantics 4 to 6).
 
-This module decides which jobs are tried, in which order, and which jobs may be victims. The search itself is the
-package ``solver.eviction``, whose front page says how it goes.
+This module decides which jobs are tried, in which order, and which queues and jobs may lose pods. The search for
+victims is the package ``solver.eviction``, whose front page says how it goes. The three actions differ in
 
-Cost: one search for each job that passes the checks of ``reason_not_to_search``, which cost O(Q + chunk) at most. The
-searches of an action together end after ``settings.most_work`` (4.8).
-Invariant: after each job the undo log is empty. A job for which no search succeeded has changed nothing but
-``decisions`` and the memory of failures.
+- the pending job: reclaim asks that its queue stays within the fair share (4.1), preempt that a non-preemptible job
+  stays within the quota (5), consolidation that the job is preemptible and enough GPUs are free somewhere (6);
+- the victims: jobs of other queues that have more than they are due (4.2), jobs of the same queue with a lower priority
+  (5), or jobs of all queues, which must get another place (6).
+
+Cost: one search for each job that ``reason_not_to_search`` lets pass; its own checks cost no more than the chunks of
+two jobs and a path of queues. The searches of an action together end after ``settings.most_work`` (4.8). Invariant:
+after each job the undo log is empty. A job for which no search succeeded has changed nothing but ``decisions`` and the
+memory of failures.
 """
 
 from __future__ import annotations
@@ -63,15 +68,15 @@ EVERYBODY = 2**62
 def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     """Run one action: each pending job is tried once, the fairest queue first (4.1, 5, 6).
 
+    Writes ``decisions.help`` (J, 4), a ``Help`` for each job that was tried, and ``decisions.verdict`` (J,): OK if the
+    job got room, NO_HELP if no other reason stands there. ``eviction.commit`` writes evictions and placements.
+
     Parameters
     ----------
     action : CONSOLIDATION, RECLAIM or PREEMPT
     tree : empty heaps (``state.make_tree``) for the pending jobs
     search : tables of the search; what concerns the cycle (``settled``, ``left_node``, ``overpaid``) is kept between
         actions, the rest is overwritten
-
-    Writes ``decisions.help`` (J, 4), a ``Help`` for each job that was tried, and ``decisions.verdict`` (J,): OK if the
-    job got room, NO_HELP if no other reason stands there. Evictions and placements are written by ``eviction.commit``.
     """
     settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
     if not enqueue_pending_jobs(action, ctx, tree):
@@ -91,6 +96,8 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
         if length == 0:
             continue  # a search for another job took it along and gave it what it asked for
         help_code = reason_not_to_search(action, p, length, idle, ctx, search)
+        # The jobs after the one that used up the budget get their turn in the next cycle (4.8), so they do not count as
+        # failed and are not remembered.
         if help_code == OK and search.counts.work[0] > settings.most_work:
             help_code = TOO_LONG
         elif help_code == OK:
@@ -280,14 +287,16 @@ def refresh_contenders(ctx: Context, tree: Tree, search: Search) -> None:
 
 @inner
 def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
-    """Mark which queues and jobs may lose pods to job ``p``; return the priority that victims must be below (4.2, 5).
+    """Mark which queues and jobs may lose pods to job ``p`` (4.2, 5, 6).
 
-    Writes ``search.queues.is_open`` (Q,) and, for jobs that are excluded from this search alone, the number of the
-    search to ``search.victims.jobs.skip`` (J,). DEAD entries, jobs that are no victims at all, stay.
+    Writes ``search.queues.is_open`` (Q,): reclaim opens other leaves from which shares allow to take, preempt the leaf
+    of ``p`` alone, consolidation all. Jobs that are excluded from this search alone, ``p`` among them, get the number
+    of the search in ``search.victims.jobs.skip`` (J,). DEAD entries, jobs that are no victims in this action, stay.
 
     Returns
     -------
-    int : the priority of ``p`` for preempt, whose lists are sorted by priority; else EVERYBODY, which excludes no job
+    int : victims have a lower priority than this: that of ``p`` for preempt, whose lists are sorted by priority; else
+        EVERYBODY, which excludes no job
     """
     settings, snapshot = ctx.settings, ctx.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
@@ -320,8 +329,11 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
 def may_lose(own: int, q: int, ctx: Context) -> bool:
     """Return whether victims may come from leaf ``q`` for leaf ``own`` in reclaim, by what their queues hold (4.2).
 
-    ``scratch.need`` is what the chunk requests. Compares ``book.held`` with ``share`` and ``quota``, (Q + 1, 3) each,
-    of the two queues in which the paths from the root to the leaves first differ.
+    The two queues are compared in which the paths from the root to the leaves first differ. If that of ``own`` has
+    quota for the chunk (``scratch.need``), the other must be above its quota in a resource of the chunk, or below it in
+    none. If not, the other must hold more than its allocatable share of some resource.
+
+    Reads ``book.held``, ``book.share`` and ``book.quota``, (Q + 1, 3) each.
     """
     scratch = ctx.scratch
     reclaimer, victim = diverge(own, q, ctx.snapshot.queues.parent)

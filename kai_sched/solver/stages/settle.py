@@ -1,5 +1,9 @@
 """The end of a cycle with evictions: promises without room are taken back, kept victims stay (semantics 3.6, 3.7, 4.5).
 
+Several searches of one cycle do not know of each other: a later one may evict a larger pod beside the victims of an
+earlier one, so that these are no longer needed, or promised room may turn out to be free. Only the end of the cycle can
+tell, as until then any room may still be given away.
+
 Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal_return`` and ``eviction.promised_room``.
 Invariant: it runs after all actions, and nothing is decided on the state afterwards. What it changes is final.
 """

@@ -1,7 +1,10 @@
 """The action stalegangeviction: after its grace, what is left of a gang that lost pods is evicted (semantics 7).
 
-It regards no share, priority or protection. It runs last by default, so that a pod that was placed in this cycle still
-makes its gang whole. Cost: one pass over the T tasks and S sets of jobs.
+It regards no share, priority or protection: pods of a torn gang hold room and do no work. It runs last by default, so
+that a pod that was placed in this cycle makes its gang whole again, and so that evictions of this cycle, whose pods
+still count as used, tear no gang.
+
+Cost: one pass over the T tasks and S sets of jobs.
 Invariant: the undo log is empty after each eviction; the evictions are final.
 """
 
