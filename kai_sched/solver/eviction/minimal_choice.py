@@ -151,11 +151,11 @@ def begin_choice(log: Log, search: Search) -> None:
 
 @inner
 def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Evict chunks until task ``t`` fits the node that costs least to clear; return the node, or NULL if none can be
-    cleared.
+    """Evict chunks until task ``t`` fits the node that costs least to clear; return the node.
 
-    The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted through the undo log. Nodes that cannot
-    be cleared are barred for the class of the task (``nodes.barred``, (N,)), until more chunks are chosen there.
+    Returns NULL if no node can be cleared. The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted
+    through the undo log. Nodes that cannot be cleared are barred for the class of the task (``nodes.barred``,
+    (N,)), until more chunks are chosen there.
     """
     log = ctx.log
     while True:

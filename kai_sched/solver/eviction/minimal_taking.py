@@ -35,9 +35,9 @@ RECLAIM = int(Action.RECLAIM)
 def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Take victims below each queue whose limit the preemptor would exceed (3.4); False: the gates refuse in any case.
 
-    Evictions go through the undo log. Only victims that leave for good count. False in consolidation, where what
-    queues hold does not change, and for quotas, which only non-preemptible jobs use up: they are never evicted.
-    Writes ``scratch.need`` (3,).
+    Chunks are added to ``search.lists.chosen`` (T + 1,), evictions go through the undo log. Only victims that
+    leave for good count. False in consolidation, where what queues hold does not change, and for quotas, which
+    only non-preemptible jobs use up: they are never evicted. Writes ``scratch.need`` (3,).
     """
     p, need = preemptor.job, preemptor.need
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
@@ -155,8 +155,7 @@ def first_of(g: int, search: Search) -> int:
 
 @inner
 def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
-    """Return whether chunk ``g`` takes the last pods of the set to which chunk ``h``, an earlier one of its job,
-    belongs.
+    """Return whether chunk ``g`` takes the last pods of the set of chunk ``h``, an earlier one of its job.
 
     ``lists.emptied`` (T + 1,) has the set that a chunk empties, or NULL for a surplus pod. Sets have lower rows
     than those below them, so climbing from the set of ``h`` ends at that set or passes it.
@@ -195,8 +194,7 @@ def forget_cost(n: int, search: Search) -> None:
 
 @inner
 def unbar(entry: int, search: Search) -> None:
-    """Let the nodes of the chunk at place ``entry`` of ``search.lists.chosen`` be cleared again: they have more room
-    now.
+    """Let the nodes of the chosen chunk at place ``entry`` be cleared again: they have more room now.
 
     Writes ``nodes.barred`` (N,) directly.
     """
@@ -210,11 +208,10 @@ def unbar(entry: int, search: Search) -> None:
 
 @inner
 def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether shares let chunk ``g`` leave after the chunks chosen before it (4.7, rules 1 and 2), and charge
-    it.
+    """Return whether shares let chunk ``g`` leave after the chunks chosen before it (4.7), and charge it.
 
-    If so, ``queues.remains`` (Q, 3) is lowered for its leaf and the queues above; otherwise nothing changes. A
-    chunk that ``retake.keep_last`` has excluded is refused.
+    Rules 1 and 2 of the validator are asked. If both allow it, ``queues.remains`` (Q, 3) is lowered for its leaf
+    and the queues above; otherwise nothing changes. A chunk that ``retake.keep_last`` has excluded is refused.
     """
     snapshot = ctx.snapshot
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
@@ -228,14 +225,13 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 @inner
 def stays_behind_it(v: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether the reclaimer's side ends with less of its fair share than that of leaf ``v``, which lost
-    ``amount``.
+    """Return whether the reclaimer's side uses less of its fair share than the side of leaf ``v`` (4.7, rule 2).
 
-    The sides are the queues where the paths from the root to both leaves part; compared is (what the side holds
-    with ``preemptor.need`` (3,) / fair share) x multiplier, for each resource that is requested or lost (4.7,
-    rule 2). Asking this for each chunk refuses no scenario that ``validate.stays_behind`` would accept at the
-    end: what the reclaimer's side loses later only makes it smaller, and what leaf ``v`` loses later is asked for
-    again.
+    ``amount`` is what leaf ``v`` loses, charged to ``queues.remains`` (Q, 3) already. The sides are the queues
+    where the paths from the root to both leaves part; compared is (what the side holds with ``preemptor.need``
+    (3,) / fair share) x multiplier, for each resource that is requested or lost . So ``validate.stays_behind``
+    never refuses at the end what was chosen here: later losses of the reclaimer's side only make it smaller, and
+    for later losses of leaf ``v`` this is asked again.
     """
     need = preemptor.need
     snapshot = ctx.snapshot
@@ -260,7 +256,7 @@ def queue_of(g: int, snapshot: Snapshot, search: Search) -> int:
 
 @inner
 def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
-    """Return what the tasks of chunk ``g`` hold, (3,): CPU in millicores, memory in bytes, GPUs."""
+    """Return what the tasks of chunk ``g`` hold: three scalars, CPU in millicores, memory in bytes, GPUs."""
     amount = (0.0, 0.0, 0.0)
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         price = snapshot.classes.quota[snapshot.tasks.cls[search.lists.potential[at]]]
@@ -270,8 +266,9 @@ def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 @inner
 def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, for its leaf and the queues above: it does not
-    leave.
+    """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave.
+
+    Its leaf and all queues above it are credited.
     """
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
     while q != NULL:
@@ -282,8 +279,9 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def take_back(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Mark chunk ``g`` as not chosen (``lists.is_chosen``, (T + 1,)), and give back its shares if they were charged
-    (2).
+    """Mark chunk ``g`` as not chosen in ``search.lists.is_chosen`` (T + 1,).
+
+    If its shares were charged (mark 2), they are given back. The eviction itself is undone by the caller.
     """
     if search.lists.is_chosen[g] == 2:
         give_back_shares(g, snapshot, search)
@@ -295,7 +293,7 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
     """Give the evicted tasks of chunk ``g`` places on other nodes than ``cleared``; False: one of them finds none.
 
     Tasks that are not on the cleared node stay where they were: they need not move. Changes go through the undo
-    log; after False the caller takes them back.
+    log, places into ``search.lists.placed`` (T + 1,); after False the caller takes them back.
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
