@@ -65,6 +65,11 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod that was moved
     before in this cycle may return without room (``evict.place_in_search``), so its job counts as infinitely
     large.
+
+    Parameters
+    ----------
+    ceiling : scalar
+        Only jobs of a lower priority are counted.
     """
     jobs, tasks, request = snapshot.jobs, snapshot.tasks, snapshot.classes.request
     allocatable = snapshot.nodes.allocatable
@@ -100,6 +105,11 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
     (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
     once for each domain. Only static constraints, ports and anti-affinity of pods that are there refuse nodes:
     victims still count for the last two (12.2), so no eviction lifts them.
+
+    Returns
+    -------
+    room : scalar
+        At most that many tasks of the class fit; never less than any scenario can place.
     """
     snapshot, state = ctx.snapshot, ctx.state
     classes = snapshot.classes

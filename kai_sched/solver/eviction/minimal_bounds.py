@@ -1,5 +1,5 @@
-"""Bounds of the minimal search: which victims may leave at all, and when none can supply what is lacking (semantics
-4.6, 4.7).
+"""Bounds of the minimal search: which victims may leave at all, and when none can supply what is lacking
+(semantics 4.6, 4.7).
 
 A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
 (tests/properties/test_proofs.py). All of them rest on one quantity: ``lacking``, the GPUs that the pending tasks
@@ -142,6 +142,13 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
 
     A chunk that may leave is added to ``queues.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
     the queue where its path parts from the reclaimer's.
+
+    Returns
+    -------
+    amount : scalar
+        The GPUs that the chunk holds.
+    with_others, alone : bool
+        Whether it may leave for good after other victims left, and whether it may if it is the only victim.
     """
     snapshot = ctx.snapshot
     g = int(search.counts.batches[0]) - 1

@@ -64,8 +64,8 @@ def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     for entry in range(k):
         search.pending[entry] = search.pending_in_order[entry]
     # The first order is that of the job. If a task finds no node, the tasks of its class choose first the next
-    # time: they are the hardest to place, and others had taken their room. There are at most four classes in the
-    # counts of room, so four orders; each brings another class to the front.
+    # time: they are the hardest to place, and others had taken their room. At most four orders are tried, as many
+    # as there are classes in the counts of room; each brings another class to the front.
     for _ in range(MOST_KINDS):
         failed = choose_in_turn(n_hosts, preemptor, ctx, search)
         undo_all(ctx)
@@ -137,8 +137,8 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
 def begin_choice(log: Log, search: Search) -> None:
     """Forget the last choice: empty ``search.lists.chosen`` and ``is_chosen`` (T + 1,), the log and the placements.
 
-    New clocks also forget the costs of nodes (N,) and what the choice took from queues (``queues.remains``, (Q,
-    3)).
+    New clocks also forget the costs of nodes (N,) and what the choice took from queues (``queues.remains``,
+    (Q, 3)).
     """
     log.size[:] = 0
     search.counts.choice_clock[0] += 1
@@ -156,6 +156,11 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
     Returns NULL if no node can be cleared. The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted
     through the undo log. Nodes that cannot be cleared are barred for the class of the task (``nodes.barred``,
     (N,)), until more chunks are chosen there.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        As for ``choose``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
     """
     log = ctx.log
     while True:
@@ -276,10 +281,15 @@ def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
 def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
     """Return what it costs to clear node ``n`` for task ``t``: a scalar, or NEVER if all its victims are not enough.
 
-    The cost is the number of the last chunk that is needed; ``by_number``: the pods of all chunks that are
-    needed, on whatever nodes they are. Chunks that are chosen already cost nothing: their room is in
-    ``state.releasing`` (N, R). Inter-pod terms and shares are left out. Overwrites ``search.freed`` (N, R) at the
-    node.
+    The cost is the number of the last chunk that is needed. Chunks that are chosen already cost nothing: their
+    room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out. Overwrites ``search.freed``
+    (N, R) at the node.
+
+    Parameters
+    ----------
+    by_number : bool
+        Whether the cost is instead the number of pods of all needed chunks, on whatever nodes they are
+        (consolidation).
     """
     snapshot, state = ctx.snapshot, ctx.state
     classes = snapshot.classes

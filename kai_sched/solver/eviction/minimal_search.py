@@ -281,8 +281,8 @@ def is_held(h: int, snapshot: Snapshot, search: Search) -> bool:
 def sum_up(ctx: Context, search: Search) -> None:
     """Count for how many pending tasks of each class there is room with all chosen chunks gone.
 
-    Writes ``search.kinds.with_chosen`` (4,), an upper bound for each class by itself, and ``search.freed`` (N,
-    R), what the chosen chunks hold on each node, directly. Only nodes with potential victims are reset: only
+    Writes ``search.kinds.with_chosen`` (4,), an upper bound for each class by itself, and ``search.freed``
+    (N, R), what the chosen chunks hold on each node, directly. Only nodes with potential victims are reset: only
     those can get entries.
     """
     for place in range(search.counts.touched_nodes[0]):

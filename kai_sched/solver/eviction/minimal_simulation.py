@@ -1,5 +1,5 @@
-"""Simulate a scenario of the minimal search: evict, place the pending tasks, let victims return, validate (semantics
-4.5).
+"""Simulate a scenario of the minimal search: evict, place the pending tasks, let victims return, validate
+(semantics 4.5).
 
 The victims are the chosen chunks of ``minimal_choice``. The pending tasks get the nodes that were chosen for
 them, or others. Then each evicted pod returns for which there is still room, chunk by chunk (3.2): first to its
@@ -158,6 +158,11 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
     The capacity gates (3.4) are checked for all tasks together first. A task whose chosen node does not take it
     any more gets its best node. False: the gates refuse, or a task finds no node; then some tasks may be placed,
     and the caller undoes the scenario. All changes go through the undo log.
+
+    Parameters
+    ----------
+    p : scalar, row of a job
+        The preemptor, whose queues the gates check.
     """
     for entry in range(k):
         ctx.scratch.chunk[entry] = search.pending[entry]
@@ -289,6 +294,13 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
 
     Returns NULL if all have returned. Otherwise nothing has changed, and the result is a task without room: the
     first of the chunk, if it is the capacity gates (3.4) that refuse.
+
+    Parameters
+    ----------
+    j : scalar, row of a job
+        The victim job; its queues have to allow the whole chunk.
+    moving : bool
+        Whether a task without room at home may go to another node.
     """
     log, scratch = ctx.log, ctx.scratch
     if not within_limits(j, length, ctx):

@@ -138,8 +138,14 @@ def choose_with_dependents(
 def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, search: Search) -> None:
     """Take back all that was chosen since the log and the lists had these lengths.
 
-    ``floats`` and ``integers`` are lengths of the undo log, ``chosen`` and ``placed`` those of
-    ``search.lists.chosen`` and ``placed`` (T + 1,). Shares that were charged are given back.
+    Evictions and moves are undone by the undo log. Shares that were charged are given back.
+
+    Parameters
+    ----------
+    floats, integers : scalars
+        Lengths of the undo log to return to: ``log.size[0]`` and ``log.size[1]``.
+    chosen, placed : scalars
+        Lengths of ``search.lists.chosen`` and ``search.lists.placed`` (T + 1,) to return to.
     """
     rollback(floats, integers, ctx)
     for entry in range(chosen, search.counts.chosen[0]):
@@ -186,7 +192,9 @@ def take_chunk(g: int, ctx: Context, search: Search) -> None:
 
 @inner
 def forget_cost(n: int, search: Search) -> None:
-    """Mark node ``n`` as changed: its cost (``nodes.cost_mark``, (N,)) and its block's cheapest node are computed anew.
+    """Mark node ``n`` as changed: its cost and its block's cheapest node are computed anew.
+
+    Writes ``nodes.cost_mark`` and ``best_mark`` (N,).
     """
     search.nodes.cost_mark[n] = 0
     search.nodes.best_mark[search.nodes.place[n] // BLOCK] = 0
@@ -229,9 +237,16 @@ def stays_behind_it(v: int, amount: Amounts, preemptor: Preemptor, ctx: Context,
 
     ``amount`` is what leaf ``v`` loses, charged to ``queues.remains`` (Q, 3) already. The sides are the queues
     where the paths from the root to both leaves part; compared is (what the side holds with ``preemptor.need``
-    (3,) / fair share) x multiplier, for each resource that is requested or lost . So ``validate.stays_behind``
+    (3,) / fair share) x multiplier, for each resource that is requested or lost. So ``validate.stays_behind``
     never refuses at the end what was chosen here: later losses of the reclaimer's side only make it smaller, and
     for later losses of leaf ``v`` this is asked again.
+
+    Parameters
+    ----------
+    v : scalar, row of a leaf queue
+        The leaf of the victim.
+    amount : triple of scalars
+        CPU in millicores, memory in bytes, GPUs that it loses.
     """
     need = preemptor.need
     snapshot = ctx.snapshot
@@ -294,6 +309,11 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
 
     Tasks that are not on the cleared node stay where they were: they need not move. Changes go through the undo
     log, places into ``search.lists.placed`` (T + 1,); after False the caller takes them back.
+
+    Parameters
+    ----------
+    cleared : scalar, row of a node
+        The node from which the chunk has to go.
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):

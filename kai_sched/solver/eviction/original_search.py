@@ -158,6 +158,13 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
 
     The recorded victims are part of each scenario. On True the scenario is left simulated; on False the state is
     as before. ``search.counts.refuted`` says if a proof or the budget ended the whole search.
+
+    Parameters
+    ----------
+    generator : scalar, a ``Generator``
+        NODE_LOCAL or MULTI_NODE: how scenarios are made of the potential victims.
+    k : scalar
+        How many of the pending tasks are to be placed, with the minimums of the job lowered to match.
     """
     ceiling = preemptor.ceiling
     snapshot, state = ctx.snapshot, ctx.state
@@ -208,6 +215,11 @@ def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) 
 
     Uses ``search.hosts`` (L,). A scenario that has only the pods of this job is the same for each of its nodes
     (``is_by_itself``) and is attempted once.
+
+    Parameters
+    ----------
+    k : scalar
+        How many of the pending tasks are to be placed.
     """
     snapshot = ctx.snapshot
     by_itself = False
