@@ -2,9 +2,9 @@
 (semantics 4.6, 4.7).
 
 A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
-(tests/properties/test_proofs.py). All of them rest on one quantity: ``lacking``, the GPUs that the pending tasks
-request beyond what is free on all nodes together. Moves free no GPU in sum, so victims that leave for good have
-to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7).
+(tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the
+pending tasks request beyond what is free on all nodes together. Moves free no GPU in sum, so victims that leave
+for good have to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7).
 
 Cost: ``most_given`` visits the siblings along one path of the queue tree, at most Q queues; the others are
 cheaper, but for ``free_gpus`` (N) and ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is
@@ -213,14 +213,12 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
 
     ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
 
-    - all that came so far below ``v`` (``queues.given``, (Q,));
-    - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into
-    the excess, and
-      the last is at most the largest one. Does not hold if ``v`` is above in another resource, which would allow
-      more;
-    - rule 2: if ``u`` ends above its fair share even after it lost ``total``, then ``v`` must keep more than the
-    same part of its
-      own share, times the multiplier. What is above that may leave.
+    - all that came so far below ``v``: ``queues.given`` (Q,);
+    - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into the
+      excess, and the last is at most the largest, ``queues.most_given`` (Q,). If ``v`` is above its threshold in
+      another resource, too, chunks may leave for that, and this bound does not apply;
+    - rule 2: if ``u`` ends above its fair share even after it lost ``total``, ``v`` must keep more than the same part
+      of its own share, times the multiplier. Only what is above that may leave.
     """
     need, book, queue = preemptor.need, ctx.state.book, search.queues
     deserved, other = True, False

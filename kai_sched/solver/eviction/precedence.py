@@ -4,8 +4,8 @@ Claim: if each possible victim is useless, no scenario leaves room for the preem
 all of its tasks. In a simulation the victims' jobs and the preemptor compete for the room in the order of queues. A
 victim is useless for one of two reasons:
 
-1. Its leaf comes before the preemptor's leaf as long as the victim is pending. So it is placed again first. 2. Shares
-let the preemptor's queue take nothing from its side. The validator refuses each scenario in which it leaves.
+1. Its leaf comes before the preemptor's leaf as long as the victim is pending. So it is placed again first.
+2. Shares let the preemptor's queue take nothing from its side. The validator refuses each scenario in which it leaves.
 
 Why it holds: no useless victim stays away. If all victims are alike and the cluster was full for them, they fill the
 same room again. If the first task lacks GPUs in the whole cluster, room only appears if a victim with GPUs leaves for
@@ -218,11 +218,11 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
     if search.counts.alike[0] > 0:
         ask_before(p, settings, snapshot, search)
     # From the preemptor's leaf to the root. At each level ``b`` is a sibling of the path's queue ``a``, and each
-    # victim leaf is at or below exactly one of them. Reason 1 is asked for leaves beside the preemptor's leaf only:
-    # there the order of the two queues is the order of their first jobs. Reason 2 is asked for all others, but only if
-    # the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``gone`` sums up what victims
-    # below ``a`` may take from it; those that cannot leave take nothing, unless victims that return count as losses,
-    # too (``allow-consolidating-reclaim`` off).
+    # victim leaf is at or below exactly one of them. Reason 1 is asked for leaves beside the preemptor's leaf only: at
+    # a higher level the first job of a queue depends on all queues below it. Reason 2 is asked where reason 1 fails,
+    # but only if the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``gone`` sums up
+    # what victims below ``a`` may take from it; those that cannot leave take nothing, unless victims that return count
+    # as losses, too (``allow-consolidating-reclaim`` off).
     while a != NULL:
         row = parent[a] if parent[a] != NULL else parent.shape[0]
         lost = gone

@@ -85,8 +85,7 @@ def has_gone(t: int, state: State, search: Search) -> bool:
 
 @kernel
 def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
-    """Return the queues at or above leaves ``a`` and ``b`` where their paths from the root first differ: two scalars.
-    """
+    """Return the queues at or above leaves ``a`` and ``b`` at which their paths part: two scalars, rows of queues."""
     depth_a, depth_b = depth_of(a, parent), depth_of(b, parent)
     while depth_a > depth_b:
         a, depth_a = parent[a], depth_a - 1
@@ -267,8 +266,7 @@ def requested_amounts(k: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 @inner
 def ratio(amount: float, share: float) -> float:
-    """Return the part of a ``share`` that an amount uses, a scalar: 0 of an infinite share, infinite if the share is 0.
-    """
+    """Return the part of a ``share`` that an amount uses, a scalar: 0 of an infinite one, infinite if it is 0."""
     if share == np.inf:
         return 0.0
     if share == 0.0:
@@ -308,8 +306,7 @@ def stays_behind(p: int, k: int, u: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
-    """Return the nearest value of ``own`` (Q,) that is set at or above queue ``q``, in ns, else ``otherwise`` (11.1).
-    """
+    """Return the nearest value of ``own`` (Q,) set at or above queue ``q``, in ns, else ``otherwise`` (11.1)."""
     while q != NULL:
         if own[q] != NULL:
             return int(own[q])
