@@ -261,8 +261,7 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
 
 @inner
 def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
-    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later; inter-pod terms and ports are left out.
-    """
+    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later; terms and ports are left out."""
     state, home = ctx.state, search.tasks.home[t]
     request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
     return bool(home != NULL and fits_later(request, state.idle[home], state.releasing[home]))

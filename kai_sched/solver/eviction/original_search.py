@@ -5,12 +5,13 @@ probe accumulates victims chunk by chunk; after each chunk the generator makes s
 are simulated whole (``simulation``) and validated. The victims of a solved probe are recorded: they are part of
 all larger probes. The first valid scenario for all tasks is taken.
 
-Cost: for K pending tasks about 2 log2(K) probes for each generator; a probe of V chunks makes V scenarios on each
-of the hosts of a job, or V log2(P) scenarios for P nodes with victims; a scenario costs its victims plus the
-queues. Proofs (``bounds``, ``precedence``) and known failures (``failed_scenarios``) skip scenarios that cannot
-be solved, and ``settings.most_work`` ends the search (4.8). Invariant: between two scenarios the state is the
-state before the search and the undo log is empty; HELPED leaves the solution simulated, for
-``commit.commit_scenario``. L is the number of tasks of the longest job.
+Cost: for K pending tasks about 2 log2(K) probes for each generator. In a probe each chunk makes one scenario for each
+node of its job (node-local), or about log2(P) for P nodes with victims (multi-node); a scenario costs its victims plus
+the queues. Proofs (``bounds``, ``precedence``) and known failures (``failed_scenarios``) skip scenarios that cannot be
+solved, and ``settings.most_work`` ends the search (4.8).
+
+Invariant: between two scenarios the state is the state before the search and the undo log is empty; HELPED leaves the
+solution simulated, for ``commit.commit_scenario``. L is the number of tasks of the longest job.
 """
 
 from __future__ import annotations
