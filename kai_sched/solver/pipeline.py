@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
+from kai_sched.solver import jit
 from kai_sched.solver.eviction.tables import make_search
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
@@ -69,7 +70,7 @@ def solve(
     Solution : decisions, state and facts
     """
     evicting = any(action in EVICTING or action == STALE for action in actions)
-    ctx = Context(
+    context = Context(
         settings,
         snapshot,
         make_state(snapshot),
@@ -78,9 +79,10 @@ def solve(
         make_scratch(snapshot),
         make_decisions(snapshot),
     )
+    ctx = jit.reference(context)
     fair_share(ctx)
     feasibility(ctx)
-    search = make_search(snapshot) if evicting else None
+    search = jit.reference(make_search(snapshot)) if evicting else None
     times = [timer()]
     for action in actions:
         if search and action in EVICTING and not (action == "consolidation" and settings.most_moved == 0):
@@ -94,7 +96,7 @@ def solve(
                 allocate(int(turn), ctx, make_tree(snapshot))
         times.append(timer())
     if search and any(action in EVICTING for action in actions):
-        settle(ctx, search, np.zeros_like(ctx.state.idle), np.zeros_like(ctx.state.idle))
+        settle(ctx, search, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
-    return Solution(ctx.decisions, ctx.state, facts, tuple(times))
+    return Solution(context.decisions, context.state, facts, tuple(times))

@@ -359,14 +359,18 @@ def _columns(of: type[Table], length: int, shapes: dict[str, tuple[int, ...]] | 
 
     Columns of one type are rows of one array, which makes fewer arrays to allocate.
     """
-    columns: dict[str, Any] = {name: np.zeros(shape) for name, shape in (shapes or {}).items()}
-    for dtype, kind in ((np.int64, Longs), (np.float64, Floats)):
-        names = [name for name, each in _types(of).items() if each == kind and name not in columns]
-        columns |= zip(names, np.zeros((len(names), length), dtype), strict=True)
+    longs, floats = _names(of, tuple(shapes or ()))
+    columns: dict[str, Any] = dict(zip(longs, np.zeros((len(longs), length), np.int64), strict=True))
+    columns.update(zip(floats, np.zeros((len(floats), length)), strict=True))
+    for name, shape in (shapes or {}).items():
+        columns[name] = np.zeros(shape)
     return of(**columns)
 
 
 @cache
-def _types(of: type[Any]) -> dict[str, Any]:
-    """Return the types of the columns of a table, by name; evaluating annotations is slow, so it is done once."""
-    return get_type_hints(of)
+def _names(of: type[Any], others: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return the columns of a table that hold integers, and those that hold floats, without these ``others``."""
+    kinds = {name: kind for name, kind in get_type_hints(of).items() if name not in others}
+    return [name for name, kind in kinds.items() if kind == Longs], [
+        name for name, kind in kinds.items() if kind == Floats
+    ]

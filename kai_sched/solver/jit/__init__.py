@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Table = TypeVar("Table")
 
 _MARK = "complete"
 PART = "part:"  # begins the qualified names of inner kernels
@@ -62,7 +63,13 @@ def compiled() -> tuple[int, int]:
 
 def kernel(function: Function) -> Function:
     """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
-    return _compiled(function, {"no_cfunc_wrapper": True})
+    made: Any = _compiled(function, {"no_cfunc_wrapper": True})
+    if not _interpreted:
+        from kai_sched.solver.jit import tables
+
+        made.__class__ = tables.Kernel
+    found: Function = made
+    return found
 
 
 def inner(function: Function) -> Function:
@@ -84,7 +91,18 @@ def entry(part: Function) -> Function:
     plain = inside.py_func
     made: Any = types.FunctionType(plain.__code__, plain.__globals__, plain.__name__)
     made.__qualname__ = plain.__qualname__.removeprefix(PART)
-    return _compiled(made, {"no_cfunc_wrapper": True})  # type: ignore[no-any-return]
+    return kernel(made)  # type: ignore[no-any-return]
+
+
+def reference(table: Table) -> Table:
+    """The table as kernels get it, for one that several kernels are called with; else each call makes its own."""
+    if _interpreted:
+        return table
+    from kai_sched.solver.jit import tables
+
+    made: Any = tables.Reference(table)
+    found: Table = made
+    return found
 
 
 def _compiled(function: Function, more: dict[str, bool]) -> Function:
@@ -92,29 +110,38 @@ def _compiled(function: Function, more: dict[str, bool]) -> Function:
     _kernels_made = True
     if _interpreted:
         return function
-    import numba
-
-    folder = cache_folder()
-    # numba makes the attributes of its config at import time, where no type checker sees them.
-    numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]
-    # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references
-    # to the dozens of arrays behind every table attribute costs more than the kernels' own work.
-    # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
-    options: dict[str, Any] = {"nogil": True, "cache": folder is not None, "error_model": "numpy", "_nrt": False}
-    options |= more
     _prepare_numba()
-    made: Any = numba.njit(**options)(function)
+    made = _njit(function, more)
     _kernels.append(made)
     found: Function = made
     return found
 
 
+def _njit(function: Function, more: dict[str, bool]) -> Any:
+    import numba
+
+    # Without numba's reference counting: kernels allocate nothing (scratch space is passed in), and counting references
+    # to the dozens of arrays behind every table attribute costs more than the kernels' own work.
+    # ``_nrt`` is not among the options that numba declares, so they are passed as a dictionary that may hold anything.
+    options: dict[str, Any] = {
+        "nogil": True,
+        "cache": cache_folder() is not None,
+        "error_model": "numpy",
+        "_nrt": False,
+    }
+    return numba.njit(**options | more)(function)
+
+
 @functools.cache
 def _prepare_numba() -> None:
     """How numba compiles inner kernels and how kernels get tables, settled once, before the first of them."""
+    import numba
+
     from kai_sched.solver.jit import parts, tables
 
-    tables.register(invariant=parts.install())
+    # numba makes the attributes of its config at import time, where no type checker sees them.
+    numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]
+    tables.register(parts.install(), lambda function: _njit(function, {"no_cfunc_wrapper": True}))
 
 
 class KernelLocator:
