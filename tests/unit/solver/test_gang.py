@@ -10,21 +10,18 @@ from hypothesis import strategies as st
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import gang, place
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.gang import goes_before as goes_before_part
-from kai_sched.solver.kernels.gang import next_chunk as next_chunk_part
-from kai_sched.solver.kernels.gang import stage_of as stage_of_part
-from kai_sched.solver.kernels.place import place as place_part
 from kai_sched.solver.state import Context, Survey
 from tests.afresh import afresh
 from tests.oracle import chunk as twin
 from tests.oracle.world import USED, GroupSet, Job, PodSet, Task
 from tests.unit.solver.tables import Member, assemble, opened, snapshots
 
-goes_before = entry(goes_before_part)
-next_chunk = entry(next_chunk_part)
-stage_of = entry(stage_of_part)
-place = entry(place_part)
+goes_before = entry(gang.goes_before)
+next_chunk = entry(gang.next_chunk)
+stage_of = entry(gang.stage_of)
+place_task = entry(place.place)
 
 (stale,) = afresh("solver.stages.stale")
 P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
@@ -62,7 +59,7 @@ def chunk_of(books: Context, j: int) -> list[int]:
 def set_off(books: Context, tasks: list[int]) -> None:
     """Place the tasks, on any node."""
     for t in tasks:
-        place(t, 0, False, books)
+        place_task(t, 0, False, books)
     books.log.size[:] = 0
 
 

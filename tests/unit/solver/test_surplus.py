@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 
 from kai_sched.snapshot.tables import Sets, Status
+from kai_sched.solver.eviction import victim_chunk
 from kai_sched.solver.eviction.tables import make_search
-from kai_sched.solver.eviction.victim_chunk import victim_chunk as victim_chunk_part
 from kai_sched.solver.jit import entry
 from tests.unit.solver.tables import Member, assemble, members, opened
 
-victim_chunk = entry(victim_chunk_part)
+next_victim_chunk = entry(victim_chunk.victim_chunk)
 
 ACTIVE_STATUSES = range(Status.PIPELINED, Status.RELEASING)
 
@@ -93,7 +93,7 @@ def test_chunks_are_those_of_the_recursive_twin(root: Member) -> None:
         base += len(statuses)
     while any(tasks.values()):
         expected = twin_chunk(root, tasks)
-        length, _ = victim_chunk(0, sets.parent.size, books, search, search.chunk)
+        length, _ = next_victim_chunk(0, sets.parent.size, books, search, search.chunk)
         found = search.chunk[:length].tolist()
         assert sorted(found) == sorted(expected)
         for t in found:

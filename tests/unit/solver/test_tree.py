@@ -9,10 +9,8 @@ from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
 from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import order
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.order import build_job_tree as build_job_tree_part
-from kai_sched.solver.kernels.order import pop_job as pop_job_part
-from kai_sched.solver.kernels.order import push_job as push_job_part
 from kai_sched.solver.state import Tree, make_tree
 from tests.oracle.fair_share import UNLIMITED as UNLIMITED_SHARE
 from tests.oracle.order import JobTree
@@ -20,9 +18,9 @@ from tests.oracle.world import Account, GroupSet, Job, PodSet, Task, World
 from tests.unit.solver.stands import AMOUNTS, Stand, book_of, twin_before
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, opened, parents, queue_table
 
-build_job_tree = entry(build_job_tree_part)
-pop_job = entry(pop_job_part)
-push_job = entry(push_job_part)
+build_job_tree = entry(order.build_job_tree)
+pop_job = entry(order.pop_job)
+push_job = entry(order.push_job)
 
 
 class Pool:
