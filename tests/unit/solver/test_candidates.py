@@ -14,7 +14,7 @@ from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import Context
 from tests.oracle import chunk as twin
 from tests.unit.solver.searches import ACTIVE, REQUESTS, crowded, price, rows_of, searching
-from tests.unit.solver.tables import ALL_ON, Member, assemble, queue_table
+from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, queue_table
 from tests.unit.solver.twins import twin_of
 
 reinsert_job = entry(candidates.reinsert_job)
@@ -96,6 +96,29 @@ def test_lists_stay_those_that_are_made_anew(
         waits = any(ctx.state.task.status[t] == Status.PIPELINED for t in rows_of(snapshot, j))
         reinsert_job(j, ctx, search)
         assert search.jobs.settled[j] == (minimal and waits)
+        check(ctx, search)
+
+
+@given(st.lists(st.sampled_from([50, 60, 70]), min_size=2, max_size=7), st.data())
+def test_a_job_goes_back_to_its_place(priorities: list[int], data: st.DataObject) -> None:
+    """Jobs of the second of two leaves lose their pod, and wait, or get one, and run, in any order."""
+    n_jobs = len(priorities)
+    roots = [Member(1, [Status.RUNNING if j % 2 else Status.PENDING]) for j in range(n_jobs + 1)]
+    snapshot = assemble(
+        roots,
+        queue_table([NULL, NULL]),
+        nodes=node_table([[99.0] * 5]),
+        tasks={"node": [0 if j % 2 else NULL for j in range(n_jobs + 1)]},
+        jobs={"queue": [0, *[1] * n_jobs], "priority": [50, *priorities]},
+    )
+    ctx, search = searching(snapshot, ALL_ON)
+    for j in data.draw(st.lists(st.integers(1, n_jobs), min_size=n_jobs, max_size=3 * n_jobs)):
+        runs = ctx.state.task.status[j] == Status.RUNNING
+        ctx.state.task.status[j] = Status.PENDING if runs else Status.RUNNING
+        ctx.state.task.node[j] = NULL if runs else 0
+        ctx.state.sets.active[j], ctx.state.sets.pending[j] = not runs, runs
+        ctx.state.sets.cursor[j] = 0
+        reinsert_job(j, ctx, search)
         check(ctx, search)
 
 

@@ -11,7 +11,7 @@ from kai_sched.solver.eviction import leaf_order
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, make_job_order
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
-from tests.unit.solver.tables import ALL_ON, Member, assemble, opened
+from tests.unit.solver.tables import ALL_ON, Member, assemble, opened, queue_table
 
 sort_list = entry(leaf_order.sort_list)
 mark_runs = entry(leaf_order.mark_runs)
@@ -134,6 +134,20 @@ def test_the_largest_gang_has_the_highest_priority(leaf: Leaf, data: st.DataObje
     if there:
         expected = min(there, key=lambda j: (-leaf.facts[j][0], -leaf.facts[j][2], j))
         assert largest_gang(0, leaf.order) == expected
+
+
+def test_the_second_leaf_has_a_heap_of_its_own() -> None:
+    """Its jobs lie behind those of the first leaf."""
+    one = [Member(1, [Status.PENDING])]
+    snapshot = assemble(one * 8, queue_table([NULL, NULL]), jobs={"queue": [0, 0, *[1] * 6]})
+    ctx, order = opened(snapshot, ALL_ON), make_job_order(snapshot, 0)
+    for j in (7, 0, 5, 3, 1, 6, 2, 4):
+        push_heap(int(snapshot.jobs.queue[j]), j, ctx, order)
+    popped = []
+    for q in (1, 0, 1, 1, 0, 1, 1, 1):
+        popped.append(first_job(q, EVERYBODY, ctx, order, CLOCK)[0])
+        pop_heap(q, ctx, order)
+    assert popped == [2, 0, 3, 4, 1, 5, 6, 7]
 
 
 def test_among_victims_the_newest_comes_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Floats, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.eviction import evict, scenarios, validate
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import undo
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, lineage, price, rows_of, searching
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, parents, queue_table
@@ -21,10 +23,14 @@ from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, parent
 is_valid = entry(validate.is_valid)
 keep_old_shares = entry(validate.keep_old_shares)
 note_short = entry(validate.note_short)
+is_elastic = entry(validate.is_elastic)
+is_protected = entry(validate.is_protected)
+any_runtime = entry(validate.any_runtime)
 begin_scenario = entry(scenarios.begin_scenario)
 add_to_scenario = entry(scenarios.add_to_scenario)
 evict_task = entry(evict.evict)
 place_in_search = entry(evict.place_in_search)
+undo_all = entry(undo.undo_all)
 
 CONSOLIDATION, RECLAIM, PREEMPT = int(Action.CONSOLIDATION), int(Action.RECLAIM), int(Action.PREEMPT)
 GONE, HOME, ELSEWHERE = range(3)
@@ -70,54 +76,72 @@ class Trial:
         return self.fate[t] != HOME
 
 
+@dataclass
+class Stage:
+    """A cluster on which scenarios are tried, one after the other, each with shares and settings of its own."""
+
+    ctx: Context
+    search: Search
+    rng: np.random.Generator
+
+    def trials(self, minimal: tuple[int, ...] = (0, 1)) -> Iterator[Trial]:
+        """Five random ones; what each simulates is undone before the next. None where nobody waits."""
+        snapshot, rng = self.ctx.snapshot, self.rng
+        waiting = [j for j in range(snapshot.jobs.queue.size) if self.pending(j)]
+        for _ in range(5 if waiting else 0):
+            ctx = self.ctx._replace(settings=self.settings(int(rng.choice(minimal))))
+            self.search.counts.runtimes[0] = rng.choice([0, 1, 1])
+            for column in (ctx.state.book.fair, ctx.state.book.share, ctx.state.book.quota):
+                column[:-1] = rng.choice([0.0, 1.0, 2.0, 4.0, UNLIMITED, UNLIMITED], (snapshot.queues.parent.size, 3))
+            p = int(rng.choice(waiting))
+            self.search.pending[: len(self.pending(p))] = self.pending(p)
+            trial = Trial(ctx, self.search, p, int(rng.integers(1, len(self.pending(p)) + 1)))
+            note_short(trial.k, ctx, self.search)
+            self.choose_victims(trial)
+            yield trial
+            undo_all(ctx)
+
+    def settings(self, minimal: int) -> Settings:
+        choice = self.rng.choice
+        return ALL_ON._replace(
+            minimal=minimal,
+            consolidating_reclaim=int(choice([0, 1])),
+            saturation=float(choice([1.0, 2.0])),
+            most_moved=int(choice([0, 1, 2, 99])),
+            now=100,
+            preempt_runtime=int(choice([0, 60, 200])),
+            reclaim_runtime=int(choice([0, 60, 200])),
+            reclaim_by_ancestor=int(choice([0, 1])),
+        )
+
+    def pending(self, j: int) -> list[int]:
+        status = self.ctx.state.task.status
+        return [t for t in rows_of(self.ctx.snapshot, j) if status[t] == Status.PENDING]
+
+    def choose_victims(self, trial: Trial) -> None:
+        """Some active tasks of each other job; they may be gone, at home again or elsewhere."""
+        rng, snapshot, status = self.rng, trial.ctx.snapshot, trial.ctx.state.task.status
+        for j in rng.permutation(snapshot.jobs.queue.size):
+            active = [t for t in rows_of(snapshot, j) if j != trial.p and status[t] in ACTIVE]
+            trial.victims += [int(t) for t in rng.permutation(active)[: rng.integers(0, len(active) + 1)]]
+        fates = [GONE, GONE, HOME, ELSEWHERE] if snapshot.nodes.condition.size > 1 else [GONE, HOME]
+        trial.times = {t: 1 if trial.ctx.settings.minimal else int(rng.choice([1, 1, 2])) for t in trial.victims}
+        trial.fate = {t: int(rng.choice(fates)) for t in trial.victims}
+
+
 @st.composite
-def trials(draw: st.DrawFn, minimal: int | None = None) -> Trial | None:
-    """A random one with random shares and runtimes; None where nobody waits."""
+def stages(draw: st.DrawFn) -> Stage:
+    """Jobs that started at different times, in queues with and without minimum runtimes, in any order of uids."""
     snapshot: Snapshot = draw(crowded())
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n_jobs, n_queues = snapshot.jobs.queue.size, snapshot.queues.parent.size
-    starts = rng.choice([0, 5, 50], n_jobs)
-    runtimes = rng.choice([NULL, 0, 20, 200], (2, n_queues))
+    runtimes = rng.choice([NULL, NULL, 0, 20, 200], (2, n_queues))
+    by_uid = rng.permutation(n_queues).astype(np.int32)
     snapshot = snapshot._replace(
-        jobs=snapshot.jobs._replace(last_start=starts),
-        queues=snapshot.queues._replace(
-            preempt_runtime=runtimes[0], reclaim_runtime=runtimes[1], by_uid=rng.permutation(n_queues).astype(np.int32)
-        ),
+        jobs=snapshot.jobs._replace(last_start=rng.choice([0, 5, 50], n_jobs)),
+        queues=snapshot.queues._replace(preempt_runtime=runtimes[0], reclaim_runtime=runtimes[1], by_uid=by_uid),
     )
-    settings = ALL_ON._replace(
-        minimal=int(rng.choice([0, 1]) if minimal is None else minimal),
-        consolidating_reclaim=int(rng.choice([0, 1])),
-        saturation=float(rng.choice([1.0, 2.0])),
-        most_moved=int(rng.choice([0, 1, 2, 99])),
-        now=100,
-        preempt_runtime=int(rng.choice([0, 60])),
-        reclaim_runtime=int(rng.choice([0, 60])),
-        reclaim_by_ancestor=int(rng.choice([0, 1])),
-    )
-    ctx, search = searching(snapshot, settings)
-    search.counts.runtimes[0] = rng.choice([0, 1])
-    for column in (ctx.state.book.fair, ctx.state.book.share, ctx.state.book.quota):
-        column[:-1] = rng.choice([0.0, 1.0, 2.0, 4.0, UNLIMITED], (n_queues, 3))
-    waiting = [j for j in range(n_jobs) if any(is_pending(ctx, t) for t in rows_of(snapshot, j))]
-    if not waiting:
-        return None
-    p = int(rng.choice(waiting))
-    pending = [t for t in rows_of(snapshot, p) if is_pending(ctx, t)]
-    search.pending[: len(pending)] = pending
-    trial = Trial(ctx, search, p, int(rng.integers(1, len(pending) + 1)))
-    note_short(trial.k, ctx, search)
-    for j in rng.permutation(n_jobs):
-        if j != p:
-            active = [t for t in rows_of(snapshot, j) if ctx.state.task.status[t] in ACTIVE]
-            trial.victims += [int(t) for t in rng.permutation(active)[: rng.integers(0, len(active) + 1)]]
-    fates = [GONE, GONE, HOME, ELSEWHERE] if snapshot.nodes.condition.size > 1 else [GONE, HOME]
-    trial.times = {t: 1 if settings.minimal else int(rng.choice([1, 1, 2])) for t in trial.victims}
-    trial.fate = {t: int(rng.choice(fates)) for t in trial.victims}
-    return trial
-
-
-def is_pending(ctx: Context, t: int) -> bool:
-    return bool(ctx.state.task.status[t] == Status.PENDING)
+    return Stage(*searching(snapshot, ALL_ON), rng)
 
 
 def paths_part(snapshot: Snapshot, a: int, b: int) -> tuple[int, int]:
@@ -221,29 +245,48 @@ def check(trial: Trial, action: int) -> None:
     assert is_valid(action, trial.p, trial.k, ctx, trial.search) == expected
 
 
-@given(trials())
-def test_a_reclaim_is_fair(trial: Trial | None) -> None:
-    if trial:
-        jobs = trial.ctx.snapshot.jobs
-        own = jobs.queue[trial.p]
-        trial.victims = [t for t in trial.victims if jobs.queue[trial.ctx.snapshot.tasks.job[t]] != own]
+@given(stages())
+def test_a_reclaim_is_fair(stage: Stage) -> None:
+    jobs, tasks = stage.ctx.snapshot.jobs, stage.ctx.snapshot.tasks
+    for trial in stage.trials():
+        trial.victims = [t for t in trial.victims if jobs.queue[tasks.job[t]] != jobs.queue[trial.p]]
         check(trial, RECLAIM)
 
 
-@given(trials())
-def test_a_preempt_keeps_minimum_runtimes(trial: Trial | None) -> None:
-    if trial:
+@given(stages())
+def test_a_preempt_keeps_minimum_runtimes(stage: Stage) -> None:
+    for trial in stage.trials():
         check(trial, PREEMPT)
 
 
-@given(trials(minimal=1))
-def test_a_consolidation_moves_few_and_loses_nobody(trial: Trial | None) -> None:
-    if trial:
+@given(stages())
+def test_a_consolidation_moves_few_and_loses_nobody(stage: Stage) -> None:
+    for trial in stage.trials(minimal=(1,)):
+        trial.fate = {t: ELSEWHERE if fate == GONE and t % 3 else fate for t, fate in trial.fate.items()}
         trial.simulate()
         everybody = all(trial.fate[t] != GONE for t in trial.victims)
         moved = {int(trial.ctx.snapshot.tasks.job[t]) for t in trial.victims if trial.moved(t)}
         expected = everybody and len(moved) <= trial.ctx.settings.most_moved
         assert is_valid(CONSOLIDATION, trial.p, trial.k, trial.ctx, trial.search) == expected
+
+
+@given(stages())
+def test_who_is_no_victim_for_its_minimum_runtime(stage: Stage) -> None:
+    """Those that are protected and not elastic: they have no pod set with more pods than its minimum."""
+    snapshot, sets = stage.ctx.snapshot, stage.ctx.snapshot.sets
+    for trial in stage.trials():
+        for j in range(snapshot.jobs.queue.size):
+            rows = range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1])
+            pods = {s: [t for t in rows_of(snapshot, j) if snapshot.tasks.set[t] == s] for s in rows}
+            elastic = any(len(pods[s]) > sets.minimum[s] for s in rows if sets.child_ptr[s] == sets.child_end[s])
+            assert is_elastic(j, snapshot) == elastic
+            for action in (RECLAIM, PREEMPT) if snapshot.jobs.queue[j] != snapshot.jobs.queue[trial.p] else (PREEMPT,):
+                expected = twin_is_protected(trial, action, j)
+                assert is_protected(action, trial.p, j, trial.ctx, trial.search) == expected
+        queues, settings = snapshot.queues, trial.ctx.settings
+        values = [*queues.preempt_runtime, *queues.reclaim_runtime, settings.preempt_runtime, settings.reclaim_runtime]
+        assert any_runtime(settings._replace(min_runtime=1), queues) == (max(values) > 0)
+        assert not any_runtime(settings._replace(min_runtime=0), queues)
 
 
 @given(parents(), st.data())
