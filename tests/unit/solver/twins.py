@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from kai_sched.model.objects import Pod, PodGroup, Shape
+from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.state import Context
-from tests.oracle.world import GroupSet, Job, PodSet, Task
-from tests.unit.solver.tables import Member
+from tests.oracle.fair_share import UNLIMITED as UNLIMITED_SHARE
+from tests.oracle.world import Account, GroupSet, Job, PodSet, Task
+from tests.unit.solver.stands import Stand
+from tests.unit.solver.tables import UNLIMITED, Member
 
 NAMES = {status: status.name.title().replace("_", "") for status in Status}
+
+
+def account_of(q: int, stand: Stand) -> Account:
+    """The queue as the oracle knows it: -1 is unlimited, the allocatable share follows from quota and fair share."""
+    shares = [Share(UNLIMITED_SHARE if quota == UNLIMITED else quota, UNLIMITED_SHARE, 1.0) for quota in stand.quota]
+    queue = Queue(f"{q}", f"{q:03}", cpu=shares[0], memory=shares[1], gpu=shares[2], priority=stand.priority)
+    return Account(queue, fair=list(stand.fair))
 
 
 def twin_of(books: Context, j: int) -> Job:
