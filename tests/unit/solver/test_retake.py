@@ -15,7 +15,7 @@ from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.oracle import chunk as twin
 from tests.unit.solver.searches import crowded, lineage, price, rows_of, searching
-from tests.unit.solver.tables import UNLIMITED, Member, assemble, queue_table
+from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
 from tests.unit.solver.twins import twin_of
 
 who_retakes = entry(retake.who_retakes)
@@ -60,35 +60,39 @@ def takes_back(j: int, u: int, s: int, need: np.ndarray, ctx: Context, search: S
     return not any(refused) and all(np.array(could_run) | np.array(has_room)) and not all(has_room)
 
 
-@given(crowded(most_jobs=9), st.integers(0, 2**32))
-def test_who_takes_it_back(snapshot: Snapshot, seed: int) -> None:
-    """With random amounts in the books, full nodes and some that are not ready."""
+JOBS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(1, 2)), min_size=3, max_size=7)
+
+
+@given(JOBS, st.integers(0, 2**32))
+def test_who_takes_it_back(facts: list[tuple[int, int, int]], seed: int) -> None:
+    """Jobs with (leaf, class, pods) wait in two departments; what queues hold is near to what they are entitled to."""
     rng = np.random.default_rng(seed)
-    n_queues, n_jobs, n_nodes = snapshot.queues.parent.size, snapshot.jobs.queue.size, snapshot.nodes.condition.size
-    refused = rng.choice([Verdict.OK, Verdict.OK, Verdict.OK, Verdict.GANG_NOT_READY], n_jobs).astype(np.uint8)
-    by_uid = rng.permutation(n_queues).astype(np.int32)
-    condition = rng.choice([Verdict.OK, Verdict.OK, Verdict.NOT_READY], n_nodes).astype(np.uint8)
-    snapshot = snapshot._replace(
-        jobs=snapshot.jobs._replace(refused=refused),
-        queues=snapshot.queues._replace(by_uid=by_uid),
-        nodes=snapshot.nodes._replace(condition=condition),
+    above, n_jobs = [NULL, NULL, *[0, 1, 0, 1], NULL, NULL], len(facts)
+    snapshot = assemble(
+        [Member(pods, [Status.PENDING] * pods) for _, _, pods in facts],
+        queue_table(above, by_uid=rng.permutation(8)),
+        node_table([[4.0, 8.0, 2.0, 9.0, 0.0]] * 3, condition=[Verdict.OK, Verdict.OK, Verdict.NOT_READY]),
+        [[0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 2.0, 1.0, 0.0]],
+        tasks={"cls": [c for _, c, pods in facts for _ in range(pods)]},
+        jobs={
+            "queue": [2 + leaf for leaf, _, _ in facts],
+            "refused": rng.choice([Verdict.OK, Verdict.OK, Verdict.OK, Verdict.GANG_NOT_READY], n_jobs),
+        },
     )
     ctx, search = searching(snapshot)
     book = ctx.state.book
-    waiting = [
-        j for j in range(n_jobs) if any(ctx.state.task.status[t] == Status.PENDING for t in rows_of(snapshot, j))
-    ]
-    for _ in range(20 if waiting else 0):
-        p = int(rng.choice(waiting))
-        pending = [t for t in rows_of(snapshot, p) if ctx.state.task.status[t] == Status.PENDING]
+    for _ in range(30):
+        p = int(rng.integers(0, n_jobs))
+        pending = list(rows_of(snapshot, p))
         search.pending[: len(pending)] = pending
-        book.held[:-1] = rng.choice([1.0, 2.0, 3.0], (n_queues, 3))
-        book.quota[:-1] = book.held[:-1] + rng.choice([-1.0, 0.0, 1.0, 2.0, 2.0, UNLIMITED], (n_queues, 3))
-        book.fair[:-1] = book.held[:-1] + rng.choice([0.0, 1.0, 2.0, UNLIMITED, UNLIMITED, UNLIMITED], (n_queues, 3))
-        search.queues.old_held[:] = book.held[:-1] + rng.choice([0.0, 1.0], (n_queues, 3))
-        ctx.state.idle[:, GPU] = rng.choice([0.0, 0.0, 1.0, 2.0], n_nodes)
-        k = int(rng.integers(1, len(pending) + 1))
-        assert who_retakes(p, k, ctx, search) == twin_who_retakes(p, k, ctx, search)
+        book.held[:-1] = rng.choice([1.0, 2.0, 3.0], (8, 3))
+        book.quota[:-1] = book.held[:-1] + rng.choice([-1.0, -1.0, 0.0, 1.0, 2.0, 2.0, 4.0], (8, 3))
+        book.fair[:-1] = book.held[:-1] + rng.choice([0.0, 1.0, 2.0, 4.0, 4.0, 4.0], (8, 3))
+        book.quota[:-1][rng.random((8, 3)) < [0.8, 0.8, 0.0]] = UNLIMITED
+        book.fair[:-1][rng.random((8, 3)) < [0.8, 0.8, 0.0]] = UNLIMITED
+        search.queues.old_held[:] = book.held[:-1] + rng.choice([0.0, 1.0, 1.0], (8, 3))
+        ctx.state.idle[:, GPU] = rng.choice([0.0, 0.0, 0.0, 1.0, 2.0], 3)
+        assert who_retakes(p, len(pending), ctx, search) == twin_who_retakes(p, len(pending), ctx, search)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def twin_of(books: Context, j: int) -> Job:
             Task(Pod("ns", str(t), Shape(), f"{t:03}"), NAMES[Status(status[t])], "")
             for t in range(sets.task_ptr[s], sets.task_ptr[s + 1])
         ]
-        pod_sets[str(s)] = PodSet(f"{s:03}", int(sets.minimum[s]), tasks)
-        return pod_sets[str(s)]
+        pod_sets[f"{s:03}"] = PodSet(f"{s:03}", int(sets.minimum[s]), tasks)
+        return pod_sets[f"{s:03}"]
 
     root = grow(int(snapshot.jobs.set_ptr[j]))
     whole = root if isinstance(root, GroupSet) else GroupSet("", None, [root])
