@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import strategies as st
@@ -29,8 +29,8 @@ CEILING = 70  # the priority of the job that waits
 class Full:
     """Task ``t`` is that of job ``t``; job ``p`` is the one that waits."""
 
-    ctx: Context
-    search: Search
+    ctx: Context = field(repr=False)
+    search: Search = field(repr=False)
     p: int
 
     @property

@@ -56,11 +56,11 @@ def crowded(
     most_jobs: int = 6,
 ) -> Snapshot:
     """Running and pending jobs on a few nodes, each pod where there is room for it."""
-    table_of_queues = draw(queues or leaves_of_two_levels())
+    table_of_queues = draw(leaves_of_two_levels() if queues is None else queues)
     leaves = np.flatnonzero(np.diff(table_of_queues.child_ptr)[:-1] == 0).tolist()
     sizes = draw(st.lists(st.sampled_from([2.0, 4.0]), min_size=1, max_size=4))
     nodes = node_table([[4.0, 8.0, gpus, 9.0, 0.0] for gpus in sizes])
-    jobs = draw(st.lists(roots or members(depth=1, most=2), min_size=1, max_size=most_jobs))
+    jobs = draw(st.lists(members(depth=1, most=2) if roots is None else roots, min_size=1, max_size=most_jobs))
     columns = {
         "queue": [draw(st.sampled_from(leaves)) for _ in jobs],
         "priority": [draw(st.sampled_from([50, 50, 60, 70])) for _ in jobs],

@@ -40,8 +40,8 @@ GONE, HOME, ELSEWHERE = range(3)
 class Trial:
     """A simulated scenario: victims in their order, how often each is named, and where each ended."""
 
-    ctx: Context
-    search: Search
+    ctx: Context = field(repr=False)
+    search: Search = field(repr=False)
     p: int
     k: int
     victims: list[int] = field(default_factory=list)
@@ -80,8 +80,8 @@ class Trial:
 class Stage:
     """A cluster on which scenarios are tried, one after the other, each with shares and settings of its own."""
 
-    ctx: Context
-    search: Search
+    ctx: Context = field(repr=False)
+    search: Search = field(repr=False)
     rng: np.random.Generator
 
     def trials(self, minimal: tuple[int, ...] = (0, 1)) -> Iterator[Trial]:
