@@ -19,6 +19,7 @@ from tests.tree import ROOT, Module, imports, modules, parse, project_files
 COLUMNS_MAX = 120
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+KERNELS = ("kai_sched.solver.kernels.", "kai_sched.solver.eviction.")
 MAY_PRINT = ("kai_sched.cli", "kai_sched.report", "kai_sched.telemetry.progress")
 
 CODE = {".py", ".spec", ".toml", ".yaml", ".yml", ".sh", ""}  # files without a suffix: Makefile, Dockerfile, .ci/run
@@ -87,7 +88,8 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def skipped_tests(text: str) -> list[str]:
     names = {"skip", "skipif", "skipTest", "xfail", "importorskip"}
-    return sorted({node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)} & names)
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute) and node.attr in names]
+    return sorted({node.attr for node in found if ast.unparse(node).split(".")[-2:] != ["jobs", "skip"]})  # a column
 
 
 def prints(module: Module) -> bool:
@@ -109,6 +111,16 @@ def empty_packages(package: tuple[Module, ...]) -> list[str]:
     full = {module.name for module in package if module.tree.body}
     packages = [module.name for module in package if module.is_package]
     return [name for name in packages if not any(other == name or other.startswith(name + ".") for other in full)]
+
+
+def untested(kernels: list[str], tests: tuple[Module, ...]) -> list[str]:
+    """The modules of kernels that no test imports, by statement or by ``tests.afresh``, which names them in strings."""
+    known: set[str] = set()
+    for test in tests:
+        known |= imports(test)
+        texts = (n.value for n in ast.walk(test.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+        known |= {f"kai_sched.{text}" for text in texts}
+    return [name for name in kernels if name not in known]
 
 
 def started_modules() -> set[str]:
@@ -184,6 +196,13 @@ def test_no_module_is_dead() -> None:
     assert dead(modules(), started_modules()) == []
 
 
+def test_each_module_of_kernels_has_a_unit_test() -> None:
+    kernels = [module.name for module in modules() if module.name.startswith(KERNELS) and not module.is_package]
+    assert len(kernels) > 30
+    tests = tuple(module for module in modules("tests") if module.name.startswith("tests.unit.solver.test_"))
+    assert untested(kernels, tests) == []
+
+
 def test_no_package_is_empty() -> None:
     assert empty_packages(modules()) == []
 
@@ -240,6 +259,7 @@ def test_crd_files_go_by_the_name_of_their_resource() -> None:
         (missing_docstrings, '"""M."""\ndef f(): ...\n', '"""M."""\ndef _f(): ...\n'),
         (missing_docstrings, '"""M."""\nasync def f(): ...\n', '"""M."""\ndef f():\n    """F."""\n'),
         (skipped_tests, "import pytest\n@pytest.mark.skip\ndef test(): ...", "def test(): ..."),
+        (skipped_tests, "import pytest\ndef test():\n    pytest.skip('x')", "search.victims.jobs.skip[0] = 1"),
     ],
 )
 def test_rules_can_fail(rule: Rule, wrong: str, right: str) -> None:
@@ -255,6 +275,15 @@ def test_dead_modules_are_seen() -> None:
         parse("p.d", "import p.d"),
     )
     assert dead(package, {"p.a"}) == ["p.c"]
+
+
+def test_untested_kernels_are_seen() -> None:
+    tests = (
+        parse("t.a", "from kai_sched.k import a\nfrom kai_sched.k.b import f"),
+        parse("t.c", "(c,) = afresh('k.c')"),
+        parse("t.d", "'of kai_sched.k.d'"),
+    )
+    assert untested([f"kai_sched.k.{name}" for name in "abcd"], tests) == ["kai_sched.k.d"]
 
 
 def test_empty_packages_are_seen() -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status
+from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import account
 from tests.unit.solver.tables import Member, assemble, node_table, opened, snapshots
+
+open_nodes = entry(account.open_nodes)
 
 HOLDING = {Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING}
 HERE = HOLDING | {Status.RELEASING, Status.STUCK_IN_RELEASING}
@@ -26,6 +31,26 @@ def test_room_is_what_pods_on_nodes_leave(snapshot: Snapshot) -> None:
     state = opened(snapshot).state
     assert state.idle.tolist() == idle.tolist()
     assert state.releasing.tolist() == releasing.tolist()
+
+
+@given(snapshots(tied=False), st.data())
+def test_room_is_counted_for_any_statuses(snapshot: Snapshot, data: st.DataObject) -> None:
+    """Those that are given, not those of the state, which does not change."""
+    ctx = opened(snapshot)
+    before = (ctx.state.floats.tobytes(), ctx.state.integers.tobytes())
+    n_tasks = snapshot.tasks.job.size
+    status = data.draw(st.lists(st.sampled_from([*HERE, Status.PENDING]), min_size=n_tasks, max_size=n_tasks))
+    idle, releasing = np.zeros((2, *ctx.state.idle.shape))
+    open_nodes(np.array(status, np.int8), idle, releasing, ctx)
+    assert (ctx.state.floats.tobytes(), ctx.state.integers.tobytes()) == before
+    expected = snapshot.nodes.allocatable.copy()
+    for t, n in enumerate(snapshot.tasks.node):
+        if n != NULL and status[t] in HERE - {Status.RELEASING}:
+            has = snapshot.nodes.allocatable[n] > 0.0
+            expected[n] -= np.where(has, snapshot.classes.request[snapshot.tasks.cls[t]], 0.0)
+    assert (idle + releasing).tolist() == expected.tolist()
+    leaving = [n for t, n in enumerate(snapshot.tasks.node) if n != NULL and status[t] == Status.RELEASING]
+    assert not releasing[[n for n in range(len(releasing)) if n not in leaving]].any()
 
 
 @given(snapshots())

@@ -9,12 +9,12 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Snapshot, Status, Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.pipeline import solve
+from kai_sched.solver.stages import explain
 from kai_sched.solver.stages.explain import make_facts
-from kai_sched.solver.stages.explain import measure as measure_part
 from kai_sched.solver.state import Context
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, snapshots
 
-measure = entry(measure_part)
+measure = entry(explain.measure)
 
 ROOM_VERDICTS = (Verdict.NO_ROOM, Verdict.NO_POD_SLOT)
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Nodes, Signatures, Status, Verdict
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.feasibility import judge_nodes as judge_nodes_part
+from kai_sched.solver.kernels import feasibility
 from tests.unit.solver.tables import Member, assemble, node_table, opened, pointers, table
 
-judge_nodes = entry(judge_nodes_part)
+judge_nodes = entry(feasibility.judge_nodes)
 
 MIG_NONE, MIG_SINGLE, MIG_MIXED = range(3)
 SELECTOR_VERDICTS = (Verdict.NODE_AFFINITY, Verdict.WORKER_LABEL, Verdict.VOLUME_AFFINITY)

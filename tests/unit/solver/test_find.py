@@ -12,22 +12,17 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.attempt import put as put_part
+from kai_sched.solver.kernels import attempt, find, score, undo
 from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD
-from kai_sched.solver.kernels.find import find_node as find_node_part
-from kai_sched.solver.kernels.score import placement_score as placement_score_part
-from kai_sched.solver.kernels.score import score_nodes as score_nodes_part
-from kai_sched.solver.kernels.undo import rollback as rollback_part
-from kai_sched.solver.kernels.undo import touch as touch_part
 from kai_sched.solver.state import Context, State
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
 
-put = entry(put_part)
-find_node = entry(find_node_part)
-placement_score = entry(placement_score_part)
-score_nodes = entry(score_nodes_part)
-rollback = entry(rollback_part)
-touch = entry(touch_part)
+put = entry(attempt.put)
+find_node = entry(find.find_node)
+placement_score = entry(score.placement_score)
+score_nodes = entry(score.score_nodes)
+rollback = entry(undo.rollback)
+touch = entry(undo.touch)
 
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(

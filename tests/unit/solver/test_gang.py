@@ -7,49 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import gang, place
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, AT_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.gang import goes_before as goes_before_part
-from kai_sched.solver.kernels.gang import next_chunk as next_chunk_part
-from kai_sched.solver.kernels.gang import stage_of as stage_of_part
-from kai_sched.solver.kernels.place import place as place_part
 from kai_sched.solver.state import Context, Survey
 from tests.afresh import afresh
 from tests.oracle import chunk as twin
-from tests.oracle.world import USED, GroupSet, Job, PodSet, Task
+from tests.oracle.world import USED, GroupSet, PodSet
 from tests.unit.solver.tables import Member, assemble, opened, snapshots
+from tests.unit.solver.twins import twin_of
 
-goes_before = entry(goes_before_part)
-next_chunk = entry(next_chunk_part)
-stage_of = entry(stage_of_part)
-place = entry(place_part)
+goes_before = entry(gang.goes_before)
+next_chunk = entry(gang.next_chunk)
+stage_of = entry(gang.stage_of)
+place_task = entry(place.place)
 
 (stale,) = afresh("solver.stages.stale")
 P, R, G = Status.PENDING, Status.RUNNING, Status.GATED
-NAMES = {status: status.name.title().replace("_", "") for status in Status}
-
-
-def twin_of(books: Context, j: int) -> Job:
-    """The job as the oracle knows it. Names and ages are row numbers."""
-    snapshot, sets, status = books.snapshot, books.snapshot.sets, books.state.task.status
-    pod_sets = {}
-
-    def grow(s: int) -> GroupSet | PodSet:
-        if sets.child_ptr[s] < sets.child_end[s]:
-            below = [grow(member) for member in range(sets.child_ptr[s], sets.child_end[s])]
-            return GroupSet(f"{s:03}", int(sets.minimum[s]), below)
-        tasks = [
-            Task(Pod("ns", str(t), Shape(), f"{t:03}"), NAMES[Status(status[t])], "")
-            for t in range(sets.task_ptr[s], sets.task_ptr[s + 1])
-        ]
-        pod_sets[str(s)] = PodSet(f"{s:03}", int(sets.minimum[s]), tasks)
-        return pod_sets[str(s)]
-
-    root = grow(int(snapshot.jobs.set_ptr[j]))
-    whole = root if isinstance(root, GroupSet) else GroupSet("", None, [root])
-    return Job(PodGroup("ns", str(j)), str(j), "q", 0, True, (0, ""), whole, pod_sets)
 
 
 def chunk_of(books: Context, j: int) -> list[int]:
@@ -62,7 +37,7 @@ def chunk_of(books: Context, j: int) -> list[int]:
 def set_off(books: Context, tasks: list[int]) -> None:
     """Place the tasks, on any node."""
     for t in tasks:
-        place(t, 0, False, books)
+        place_task(t, 0, False, books)
     books.log.size[:] = 0
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Verdict
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.gates import pass_gates as pass_gates_part
+from kai_sched.solver.kernels import gates
 from kai_sched.solver.state import Book
 from tests.unit.solver.tables import UNLIMITED, empty_book, parents
 
-pass_gates = entry(pass_gates_part)
+pass_gates = entry(gates.pass_gates)
 
 CHAIN = np.array([NULL, 0], np.int32)
 

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.order import job_before as job_before_part
-from kai_sched.solver.kernels.order import queue_before as queue_before_part
+from kai_sched.solver.kernels import order
 from tests.unit.solver.stands import AMOUNTS, SHARES, Stand, book_of, twin_before
 from tests.unit.solver.tables import ALL_ON, UNLIMITED
 
-job_before = entry(job_before_part)
-queue_before = entry(queue_before_part)
+job_before = entry(order.job_before)
+queue_before = entry(order.queue_before)
 
 
 def triples(values: st.SearchStrategy[float]) -> st.SearchStrategy[list[float]]:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Queues
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.share import divide_tree as divide_tree_part
+from kai_sched.solver.kernels import share
 from kai_sched.solver.stages.fair_share import divide
 from kai_sched.solver.state import Division
 from tests.oracle import fair_share as twin
 from tests.oracle.fair_share import Claim
 from tests.unit.solver.tables import UNLIMITED, empty_book, queue_tables
 
-divide_tree = entry(divide_tree_part)
+divide_tree = entry(share.divide_tree)
 
 
 @dataclass

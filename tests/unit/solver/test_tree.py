@@ -5,24 +5,22 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.objects import Pod, PodGroup, Queue, Shape, Share
+from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
 from kai_sched.solver.jit import entry
+from kai_sched.solver.kernels import order
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.order import build_job_tree as build_job_tree_part
-from kai_sched.solver.kernels.order import pop_job as pop_job_part
-from kai_sched.solver.kernels.order import push_job as push_job_part
 from kai_sched.solver.state import Tree, make_tree
-from tests.oracle.fair_share import UNLIMITED as UNLIMITED_SHARE
 from tests.oracle.order import JobTree
-from tests.oracle.world import Account, GroupSet, Job, PodSet, Task, World
+from tests.oracle.world import GroupSet, Job, PodSet, Task, World
 from tests.unit.solver.stands import AMOUNTS, Stand, book_of, twin_before
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, opened, parents, queue_table
+from tests.unit.solver.twins import account_of
 
-build_job_tree = entry(build_job_tree_part)
-pop_job = entry(pop_job_part)
-push_job = entry(push_job_part)
+build_job_tree = entry(order.build_job_tree)
+pop_job = entry(order.pop_job)
+push_job = entry(order.push_job)
 
 
 class Pool:
@@ -115,13 +113,6 @@ class Pool:
             self.stands[q].held = self.book.held[q].tolist()
             self.stands[q].head = self.tree.request[self.head(q)].tolist()
         return next(a for a in siblings if all(a == b or twin_before(self.stands, a, b, self.total) for b in siblings))
-
-
-def account_of(q: int, stand: Stand) -> Account:
-    """The queue as the oracle knows it: -1 is unlimited, the allocatable share follows from quota and fair share."""
-    shares = [Share(UNLIMITED_SHARE if quota == UNLIMITED else quota, UNLIMITED_SHARE, 1.0) for quota in stand.quota]
-    queue = Queue(f"{q}", f"{q:03}", cpu=shares[0], memory=shares[1], gpu=shares[2], priority=stand.priority)
-    return Account(queue, fair=list(stand.fair))
 
 
 @st.composite

@@ -8,17 +8,14 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Snapshot, Status, Tasks
 from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels.attempt import put as put_part
-from kai_sched.solver.kernels.undo import rollback as rollback_part
-from kai_sched.solver.kernels.undo import set_float as set_float_part
-from kai_sched.solver.kernels.undo import set_integer as set_integer_part
+from kai_sched.solver.kernels import attempt, undo
 from kai_sched.solver.state import Context, Log, longest_job
 from tests.unit.solver.tables import assemble, opened, snapshots, table
 
-put = entry(put_part)
-rollback = entry(rollback_part)
-set_float = entry(set_float_part)
-set_integer = entry(set_integer_part)
+put = entry(attempt.put)
+rollback = entry(undo.rollback)
+set_float = entry(undo.set_float)
+set_integer = entry(undo.set_integer)
 
 
 def pending_tasks(snapshot: Snapshot) -> list[list[int]]:

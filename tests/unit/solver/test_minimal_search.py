@@ -1,0 +1,76 @@
+"""The search for few victims (semantics 4.5): against all victims of a node, and those of them that are not needed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.snapshot.tables import Help, Status
+from kai_sched.solver.eviction import minimal_search
+from kai_sched.solver.jit import entry
+from kai_sched.solver.state import Context
+from tests.unit.solver.full_nodes import Full, full_nodes
+from tests.unit.solver.searches import MINIMAL, bits, check_books, searching
+from tests.unit.solver.tables import Member, assemble
+
+find_minimal_victims = entry(minimal_search.find_minimal_victims)
+next_chosen = entry(minimal_search.next_chosen)
+leave_out = entry(minimal_search.leave_out)
+put_in = entry(minimal_search.put_in)
+
+
+def twin_victims(full: Full) -> list[int]:
+    """Of the first node that its victims so far could leave with room, those whom the rest cannot do without."""
+    victims = full.victims()
+    for length in range(1, len(victims) + 1):
+        n = full.home(victims[length - 1])
+        chosen = full.needed_on(n, victims[:length])
+        for t in reversed(chosen.copy()):
+            rest = [other for other in chosen if other != t]
+            if full.room(n, rest) >= full.size:
+                chosen = rest
+        if chosen:
+            return chosen
+    return []
+
+
+@given(full_nodes())
+def test_victims_are_those_that_are_needed(full: Full) -> None:
+    """Nobody else loses a pod; without success nothing is changed."""
+    ctx, before, expected = full.ctx, bits(full.ctx), twin_victims(full)
+    help_code = find_minimal_victims(full.preemptor, ctx, full.search)
+    status, node = ctx.state.task.status, ctx.state.task.node
+    if not expected:
+        assert help_code != Help.HELPED
+        assert bits(ctx) == before
+        return
+    assert help_code == Help.HELPED
+    away = [t for t in range(status.size) if status[t] != ctx.snapshot.tasks.status[t]]
+    assert sorted(away) == sorted([full.p, *expected])
+    assert (status[full.p], node[full.p]) == (Status.PIPELINED, full.home(expected[0]))
+    assert all(status[t] == Status.EVICTED or node[t] != full.home(t) for t in expected)
+    check_books(ctx)
+
+
+@given(full_nodes(), st.integers(0, 3))
+def test_a_search_that_takes_too_long_ends(full: Full, most_work: int) -> None:
+    """Each victim that is looked at costs one."""
+    ctx: Context = full.ctx._replace(settings=MINIMAL._replace(most_work=most_work))
+    before = bits(ctx)
+    if not twin_victims(full) and len(full.victims()) > most_work:
+        assert find_minimal_victims(full.preemptor, ctx, full.search) == Help.TOO_LONG
+        assert bits(ctx) == before
+
+
+@given(st.permutations(range(5)), st.integers(0, 4), st.integers(0, 6))
+def test_the_list_of_the_chosen(chosen: list[int], at: int, before: int) -> None:
+    """One is left out and put in again; the next one is the largest below a number."""
+    _, search = searching(assemble([Member(0, [Status.PENDING] * 5)]))
+    search.lists.chosen[:5], search.counts.chosen[0] = chosen, 5
+    below = [g for g in chosen if g < before]
+    found = next_chosen(before, search)
+    assert (chosen[found] == max(below)) if below else found == -1
+    leave_out(at, search)
+    assert search.lists.chosen[: search.counts.chosen[0]].tolist() == [*chosen[:at], *chosen[at + 1 :]]
+    put_in(at, chosen[at], search)
+    assert search.lists.chosen[: search.counts.chosen[0]].tolist() == list(chosen)

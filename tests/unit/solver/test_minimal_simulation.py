@@ -1,0 +1,80 @@
+"""A minimal scenario simulated (semantics 4.5, step 4): who comes back, against room counted pod by pod."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Status
+from kai_sched.solver.eviction import minimal_simulation
+from kai_sched.solver.jit import entry
+from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
+from tests.unit.solver.searches import bits, check_books, searching
+from tests.unit.solver.tables import Member, assemble
+
+simulate = entry(minimal_simulation.simulate)
+return_job = entry(minimal_simulation.return_job)
+evict_victim = entry(minimal_simulation.evict_victim)
+
+
+@given(full_nodes(), st.data())
+def test_a_scenario_is_simulated_or_leaves_nothing(full: Full, data: st.DataObject) -> None:
+    """Any victims, any node: the job waits on that one, else on another one; then victims return, the last first."""
+    ctx, search = full.ctx, full.search
+    full.accumulate_all()
+    victims, before = full.victims(), bits(ctx)
+    chosen = data.draw(st.lists(st.integers(0, len(victims) - 1), unique=True)) if victims else []
+    search.lists.chosen[: len(chosen)], search.counts.chosen[0] = chosen, len(chosen)
+    search.place[0] = data.draw(st.sampled_from(full.nodes()))
+    gone = [victims[g] for g in chosen]
+    fitting = [n for n in full.nodes() if full.room(n, gone) >= full.size]
+    assert simulate(PREEMPT, full.p, 1, ctx, search) == bool(fitting)
+    if not fitting:
+        assert bits(ctx) == before
+        return
+    node, status = ctx.state.task.node, ctx.state.task.status
+    assert status[full.p] == Status.PIPELINED
+    assert node[full.p] == search.place[0] if search.place[0] in fitting else node[full.p] in fitting
+    check_books(ctx)
+    at_home: set[int] = set()
+    free = {n: full.room(n, gone) - (full.size if node[full.p] == n else 0.0) for n in full.nodes()}
+    for t in reversed(gone):
+        if free[full.home(t)] >= full.gpus(t):
+            free[full.home(t)] -= full.gpus(t)
+            at_home.add(t)
+    assert {t for t in gone if status[t] == Status.RUNNING} == at_home
+    away = [t for t in reversed(gone) if t not in at_home]
+    come_back(full, away, at_home)
+    placed = search.lists.placed[: search.counts.placed[0]].tolist()
+    assert sorted(placed) == sorted([full.p, *(t for t in away if status[t] == Status.PIPELINED)])
+    assert search.lists.jobs[: search.counts.jobs[0]].tolist() == [*gone, full.p]
+
+
+@given(st.integers(0, 3), st.lists(st.booleans(), min_size=1, max_size=4), st.integers(0, 4))
+def test_a_gang_returns_whole_and_its_surplus_one_by_one(minimum: int, evicted: list[bool], free: int) -> None:
+    """A job of pods with a GPU each, some of them evicted, and room for so many of those."""
+    n_pods = len(evicted)
+    snapshot = assemble(
+        [Member(minimum, [Status.RUNNING] * n_pods)], request=[[0.0, 0.0, 1.0, 1.0, 0.0]], tasks={"node": [0] * n_pods}
+    )
+    ctx, search = searching(snapshot)
+    away = [t for t in range(n_pods) if evicted[t]]
+    for t in away:
+        evict_victim(t, ctx, search)
+    left = n_pods - len(away)
+    ctx.state.idle[0, GPU] += free - (ctx.state.idle + ctx.state.releasing)[0, GPU]
+    return_job(0, False, ctx, search)
+    needed = max(0, minimum - left)
+    returned = min(free, len(away)) if needed <= min(free, len(away)) else 0
+    back = [t for t in away if ctx.state.task.status[t] == Status.RUNNING]
+    assert back == away[:returned]
+
+
+def test_what_waited_before_gets_nothing() -> None:
+    """That others leave is not for it."""
+    snapshot = assemble([Member(0, [Status.PENDING, Status.RUNNING])], tasks={"node": [NULL, 0]})
+    ctx, search = searching(snapshot)
+    evict_victim(1, ctx, search)
+    return_job(0, True, ctx, search)
+    assert ctx.state.task.status.tolist() == [Status.PENDING, Status.RUNNING]

@@ -1,0 +1,80 @@
+"""Jobs like one that failed (semantics 3.8), against requests that are sorted from scratch."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.solver.eviction import similar_jobs
+from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.jit import entry
+from kai_sched.solver.state import Context
+from tests.oracle import chunk as twin
+from tests.unit.solver.searches import rows_of
+from tests.unit.solver.tables import ALL_ON, Member, assemble, opened
+from tests.unit.solver.twins import twin_of
+
+is_easier = entry(similar_jobs.is_easier)
+remember_failure = entry(similar_jobs.remember_failure)
+
+# Classes that can be sorted: each asks for at least as much of everything as the one before it, or for the same.
+STEPS = [[0.0, 1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 2.0, 1.0, 0.0]]
+JOBS = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 3), min_size=1, max_size=3)), min_size=1, max_size=6
+)
+
+
+def asked(ctx: Context, j: int) -> list[list[float]]:
+    """What each pod asks for, the least first."""
+    if ctx.settings.minimal:
+        tasks = [int(task.pod.name) for task in twin.next_chunk(twin_of(ctx, j))]
+    else:
+        tasks = [t for t in rows_of(ctx.snapshot, j) if ctx.state.task.status[t] == Status.PENDING]
+    return sorted(ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]].tolist() for t in tasks)
+
+
+def twin_is_easier(mine: list[list[float]], theirs: list[list[float]]) -> bool:
+    if not mine or not theirs:
+        return False
+    return len(mine) < len(theirs) or any(a < b for a, b in zip(mine, theirs, strict=False))
+
+
+def jobs_of(facts: list[tuple[int, list[int]]], alike: bool) -> Snapshot:
+    """Jobs with (minimum, the class of each pod); all alike, or those of odd and of even rows."""
+    cls = [c for _, classes in facts for c in classes]
+    groups = [0 if alike else j % 2 for j in range(len(facts))]
+    roots = [Member(minimum, [Status.PENDING] * len(classes)) for minimum, classes in facts]
+    return assemble(roots, request=STEPS, tasks={"cls": cls}, jobs={"likeness": [0] * len(facts), "kin": groups})
+
+
+@given(JOBS, st.sampled_from([0, 1]), st.booleans(), st.booleans())
+def test_the_easiest_failed_job_is_remembered(
+    facts: list[tuple[int, list[int]]], minimal: int, everywhere: bool, alike: bool
+) -> None:
+    """All jobs fail, one after the other; in reclaim and preempt those of each kin stand for themselves."""
+    ctx = opened(jobs_of(facts, alike), ALL_ON._replace(minimal=minimal))
+    search = make_search(ctx.snapshot)
+    remembered: dict[int, int] = {}
+    for j in range(len(facts)):
+        row = 0 if everywhere else int(ctx.snapshot.jobs.kin[j])
+        mine = asked(ctx, j)
+        expected = row not in remembered or twin_is_easier(mine, asked(ctx, remembered[row]))
+        assert is_easier(j, everywhere, ctx, search) == expected
+        remember_failure(j, everywhere, ctx, search)
+        if row in remembered:
+            theirs = asked(ctx, remembered[row])
+            if len(mine) > len(theirs) or any(a > b for a, b in zip(mine, theirs, strict=False)):
+                continue
+        remembered[row] = j
+    assert search.failed.tolist() == [remembered.get(row, NULL) for row in range(len(facts))]
+    assert ctx.log.size.tolist() == [0, 0] or not minimal
+
+
+def test_fewer_or_smaller_pods_are_easier() -> None:
+    """Of a gang of two that failed nothing follows for one pod, or for two of which one asks for less."""
+    ctx = opened(jobs_of([(2, [1, 3]), (1, [3]), (2, [0, 3]), (2, [3, 1]), (2, [3, 3]), (0, [])], True), ALL_ON)
+    search = make_search(ctx.snapshot)
+    remember_failure(0, False, ctx, search)
+    assert [bool(is_easier(j, False, ctx, search)) for j in range(1, 6)] == [True, True, False, False, False]
