@@ -14,8 +14,19 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.uint8]
 Amounts = tuple[float, float, float]  # CPU milli, memory bytes, GPU devices
 
-# The first rows of axis r; other resources follow by name.
-CPU, MEMORY, GPU, PODS = range(4)
+
+class Resource(enum.IntEnum):
+    """The first rows of axis r; other resources follow by name."""
+
+    CPU = 0
+    MEMORY = 1
+    GPU = 2
+    PODS = 3
+
+
+CPU = int(Resource.CPU)
+GPU = int(Resource.GPU)
+PODS = int(Resource.PODS)
 
 
 class Status(enum.IntEnum):
@@ -126,6 +137,14 @@ class Generator(enum.IntEnum):
     NONE = 0
     NODE_LOCAL = 1
     MULTI_NODE = 2
+
+
+class Placement(enum.IntEnum):
+    """What is preferred of two nodes: the one with less room, the one of which a larger part is free, or neither."""
+
+    OFF = 0
+    BINPACK = 1
+    SPREAD = 2
 
 
 class TermKind(enum.IntEnum):
@@ -255,7 +274,7 @@ class Snapshot(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The configuration in numbers. Points of a scoring plugin: 0 = off; placement: 0 off, 1 binpack, 2 spread."""
+    """The configuration in numbers. Points of a scoring plugin: 0 = off; ``*_placement``: a Placement."""
 
     k_value: float
     nominated_points: float

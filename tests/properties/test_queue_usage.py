@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from hypothesis import given
-from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
 from kai_sched.cycle.world import World, advance
 from kai_sched.model import objects as o
 from kai_sched.model.objects import Queue
 from kai_sched.plan.result import QUEUE_RESOURCES
+from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
 from tests.properties.clusters import NOW_NS, Spice, clusters
 
 CONFIG = Config()

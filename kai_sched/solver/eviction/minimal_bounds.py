@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
@@ -17,9 +19,19 @@ OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 ROUNDING = 1e-6
-# Among whom victims of a reclaim are looked for: those who may leave by themselves, who may leave with others, and all,
-# who may move where they may not leave. Moves are evictions, too, so that they come last.
-ALONE, GIVERS, EVERYBODY = range(3)
+
+
+class CandidateSet(enum.IntEnum):
+    """The victims among which a reclaim searches, in this order. Moves are evictions, too, so they come last."""
+
+    ALONE = 0  # jobs that may leave by themselves
+    GIVERS = 1  # jobs that may leave together with others
+    EVERYBODY = 2  # all jobs; those that may not leave may move
+
+
+ALONE = int(CandidateSet.ALONE)
+GIVERS = int(CandidateSet.GIVERS)
+EVERYBODY = int(CandidateSet.EVERYBODY)
 
 
 @inner

@@ -6,6 +6,8 @@ that nobody goes as long as somebody less deserving would do; where all are move
 
 from __future__ import annotations
 
+import enum
+
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Bond, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, pipeline_task, terms_allow
@@ -32,8 +34,20 @@ NOT_OFFERED = int(Verdict.NO_ROOM)
 NEED = int(Bond.NEED)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
-CLEARED, NOT_CLEARED, REFUSED = range(3)
 NEVER = 2**62  # a node that cannot be cleared
+
+
+class ClearResult(enum.IntEnum):
+    """Whether the victims on a node make room for a task there."""
+
+    CLEARED = 0
+    NOT_CLEARED = 1
+    REFUSED = 2  # not without victims that shares keep
+
+
+CLEARED = int(ClearResult.CLEARED)
+NOT_CLEARED = int(ClearResult.NOT_CLEARED)
+REFUSED = int(ClearResult.REFUSED)
 
 
 @inner

@@ -5,6 +5,8 @@ The original lets it wait again, and so two groups may take each other's promise
 
 from __future__ import annotations
 
+import enum
+
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
 from kai_sched.solver.jit import inner
@@ -17,9 +19,19 @@ PROMISED = int(Turn.PROMISED)
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_ALLOCATED = int(Status.ALLOCATED)
-NOT_SEEN = 0  # Decisions.free
-FREE = 1
-NOT_FREE = 2
+
+
+class RoomState(enum.IntEnum):
+    """Of ``Decisions.free``: whether all room for which a job is pipelined is free already."""
+
+    NOT_SEEN = 0
+    FREE = 1
+    NOT_FREE = 2
+
+
+NOT_SEEN = int(RoomState.NOT_SEEN)
+FREE = int(RoomState.FREE)
+NOT_FREE = int(RoomState.NOT_FREE)
 
 
 @inner

@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
+from kai_sched.snapshot.tables import (
+    CPU,
+    GPU,
+    Bond,
+    Bonds,
+    Placement,
+    Settings,
+    Snapshot,
+    Status,
+    TermKind,
+    Terms,
+    Verdict,
+)
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels.attempt import put as put_part
-from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD
 from kai_sched.solver.kernels.find import find_node as find_node_part
 from kai_sched.solver.kernels.score import placement_score as placement_score_part
 from kai_sched.solver.kernels.score import score_nodes as score_nodes_part
@@ -29,6 +40,7 @@ score_nodes = entry(score_nodes_part)
 rollback = entry(rollback_part)
 touch = entry(touch_part)
 
+OFF, BINPACK, SPREAD = (int(each) for each in Placement)
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(
     ALL_ON._replace,
