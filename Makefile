@@ -24,7 +24,7 @@ LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
-HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_front_page.py
+HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
 # What runs a second time with kernels interpreted; how they are compiled is no part of it.
 KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
 

@@ -158,7 +158,7 @@ class Cache:
             groups = [key for kind, key in changes if kind is PodGroup]
             nodes = [key for kind, key in changes if kind is Node]
             for name in [key for kind, key in changes if kind is Namespace]:
-                self._match_again(self.terms.look_again(name))
+                self._match_again(self.terms.rematch(name))
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)

@@ -44,7 +44,7 @@ class JobRows:
         (J,) the Verdict that keeps the job from being scheduled; 0 for none.
     turn
         (J,) a Turn: first, ordinary, later, or pipelined onto free room before.
-    ahead
+    n_first
         (J,) for how many pods the job goes first.
     times
         (J, 4) last start, end of the preemption delay, stale since (ns since the epoch), grace (ns; NULL: no end).
@@ -60,7 +60,7 @@ class JobRows:
     preemptible: Flags
     refused: Flags
     turn: Flags
-    ahead: Ints
+    n_first: Ints
     times: Longs
     layout: Longs
     set_ptr: Ints
@@ -115,10 +115,10 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
     The key of a hint may stand for a PodGroup and for a bare pod of the same name; it holds for both. ``rows`` (J,) are
     rows of the cache's group table.
     """
-    found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
+    found, n_first = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
     named = hints.pipelined_free | hints.first.keys() | hints.deferred
     if not named:
-        return found, ahead
+        return found, n_first
     place = np.empty(len(cache.groups.objects), np.int64)
     place[rows] = np.arange(rows.size)
     for key in named:
@@ -129,10 +129,10 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
             if key in hints.deferred:
                 found[j] = Turn.LATER
             elif key in hints.first:
-                found[j], ahead[j] = Turn.FIRST, hints.first[key]
+                found[j], n_first[j] = Turn.FIRST, hints.first[key]
             else:
-                found[j] = Turn.PROMISED
-    return found, ahead
+                found[j] = Turn.PIPELINED_FREE
+    return found, n_first
 
 
 def _defer_searches(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
@@ -211,7 +211,7 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.ahead)
+    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.n_first)
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     times = (last_start, waits_until, stale_since, grace)
     table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])

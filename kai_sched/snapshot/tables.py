@@ -91,13 +91,13 @@ class Verdict(enum.IntEnum):
 class Turn(enum.IntEnum):
     """When a job is tried: among the others, before all of them with some of its pods, or not in this cycle.
 
-    PROMISED: among the others, and an earlier cycle promised it room that was free already.
+    PIPELINED_FREE: among the others; an earlier cycle pipelined it onto room that was free already.
     """
 
     ORDINARY = 0
     FIRST = 1
     LATER = 2
-    PROMISED = 3
+    PIPELINED_FREE = 3
 
 
 class Action(enum.IntEnum):
@@ -234,13 +234,13 @@ class Jobs(NamedTuple):
     preemptible: Flags
     refused: Flags
     turn: Flags
-    ahead: Ints
+    n_first: Ints
     last_start: Longs
     waits_until: Longs
     stale_since: Longs
     grace: Longs
-    likeness: Ints
-    kin: Ints
+    equivalence: Ints
+    queue_equivalence: Ints
     set_ptr: Ints
     task_ptr: Ints
 

@@ -191,8 +191,8 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,)
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,)
-    free: Flags  # (J,) 1: all that it is promised is free already, and yet not bound (``eviction.promised_room``)
-    culprit: Ints  # (J,) queue of a gate, or the task that found no node
+    free: Flags  # (J,) a RoomState (``eviction.pipelined_room``)
+    blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
     placed: Ints  # (J,) how many of them had a place before the failure

@@ -74,18 +74,18 @@ def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
 @inner
 def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bool:
     """Let the pending tasks like that at place ``failed``, which found no node, choose first; False: they did."""
-    wish, cls = search.pending, snapshot.tasks.cls
-    c = cls[wish[failed]]
-    if cls[wish[0]] == c:
+    pending, cls = search.pending, snapshot.tasks.cls
+    c = cls[pending[failed]]
+    if cls[pending[0]] == c:
         return False
     front = 0
     for entry in range(k):
-        t = wish[entry]
+        t = pending[entry]
         if cls[t] != c:
             continue
         for at in range(entry, front, -1):
-            wish[at] = wish[at - 1]
-        wish[front] = t
+            pending[at] = pending[at - 1]
+        pending[front] = t
         front += 1
     return True
 

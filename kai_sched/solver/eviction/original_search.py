@@ -41,7 +41,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
     outcome = NOT_FOUND
-    search.counts.refuted[0], search.counts.weighed[0] = OK, 0
+    search.counts.refuted[0], search.counts.precedence_known[0] = OK, 0
     search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
     search.counts.pending[0] = length
     if length > 1:
@@ -126,7 +126,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         steps += 1
         if is_hopeless(steps, preemptor, ctx, search):
             return False
-        if search.counts.weighed[0] == 1 and search.counts.recorded[0] == 0:
+        if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
             exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, search)
             if not exposed:
                 shortest = NULL
@@ -175,7 +175,7 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
         t = search.lists.potential[entry]
         if search.tasks.batch[t] < search.counts.batches[0] - groups:
             break
-        if search.queues.shielded[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
+        if search.queues.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
             return True
         if search.counts.local[0] == 1 and search.tasks.left_node[t] != 0:
             return True
@@ -231,7 +231,7 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
 def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Simulate the scenario and judge it; unless it is good, all is undone."""
     p = preemptor.job
-    if search.counts.weighed[0] == 1 and search.counts.recorded[0] == 0:
+    if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
         if not may_leave(p, ctx, search):
             return False
     row = note_failure(k, search)

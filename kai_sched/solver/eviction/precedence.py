@@ -56,12 +56,12 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
         like = kind
     alike = alike and like != NULL and is_full(like, ctx)
     search.counts.alike[0] = like + 1 if alike else 0
-    search.counts.weighed[0] = 1
+    search.counts.precedence_known[0] = 1
     nobody = all_stay(p, ctx, search)
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 1.0 and queue.last_victim[q] > 0.0:
             _, side = diverge(snapshot.jobs.queue[p], q, parent)
-            queue.shielded[q] = queue.cannot_lose[side]
+            queue.cannot_stay_evicted[q] = queue.cannot_lose[side]
     return nobody and not moved
 
 
@@ -77,7 +77,7 @@ def survey(q: int, ctx: Context, search: Search) -> None:
         if search.victims.jobs.skip[v] == search.counts.clock[0]:
             continue
         if like != NULL or not anybody:
-            like = likeness_of(v, like, ctx, search)
+            like = common_class(v, like, ctx, search)
         anybody = True
         pods = 0
         for t in range(jobs.task_ptr[v], jobs.task_ptr[v + 1]):
@@ -101,7 +101,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
         t = search.lists.scenario[entry]
         if search.counts.local[0] == 1 and has_two_homes(t, snapshot, ctx.state, search):
             return True
-        exposed = exposed or search.queues.shielded[jobs.queue[tasks.job[t]]] == 0.0
+        exposed = exposed or search.queues.cannot_stay_evicted[jobs.queue[tasks.job[t]]] == 0.0
     if not exposed:
         return False
     clear(search)
@@ -271,7 +271,7 @@ def keeps_limits(q: int, snapshot: Snapshot, book: Book) -> bool:
 
 
 @inner
-def likeness_of(v: int, like: int, ctx: Context, search: Search) -> int:
+def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
     """The class of all pods of job ``v`` if they go and return together and are like class ``like``; else NULL."""
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     jobs, sets, classes = snapshot.jobs, snapshot.sets, snapshot.classes

@@ -36,7 +36,7 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
 
 
 @inner
-def weigh(q: int, ctx: Context, job_order: JobOrder) -> None:
+def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
     """Compute what queue ``q`` is compared by among victims (``order.goes_first``), but for what would be left to it.
 
     The least comes first: whether they have more than is fair, or no more than their quota; their priority; whether
@@ -141,7 +141,7 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
             elif slot.size[q] == 0:
                 continue
             if last_first:
-                weigh(q, ctx, job_order)
+                update_weights(q, ctx, job_order)
             at = int(slot.size[above])
             slot.entry[base + at] = q
             slot.size[above] = at + 1

@@ -17,7 +17,7 @@ def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
     """Whether job ``p`` may succeed where the one like it failed, or there is none; ``everywhere``: in any queue."""
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
-    other = search.failed[jobs.likeness[p] if everywhere else jobs.kin[p]]
+    other = search.failed[jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]]
     if other == NULL:
         return True
     n_own = sort_requests(p, ctx, search.chunk)
@@ -39,7 +39,7 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
     """Let job ``p`` stand for those like it if it is the first, or asks for no more than the one that does."""
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
-    row = jobs.likeness[p] if everywhere else jobs.kin[p]
+    row = jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]
     other = search.failed[row]
     if other != NULL:
         n_own = sort_requests(p, ctx, search.chunk)

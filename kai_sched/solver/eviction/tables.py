@@ -150,7 +150,7 @@ class SearchQueues(NamedTuple):
     smallest_victim: Floats  # the fewest GPUs of a task of theirs
     fewest_pods: Floats  # the fewest pods of a job of theirs
     cannot_lose: Longs  # 1: its victims would be back, in what was looked at last
-    shielded: Longs  # 1: they always would
+    cannot_stay_evicted: Longs  # 1: they always would
     gives_up: Longs  # 1: shares let somebody go from this leaf
     given: Floats  # GPUs of the potential victims below it that shares let go
     most_given: Floats  # the most of one chunk of them
@@ -231,7 +231,7 @@ class Counts(NamedTuple):
     lacking: Longs
     alike: Longs
     work: Longs
-    weighed: Longs
+    precedence_known: Longs
     local: Longs
     chosen: Longs
     retaken: Longs  # 1: the last scenario failed as somebody would take the room back (``eviction.retake``)
@@ -262,7 +262,7 @@ class Search(NamedTuple):
     ask: Floats  # (J, 3) what each job asks for next
     pending: Longs  # (longest job,) the chunk for which room is made
     pending_in_order: Longs  # (longest job,) the same, in the order of the job
-    failed: Longs  # (J,) by likeness or kin, the job that failed last
+    failed: Longs  # (J,) by equivalence class, the job that failed last
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (longest job,) scratch
     hosts: Longs  # (longest job,) scratch

@@ -37,7 +37,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         length = next_chunk(j, ctx)
         log.size[:] = 0
-        if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.ahead[j]:
+        if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.n_first[j]:
             continue
         if not attempt(j, length, ctx):
             continue
@@ -101,11 +101,11 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         # before any gate: what is not supported cannot be helped by a higher limit
         if ctx.finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
             decisions.verdict[j] = NOT_SUPPORTED
-            decisions.culprit[j] = scratch.chunk[entry]
+            decisions.blocking_row[j] = scratch.chunk[entry]
             return False
     if verdict != OK:
         decisions.verdict[j] = verdict
-        decisions.culprit[j] = q
+        decisions.blocking_row[j] = q
         decisions.resource[j] = r
         if q != NULL:
             decisions.need[j] = scratch.need[r]
@@ -115,7 +115,7 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         verdict = settle(j, t, ctx)
         if verdict != OK:
             decisions.verdict[j] = verdict
-            decisions.culprit[j] = t
+            decisions.blocking_row[j] = t
             decisions.placed[j] = entry
             undo_all(ctx)
             return False

@@ -51,8 +51,8 @@ def explain(ctx: Context, facts: Facts) -> None:
     decisions = ctx.decisions
     tasks = ctx.snapshot.tasks
     for j in range(decisions.verdict.shape[0]):
-        if decisions.verdict[j] == NO_FIT and decisions.culprit[j] != NULL:
-            c = tasks.cls[decisions.culprit[j]]
+        if decisions.verdict[j] == NO_FIT and decisions.blocking_row[j] != NULL:
+            c = tasks.cls[decisions.blocking_row[j]]
             if facts.asked[c] == 0:
                 facts.asked[c] = 1
                 measure(c, ctx, facts)

@@ -1,4 +1,4 @@
-"""The end of a cycle with evictions: promises for which there is no room, and what queues were paid back too often."""
+"""The end of a cycle with evictions: pipelined tasks without room, and what queues were paid back too often."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from kai_sched.snapshot.tables import Floats, Status
 from kai_sched.solver.eviction.commit import leave
 from kai_sched.solver.eviction.evict import evict
 from kai_sched.solver.eviction.minimal_return import keep_victims
+from kai_sched.solver.eviction.pipelined_room import bind_pipelined_jobs, pipeline_incomplete_gangs
 from kai_sched.solver.eviction.potential_victims import is_overcommitted
-from kai_sched.solver.eviction.promised_room import keep_promises, mend_torn
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.state import Context
@@ -18,7 +18,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @kernel
 def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
-    """Put the books right, take back what moved pods were promised on nodes that cannot keep it, and keep what can be.
+    """Put the books right, evict moved pods again where there is no room for them, and keep what can be.
 
     Searches leave both as the original does (semantics 3.6, 4.5); nothing is decided on them any more. ``room`` and
     ``leaving`` are (N, R) zeros to work in.
@@ -26,8 +26,8 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     for q in range(snapshot.queues.parent.shape[0]):
         overpaid = search.queues.overpaid[q]
-        owed = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
-        above = q if owed else NULL
+        is_overpaid = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
+        above = q if is_overpaid else NULL
         while above != NULL:
             for r in range(3):
                 state.book.held[above, r] += search.queues.overpaid[q, r]
@@ -46,5 +46,5 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
             state.task.node[t] = snapshot.tasks.node[t]  # where it leaves
     if settings.minimal == 1:
         keep_victims(ctx, search)
-        mend_torn(ctx)
-    keep_promises(settings.minimal == 1, ctx, room, leaving)
+        pipeline_incomplete_gangs(ctx)
+    bind_pipelined_jobs(settings.minimal == 1, ctx, room, leaving)

@@ -1,6 +1,7 @@
-"""Promises on room that is free already: one that comes again is bound, as there is nobody to wait for.
+"""Jobs that are pipelined onto room that is free already (semantics 3.7).
 
-The original lets it wait again, and so two groups may take each other's promise away in every cycle, for ever.
+A job that a later cycle pipelines onto free room once more is bound, as there is nobody to wait for. The original lets
+it wait again, so two groups may take that room from each other in every cycle, for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.state import Context, Decisions, State
 
 NEED = int(Bond.NEED)
-PROMISED = int(Turn.PROMISED)
+PIPELINED_FREE = int(Turn.PIPELINED_FREE)
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_ALLOCATED = int(Status.ALLOCATED)
@@ -35,7 +36,7 @@ NOT_FREE = int(RoomState.NOT_FREE)
 
 
 @inner
-def mend_torn(ctx: Context) -> None:
+def pipeline_incomplete_gangs(ctx: Context) -> None:
     """Let all that a job got in this cycle wait where some pod of its minimum has to: it starts whole, or not yet."""
     snapshot, state = ctx.snapshot, ctx.state
     for j in range(snapshot.jobs.queue.shape[0]):
@@ -62,11 +63,11 @@ def make_wait(t: int, ctx: Context) -> None:
 
 
 @inner
-def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
-    """Mark the jobs whose promised places are all free now, and bind those of them that were marked before.
+def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
+    """Mark the jobs whose room is all free now, and bind those of them that an earlier cycle marked.
 
-    With ``at_once`` all of them are bound. First promised, first served. ``room`` and ``leaving`` are (N, R) zeros to
-    work in.
+    With ``at_once`` all of them are bound. The jobs that were pipelined first are served first. ``room`` and
+    ``leaving`` are (N, R) zeros to work in.
     """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     tasks, free = snapshot.tasks, decisions.free
@@ -85,14 +86,14 @@ def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) ->
             continue
         j = tasks.job[t]
         free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
-        if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PROMISED):
+        if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PIPELINED_FREE):
             bind(j, ctx, room)
             free[j] = NOT_FREE
 
 
 @inner
 def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
-    """Whether some job is promised a place without anybody leaving for it."""
+    """Whether some job is pipelined without any eviction for it."""
     for row in range(decisions.length[0]):
         t = decisions.task[row]
         if t != NULL and decisions.waits[row] == 1 and decisions.free[snapshot.tasks.job[t]] == NOT_SEEN:
@@ -102,7 +103,7 @@ def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
 
 @inner
 def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
-    """Take all that job ``j`` is promised off the room that there is, or nothing: False where there is not enough.
+    """Take all room for which job ``j`` is pipelined off ``room``, or nothing: False where there is not enough.
 
     What still runs elsewhere, or must be beside others, who may leave yet, has to wait.
     """
@@ -137,7 +138,7 @@ def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) ->
 
 @inner
 def bind(j: int, ctx: Context, room: Floats) -> None:
-    """Bind all that job ``j`` is promised. More of what comes free on a node is free already, or less."""
+    """Bind all pipelined tasks of job ``j``. More of what comes free on a node is free already, or less."""
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if state.task.status[t] != IS_PIPELINED:
