@@ -89,7 +89,7 @@ class State(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Old values, oldest first. ``size``: number of float and of integer entries."""
+    """Old values, oldest first. ``size`` (2,): number of float and of integer entries."""
 
     float_at: Longs
     float_was: Floats
@@ -115,7 +115,7 @@ class Finder(NamedTuple):
 class Tree(NamedTuple):
     """The heaps of queues and jobs (``kernels.order``)."""
 
-    queue_heap: Ints  # like Queues.child
+    queue_heap: Ints  # (Q,) like Queues.child
     queue_size: Ints  # (Q + 1,)
     dirty: Flags  # (Q,)
     extra: Floats  # (Q, 3) what the job on top of the path of heads asks for

@@ -24,9 +24,9 @@ MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class QueueHeap(NamedTuple):
-    """The heaps of queues, by queue, row Q above the roots; for a leaf, where its jobs are in ``OrderedJobs``."""
+    """The heaps of queues, (Q + 1,) each, row Q above the roots; of a leaf, where its jobs are in OrderedJobs."""
 
-    entry: Longs  # (Q + 1,) the heap's entry at this place, like Queues.child
+    entry: Longs  # the heap's entry at this place, like Queues.child
     size: Longs  # of the heap below the queue
     dirty: Longs  # 1: the queue has to be put in its place
     base: Longs  # of a leaf: its first place in OrderedJobs
