@@ -43,7 +43,7 @@ help:
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
 	@echo 'make docs       write docs/data-model.md anew from the tables of the solver'
-	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE'"
+	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'

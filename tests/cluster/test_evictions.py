@@ -61,7 +61,7 @@ def test_a_queue_takes_its_share_back_from_a_borrower(ready: Cluster, own_plane:
     assert "\n" not in told["message"]
     assert told["metadata"]["annotations"]["evictor-action-type"] == "reclaim"
     winner = told["metadata"]["annotations"]["evictor-pod-group-name"]
-    assert "that frees 0.1 CPU cores, 1 GPU, 64Mi memory on node-0" in ready.wait_event(winner, "Evicting")["message"]
+    assert "this frees 0.1 CPU cores, 1 GPU, 64Mi memory on node-0" in ready.wait_event(winner, "Evicting")["message"]
 
 
 def test_the_winner_starts_when_the_room_is_really_free(

@@ -5,7 +5,8 @@ steady shape keeps its store and cache while 500 pods change, and one with a new
 what it costs to make the tables of the cycle of that pod. The median counts. A shape of many cycles runs once, as the
 operator would: what counts is its slowest cycle (the median of them is in the JSON). It fails where an outcome
 differs from the shape's, where two repetitions come to different plans, or where a warm cycle decides otherwise than a
-cold one. Each shape runs in a process of its own, so that its memory is its own.
+cold one. Each shape runs in a process of its own, so that its memory is its own. `--against COMMIT` runs each shape in
+that version and in this one in turn, and fails where a cycle of this one is slower (``tests.perf.against``).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED
 from kai_sched.snapshot.tables import Help
 from kai_sched.solver import jit
+from tests.perf.against import run_against
 from tests.perf.builder import NOW_NS
 from tests.perf.shapes import CASES, Case, fresh_store
 
@@ -273,20 +275,35 @@ def in_process_of_its_own(name: str) -> dict[str, Any]:
     return row
 
 
+def write(rows: Sequence[dict[str, Any]], file: Path | None) -> None:
+    """Write the rows to the file, if there is one."""
+    if file:
+        file.write_text(json.dumps(rows, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only", action="append", choices=sorted(CASES), metavar="SHAPE", help="repeatable; default: all shapes"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
+    parser.add_argument("--against", metavar="COMMIT", help="compare with that version, both in turn")
+    parser.add_argument("--pairs", type=int, default=5, metavar="N", help="how often, with --against")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         print(json.dumps(run_shape(args.worker)))
         return
+    shapes = args.only or list(CASES)
     mode = "interpreted" if jit.interpreted() else "compiled"
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}, Python {platform.python_version()}, kernels {mode}")
+    if args.against:
+        rows, slow = run_against(args.against, shapes, args.pairs)
+        write(rows, args.json)
+        if slow:
+            raise SystemExit("slower than allowed: " + "; ".join(slow))
+        return
     if not jit.warm():
         started = time.perf_counter()
         # not in this process: a child's peak memory counts from its parent's
@@ -294,7 +311,7 @@ def main() -> None:
         print(f"cold compile of all kernels: {time.perf_counter() - started:.1f} s")
     print("".join(f"{title:>{width}}" for title, width in COLUMNS.items()))
     rows = []
-    for name in args.only or CASES:
+    for name in shapes:
         row = in_process_of_its_own(name)
         rows.append(row)
         shown = dict(
@@ -308,8 +325,7 @@ def main() -> None:
             "".join(f"{cell:>{width}.2f}" if isinstance(cell, float) else f"{cell:>{width}}" for cell, width in cells)
         )
         sys.stdout.flush()
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    write(rows, args.json)
 
 
 if __name__ == "__main__":

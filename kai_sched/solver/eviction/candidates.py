@@ -1,4 +1,16 @@
-"""Keeping the lists of those who wait and those who may have to go, over the searches of one action (semantics 4.2)."""
+"""The lists of contenders and of possible victims, which one action keeps over all of its searches (semantics 4.2).
+
+Contenders are jobs with pending tasks: in a simulation they compete for room. Victims are preemptible jobs with active
+tasks. Each leaf queue has one sorted list of either kind: contenders in job order (1.3), victims in its inverse (4.3).
+``list_candidates`` builds the lists once for each action. ``reinsert_job`` updates them after each committed search.
+A search never changes them: jobs that stand differently in one simulation are in the heaps of ``leaf_order``.
+
+Cost: O(T + J log J + Q) to build, O(tasks of the job + jobs of the leaf) for each job that a search changed.
+
+Invariant, for both lists: the list of leaf q is ``listed[base + begin : base + end]``, sorted and without gaps.
+``skip[j]`` is DEAD exactly where job j is not in it. The amounts in ``held`` (J, 3) and the stages are those of the
+working state, which holds no simulated change whenever a function of this module runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +31,11 @@ IS_RUNNING = int(Status.RUNNING)
 
 @inner
 def list_candidates(ctx: Context, search: Search) -> None:
-    """List all jobs with pending tasks, and all preemptible ones with active tasks, in the order of their leaves."""
+    """List all jobs with pending tasks, and all preemptible jobs with active tasks, in the order of their leaves.
+
+    Rebuilds both lists of ``search`` and the measures of all jobs in place: ``search.held``, ``search.ask`` (J, 3) and
+    the stages (J,). Forgets what is known of the victims of each leaf (``search.leaves.known`` (Q,)).
+    """
     snapshot, state = ctx.snapshot, ctx.state
     jobs = snapshot.jobs
     n_jobs = jobs.queue.shape[0]
@@ -29,6 +45,8 @@ def list_candidates(ctx: Context, search: Search) -> None:
         search.contenders.heap.end[q], search.contenders.heap.begin[q] = 0, 0
         search.contenders.heap.first_by_size[q] = search.contenders.heap.base[q]
         search.victims.heap.end[q], search.victims.heap.begin[q] = 0, 0
+    # Rows of jobs go by age. Job order ends with the age, so that contenders entered by row, and victims entered in
+    # reverse, are mostly in order already. ``sort_list`` only reads a list that is in order.
     for place in range(n_jobs):
         j = n_jobs - 1 - place
         measure_victim(j, snapshot, state, search)
@@ -50,7 +68,11 @@ def list_candidates(ctx: Context, search: Search) -> None:
 
 @inner
 def enter(j: int, snapshot: Snapshot, job_order: JobOrder) -> None:
-    """Append a job to the list of its leaf."""
+    """Append job ``j`` to the list of its leaf, unsorted, in place.
+
+    Writes ``listed`` and ``skip`` (J,) and the end of the list, ``heap.end`` (Q + 1,). The list has room for all jobs
+    of the leaf, so that it cannot overflow into the list of the next leaf.
+    """
     q = snapshot.jobs.queue[j]
     at = job_order.heap.end[q]
     job_order.jobs.listed[job_order.heap.base[q] + at] = j
@@ -60,7 +82,12 @@ def enter(j: int, snapshot: Snapshot, job_order: JobOrder) -> None:
 
 @inner
 def measure_victim(j: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Note what a job holds and its stage."""
+    """Note what job ``j`` holds and its stage, for the order of victims (4.3).
+
+    Writes in place: ``search.held`` (J, 3) in the units of queues, which is what step 5 of queue order subtracts for
+    the job, and ``search.jobs.stage`` (J,). Pipelined tasks do not count as held. Copies both to ``search.victims``:
+    there they change while victims accumulate, and ``potential_victims.forget`` restores them from here.
+    """
     jobs = snapshot.jobs
     for r in range(3):
         search.held[j, r] = 0.0
@@ -77,7 +104,13 @@ def measure_victim(j: int, snapshot: Snapshot, state: State, search: Search) -> 
 
 @inner
 def measure_waiting(j: int, ctx: Context, search: Search) -> None:
-    """Note what a job asks for next and its stage."""
+    """Note what job ``j`` asks for next and its stage, for the order of contenders (3.1).
+
+    Writes in place: ``search.ask`` (J, 3), the amounts of the next chunk in the units of queues, zeros if nothing is
+    pending, and ``search.jobs.stage_waiting`` (J,). Copies both to ``search.contenders``: there they change for the
+    jobs that take part in a simulation, and ``simulation.restore_contenders`` restores them from here. Overwrites
+    ``scratch.chunk``.
+    """
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
     first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
@@ -86,6 +119,8 @@ def measure_waiting(j: int, ctx: Context, search: Search) -> None:
     stage = stage_of(first, end, sets, state.sets)
     if count_pending(first, end, state.sets) > 0:
         length = next_chunk(j, ctx)
+        # ``next_chunk`` moved cursors of sets through the log. A cursor only says before which task none is pending.
+        # That is true of the working state, so the moves stay: the log is emptied and not rolled back.
         ctx.log.size[:] = 0
         for entry in range(length):
             c = snapshot.tasks.cls[ctx.scratch.chunk[entry]]
@@ -99,21 +134,25 @@ def measure_waiting(j: int, ctx: Context, search: Search) -> None:
 
 @inner
 def in_leaf(j: int, snapshot: Snapshot) -> bool:
-    """Whether the job's queue is there and runs work."""
+    """Return whether the queue of job ``j`` exists and is a leaf, by ``queues.child_ptr`` (Q + 2,)."""
     q = snapshot.jobs.queue[j]
     return bool(q != NULL and snapshot.queues.child_ptr[q] == snapshot.queues.child_ptr[q + 1])
 
 
 @inner
 def may_compete(j: int, snapshot: Snapshot, state: State) -> bool:
-    """Whether the job has something pending."""
+    """Return whether job ``j`` is in a leaf and has pending tasks, by ``state.sets.pending`` (S,)."""
     jobs = snapshot.jobs
     return in_leaf(j, snapshot) and count_pending(jobs.set_ptr[j], jobs.set_ptr[j + 1], state.sets) > 0
 
 
 @inner
 def may_go(j: int, ctx: Context) -> bool:
-    """Whether the job is preemptible and has active tasks, none of them of a kind that this version cannot move."""
+    """Return whether job ``j`` may be a victim at all (4.2): preemptible, in a leaf, active tasks, none unsupported.
+
+    Reads ``state.task.status`` (T,), where pipelined tasks count as active, and ``finder.refused`` (C,). Queues,
+    priorities and minimum runtimes depend on the preemptor; ``stages.evicting.choose_victims`` checks them.
+    """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
     if jobs.preemptible[j] == 0 or not in_leaf(j, snapshot):
@@ -129,7 +168,7 @@ def may_go(j: int, ctx: Context) -> bool:
 
 @inner
 def waits_for_room(j: int, snapshot: Snapshot, state: State) -> bool:
-    """Whether some pod of the job has a place on room that is being left."""
+    """Return whether some task of job ``j`` is pipelined in ``state.task.status`` (T,): its room is being left."""
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if state.task.status[t] == IS_PIPELINED:
             return True
@@ -138,7 +177,13 @@ def waits_for_room(j: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def reinsert_job(j: int, ctx: Context, search: Search) -> None:
-    """Put a job that a committed search changed where it now belongs in both lists."""
+    """Put job ``j``, which a committed search changed, where it now belongs in both lists.
+
+    Measures the job again and updates both lists of its leaf in place (J,). With minimal victims a job that waits for
+    room is marked in ``search.jobs.settled`` (J,): it got places by a search of this cycle, and no later search takes
+    them. Of the other jobs of the leaf nothing changes, but ``run_end`` (J,) holds places, so that it is computed again
+    if entries moved.
+    """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     q = snapshot.jobs.queue[j]
     search.leaves.known[q] = 0.0
@@ -159,9 +204,20 @@ def reinsert_job(j: int, ctx: Context, search: Search) -> None:
 
 @inner
 def move_out(q: int, j: int, job_order: JobOrder) -> bool:
-    """Take a job out of the list of its leaf: the first one by moving on, any other by closing the gap.
+    """Take job ``j`` out of the list of leaf ``q``, in place; nothing happens if it is not in it.
 
-    Returns whether others moved.
+    Parameters
+    ----------
+    q, j : int
+        The leaf, and a job of it.
+    job_order : JobOrder
+        ``search.contenders`` or ``search.victims``.
+
+    Returns
+    -------
+    bool
+        Whether other entries of ``listed`` (J,) moved, so that ``run_end`` is out of date. The first job leaves without
+        that: the list begins one place later. Most jobs that leave are the first of their leaf.
     """
     job, slot = job_order.jobs, job_order.heap
     if job.skip[j] == DEAD:
@@ -182,7 +238,18 @@ def move_out(q: int, j: int, job_order: JobOrder) -> bool:
 
 @inner
 def move_in(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
-    """Put a job into the list of its leaf, in order."""
+    """Insert job ``j`` into the sorted list of leaf ``q``, in place, by binary search.
+
+    Writes ``listed`` and ``skip`` (J,), and ``first_by_size`` (Q + 1,), which may be too low but never too high.
+    Moves up to all entries of the list, so that ``run_end`` is out of date.
+
+    Parameters
+    ----------
+    q, j : int
+        The leaf, and a job of it that is not in the list.
+    job_order : JobOrder
+        ``search.contenders`` or ``search.victims``.
+    """
     job, slot = job_order.jobs, job_order.heap
     job.skip[j] = 0
     slot.first_by_size[q] = min(slot.first_by_size[q], job.place[j])
@@ -198,8 +265,9 @@ def move_in(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
             high = middle
         else:
             low = middle + 1
+    # There is a free place: at the front if some job left there, else at the end. The list has as many places as the
+    # leaf has jobs, and job j was not in it.
     if begin > 0:
-        # the room is at the front
         for place in range(begin - 1, low - 1):
             job.listed[base + place] = job.listed[base + place + 1]
         slot.begin[q] = begin - 1

@@ -1,4 +1,14 @@
-"""From a simulated solution to decisions: victims leave, the others have their places (semantics 3.6, 4.5)."""
+"""Make a simulated solution final: victims leave or move, and all others have their places (semantics 3.6, 4.5).
+
+A search that succeeds leaves its solution simulated in the working state. To commit it, the undo log is emptied, and
+what differs from before is written to the decision log: one eviction for each pod that leaves or moves, one placement
+for each pod that waits for room. A victim that is at home again is in neither.
+
+Cost: O(victims + placed tasks, times R), and ``candidates.reinsert_job`` for each job that took part.
+
+Invariant: afterwards no task is EVICTED, the log is empty, and the lists of candidates are those of the working state.
+Each pod has at most one eviction and at most one placement in the decision log that counts.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +28,24 @@ IS_RELEASING = int(Status.RELEASING)
 
 @inner
 def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
-    """Make the simulated solution final and write it down."""
+    """Make the simulated solution final and write it to the decision log.
+
+    Reads ``lists.scenario`` and ``lists.placed`` (T + 1,). Writes directly, not through the undo log:
+    ``ctx.decisions``, the status of tasks that leave (T,), ``tasks.left_node`` (T,), and the lists of candidates.
+
+    Parameters
+    ----------
+    action, p : int
+        The action, and the preemptor.
+    """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     count, lists = search.counts, search.lists
     for entry in range(count.scenario[0]):
         t = lists.scenario[entry]
         record_overpayment(t, snapshot, search)
         if has_gone(t, state, search):
+            # The victim has a place on another node. Later node-local scenarios may give it the place back
+            # (``place_in_search``).
             if state.task.status[t] == IS_PIPELINED:
                 search.tasks.left_node[t] = search.tasks.home[t] + 1
             if record_eviction(t, action, p, search.tasks.home[t], ctx):
@@ -33,6 +54,7 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
         t = lists.placed[entry]
         if state.task.status[t] == IS_PIPELINED:
             record_placement(t, state.task, decisions)
+    # From here on nothing can be undone. Jobs are measured only now, as that uses the log.
     ctx.log.size[:] = 0
     for entry in range(count.jobs[0]):
         reinsert_job(lists.jobs[entry], ctx, search)
@@ -40,7 +62,11 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
 
 @inner
 def record_overpayment(t: int, snapshot: Snapshot, search: Search) -> None:
-    """Note what the queue of task ``t`` was paid back too often: it keeps it for the rest of the cycle (4.5)."""
+    """Add what the queue of task ``t`` was paid back too often to ``search.queues.overpaid`` (Q, 3), in place.
+
+    A scenario of the original search may name a task several times (4.5). The queue keeps the difference for the rest
+    of the cycle; ``stages.settle`` charges it at the end. Nothing is added for a task that is named once.
+    """
     q, price = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.classes.quota[snapshot.tasks.cls[t]]
     for r in range(3):
         search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price[r]
@@ -48,7 +74,16 @@ def record_overpayment(t: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def record_sides(t: int, p: int, snapshot: Snapshot, search: Search, decisions: Decisions) -> None:
-    """Note, for the eviction just written down, what the queues of both sides held: where their paths part, or one."""
+    """Note for the eviction just written what the queues of both sides held before the simulation, for messages.
+
+    Writes ``decisions.sides`` (T, 6) in place: the victim's side first, three amounts each in the units of queues. The
+    two sides are the queues at which the paths from the root part, or the common queue if both jobs are in it.
+
+    Parameters
+    ----------
+    t, p : int
+        The evicted task, and the preemptor.
+    """
     victim, winner = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.jobs.queue[p]
     if victim != winner:
         victim, winner = diverge(victim, winner, snapshot.queues.parent)
@@ -60,7 +95,12 @@ def record_sides(t: int, p: int, snapshot: Snapshot, search: Search, decisions: 
 
 @inner
 def leave(t: int, ctx: Context) -> None:
-    """Let an evicted task leave, or move, without the place that this cycle gave it, if any."""
+    """Let an evicted task leave its node for good, or move, and drop the place that this cycle gave it before.
+
+    Writes directly. A task that leaves gets the status RELEASING (T,), and its set has one pending task less (S,), as
+    RELEASING tasks are not pending. One that moves is pipelined already. The row of its earlier placement in the
+    decision log no longer counts.
+    """
     state, decisions = ctx.state, ctx.decisions
     if state.task.status[t] != IS_PIPELINED:
         state.task.status[t] = IS_RELEASING
@@ -72,7 +112,23 @@ def leave(t: int, ctx: Context) -> None:
 
 @inner
 def record_eviction(t: int, action: int, p: int, home: int, ctx: Context) -> bool:
-    """Let an evicted task leave, or move, and write down for whom. A task that never ran only loses its place."""
+    """Let an evicted task leave or move, and write down for which job. A task that never ran only loses its place.
+
+    Writes ``decisions.eviction`` (T, 5) directly: task, action, preemptor, node that it leaves, and 1 if it moves.
+
+    Parameters
+    ----------
+    t, p : int
+        The task, and the preemptor.
+    home : int
+        The node where the task was before the simulation.
+
+    Returns
+    -------
+    bool
+        Whether a row was written. It is not if the pod has no node in the cluster yet, or was evicted before in this
+        cycle: each pod is deleted once.
+    """
     decisions = ctx.decisions
     moves = ctx.state.task.status[t] == IS_PIPELINED
     leave(t, ctx)

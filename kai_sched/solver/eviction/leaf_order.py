@@ -1,5 +1,14 @@
-"""The jobs of one leaf in order: a sorted list that stays as it is between searches, and a heap of those that stand
-differently in this one (semantics 1.3, 3.1, 4.3). With ``last_first`` the last job comes first, as among victims.
+"""The jobs of one leaf queue in order: a sorted list that stays as it is between searches, and a heap beside it.
+
+The heap holds the jobs that stand differently in the current search: victims that lost a chunk, or jobs that take part
+in a simulation (semantics 1.3, 3.1, 4.3). The next job of the leaf is the better of the first listed job that counts
+and the top of the heap. With ``last_first`` the inverse of job order holds, as among victims.
+
+Cost: a search never sorts a list again. ``first_job`` only moves the cursor of the list forward, so that one pass over
+a leaf costs O(jobs of the leaf) in total; the heap costs O(log of its size) for each change.
+
+Invariant: a job is never counted twice. ``skip[j]`` equals the clock of the current search or scenario for each listed
+job that is in the heap or must not be used, and such an entry of the list does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +22,11 @@ from kai_sched.solver.state import Context
 
 @inner
 def job_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool:
-    """Job order (1.3) of two jobs of one leaf, or its inverse."""
+    """Return whether job ``a`` comes before job ``b`` of the same leaf: job order (1.3), or its inverse.
+
+    Reads ``jobs.priority`` (J,) and ``job_order.jobs.stage`` (J,), which is the stage in the current search. The row
+    decides last: rows go by age and uid. The order is total, so that a sorted list is the only one.
+    """
     settings, priority, job = ctx.settings, ctx.snapshot.jobs.priority, job_order.jobs
     if job_order.last_first:
         a, b = b, a
@@ -26,7 +39,16 @@ def job_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool:
 
 @inner
 def sort_list(base: int, size: int, ctx: Context, job_order: JobOrder) -> None:
-    """Sort the list of a leaf (heapsort; one that is in order is left as it is)."""
+    """Sort the list of a leaf in place by heapsort; a list that is in order is only read.
+
+    Writes ``listed`` (J,) from ``base`` on. Heapsort needs no space beside the list and no recursion. It is not stable,
+    which does not matter as no two jobs are equal in the order.
+
+    Parameters
+    ----------
+    base, size : int
+        Where the list begins in ``listed``, and how many jobs it has.
+    """
     job = job_order.jobs
     in_order = True
     for at in range(base + 1, base + size):
@@ -44,7 +66,11 @@ def sort_list(base: int, size: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def sift_last_down(base: int, at: int, size: int, ctx: Context, job_order: JobOrder) -> None:
-    """Restore the heap of a list whose top is the last in order, from place ``at`` downwards."""
+    """Restore the heap of a list whose top is the last job in order, from place ``at`` downwards, in place.
+
+    Reads and writes ``listed`` (J,) from ``base`` to ``base + size``. This is the step of the heapsort of
+    ``sort_list``.
+    """
     job = job_order.jobs
     while 2 * at + 1 < size:
         below = 2 * at + 1
@@ -58,8 +84,20 @@ def sift_last_down(base: int, at: int, size: int, ctx: Context, job_order: JobOr
 
 @inner
 def mark_runs(base: int, size: int, job_order: JobOrder) -> None:
-    """Note at each place of a list where the run of jobs that ask for no more than the one there ends."""
+    """Note in ``run_end`` (J,), for each place of a list, where the run of jobs that ask for no more than its job ends.
+
+    All jobs at the places after ``at`` and before ``run_end[base + at]`` ask for at most as much of each resource as
+    the job at ``at``. Places count from ``base``. ``skip_equal_jobs`` uses runs to pass many jobs in one step.
+
+    Parameters
+    ----------
+    base, size : int
+        Where the list begins in ``listed``, and where it ends, counted from ``base``.
+    """
     job, held = job_order.jobs, job_order.held
+    # From the end, so that the runs behind a place are known. If the first job of a run asks for no more than job j,
+    # all of the run ask for no more, as "at most" is transitive, and the run is passed in one step. It then is a part
+    # of the run of j, and is never visited again: the whole is O(size).
     for at in range(size - 1, -1, -1):
         j, end = job.listed[base + at], at + 1
         while end < size and asks_no_more(job.listed[base + end], j, held):
@@ -69,13 +107,17 @@ def mark_runs(base: int, size: int, job_order: JobOrder) -> None:
 
 @inner
 def asks_no_more(a: int, b: int, held: Floats) -> bool:
-    """Whether job ``a`` asks for at most as much of every resource as job ``b``."""
+    """Return whether job ``a`` asks for at most as much of each resource as job ``b``, by ``held`` (J, 3)."""
     return bool(held[a, 0] <= held[b, 0] and held[a, 1] <= held[b, 1] and held[a, 2] <= held[b, 2])
 
 
 @inner
 def push_heap(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
-    """Put a job into the heap of its leaf."""
+    """Put job ``j`` into the heap of leaf ``q``, in place.
+
+    Writes ``job_order.jobs.heap`` (J,) and ``job_heap_size`` (Q + 1,). The caller marks the listed entry of the job, if
+    there is one, by ``skip``.
+    """
     job, base = job_order.jobs, job_order.heap.base[q]
     at = job_order.heap.job_heap_size[q]
     job_order.heap.job_heap_size[q] = at + 1
@@ -90,7 +132,10 @@ def push_heap(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def pop_heap(q: int, ctx: Context, job_order: JobOrder) -> None:
-    """Take the top out of the heap of a leaf."""
+    """Take the first job out of the heap of leaf ``q``, which must not be empty, in place.
+
+    Writes ``job_order.jobs.heap`` (J,) and ``job_heap_size`` (Q + 1,).
+    """
     job, base = job_order.jobs, job_order.heap.base[q]
     size = job_order.heap.job_heap_size[q] - 1
     job_order.heap.job_heap_size[q] = size
@@ -108,9 +153,24 @@ def pop_heap(q: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def first_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> tuple[int, bool]:
-    """The first job of leaf ``q`` (NULL: none), and whether it is from the list.
+    """Return the first job of leaf ``q``, and whether it is from the list.
 
-    ``ceiling``: listed jobs of this priority or a higher one are passed over; ``clock``: so are those marked with it.
+    Moves ``cursor`` (Q + 1,) in place to the first listed job that counts.
+
+    Parameters
+    ----------
+    ceiling : int
+        A priority: listed jobs of this or a higher priority do not count. Jobs of the heap are not checked, as each of
+        them was below the ceiling when it came from the list.
+    clock : int
+        Listed jobs that are marked with it in ``skip`` (J,) do not count.
+
+    Returns
+    -------
+    job : int
+        NULL if the leaf has no job left.
+    listed : bool
+        True: the job is at the cursor. False: it is on top of the heap.
     """
     slot, job = job_order.heap, job_order.jobs
     base, end, at = slot.base[q], slot.end[q], slot.cursor[q]
@@ -132,9 +192,16 @@ def first_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: in
 
 @inner
 def largest_gang(q: int, job_order: JobOrder) -> int:
-    """Of the jobs of leaf ``q`` with the highest priority the one with the most pods, the older of two."""
+    """Return, of the jobs of leaf ``q`` with the highest priority, the one with the most pods; of two the older one.
+
+    The queue joins its siblings for this job when a simulation begins. ``by_size`` (J,) has all jobs of the leaf in
+    this order once and for all. Only jobs that are in the list or in the heap count, and the leaf must have one of
+    them. Writes ``first_by_size`` (Q + 1,) in place.
+    """
     slot, job = job_order.heap, job_order.jobs
     at, end = slot.first_by_size[q], slot.base[q + 1]
+    # Jobs that leave the list for good are passed once: the place found here is where the next call begins.
+    # ``candidates.move_in`` puts it back if a job enters the list at an earlier place.
     while at < end and job.skip[job.by_size[at]] == DEAD:
         at += 1
     slot.first_by_size[q] = at
@@ -145,22 +212,37 @@ def largest_gang(q: int, job_order: JobOrder) -> int:
 
 @inner
 def rewind(q: int, job_order: JobOrder) -> None:
-    """Let the list of leaf ``q`` begin at its first job."""
+    """Let the list of leaf ``q`` begin at its first job: set ``cursor`` (Q + 1,) in place."""
     job_order.heap.cursor[q] = job_order.heap.begin[q]
 
 
 @inner
 def skip_equal_jobs(q: int, ctx: Context, job_order: JobOrder, clock: int) -> None:
-    """Go to the last of the listed jobs of leaf ``q`` that ask for no more than the first and come before its heap.
+    """Move the cursor of leaf ``q`` to the last job of the run of its first job that comes before the top of the heap.
 
-    A queue that goes first with the first job does with each of the others, too (2.6: asking for less never makes it
-    later), so taking them one by one would lead here again each time. Those marked with ``clock`` stand elsewhere now.
+    Use: a job that waits and is not the preemptor only competes in a simulation. It is taken out and gets nothing. With
+    thousands of such jobs in a queue, taking them one by one would dominate the simulation.
+
+    Claim: the simulation would take the jobs before the new cursor next, one after the other, and nothing else in
+    between. Proof: each of them asks for no more than the first one, and its queue came first with that. Asking for
+    less never makes a queue later (2.6), nothing is placed in between, so each of its ancestors stays on top of its
+    heap, too.
+
+    Reads ``run_end`` (J,), writes ``cursor`` (Q + 1,) in place. The first job must be from the list.
+
+    Parameters
+    ----------
+    clock : int
+        Listed jobs that are marked with it are in the heap, and do not count.
     """
     slot, job = job_order.heap, job_order.jobs
     base, at = slot.base[q], slot.cursor[q]
     last = min(job.run_end[base + at], slot.end[q])
     if slot.job_heap_size[q] > 0:
         top = job.heap[base]
+        # Find by bisection the first place of the run whose job comes after the top of the heap: the order of the
+        # list makes "comes after" monotone. A marked entry is no job of the list now, so that the next entry that
+        # counts decides for it.
         low, high = at, last
         while low < high:
             middle = (low + high) // 2
@@ -172,6 +254,7 @@ def skip_equal_jobs(q: int, ctx: Context, job_order: JobOrder, clock: int) -> No
             else:
                 low = place + 1
         last = low
+    # The last place of the run may be a marked entry. At the latest the search ends at the first job, which counts.
     last -= 1
     while last > at and job.skip[job.listed[base + last]] == clock:
         last -= 1

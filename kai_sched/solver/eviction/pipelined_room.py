@@ -1,7 +1,14 @@
-"""Jobs that are pipelined onto room that is free already (semantics 3.7).
+"""Promised room at the end of a cycle: gangs wait as a whole, and promises on free room are bound (semantics 3.7).
 
-A job that a later cycle pipelines onto free room once more is bound, as there is nobody to wait for. The original lets
-it wait again, so two groups may take that room from each other in every cycle, for ever.
+A pipelined pod is promised a place. Its room is normally being left, and the pod is bound in a later cycle. If the
+promised room of a job is free already, nothing is left to wait for. The original pipelines such a job again, so that
+two jobs may take each other's promise in each cycle, for ever. Here the job is bound: at once with minimal victims, and
+from the second promise on with original victims.
+
+Cost: O(T x R + J), and O(N x R) to open the nodes if some job is promised a place without evictions.
+
+Invariant: for each node and resource the sum of idle and releasing room stays the same, as only the share of it that is
+free now changes. The functions run after the last decision and write directly, not through the undo log.
 """
 
 from __future__ import annotations
@@ -37,7 +44,11 @@ NOT_FREE = int(RoomState.NOT_FREE)
 
 @inner
 def pipeline_incomplete_gangs(ctx: Context) -> None:
-    """Let all that a job got in this cycle wait where some pod of its minimum has to: it starts whole, or not yet."""
+    """Let all that a job got in this cycle wait if some pod of its minimum has to wait: a gang starts as a whole.
+
+    Several decisions of one cycle may place parts of a gang, some bound and some waiting. Changes the status (T,) of
+    tasks from ALLOCATED to PIPELINED, and what follows from it (``make_wait``).
+    """
     snapshot, state = ctx.snapshot, ctx.state
     for j in range(snapshot.jobs.queue.shape[0]):
         if not waits_for_minimum(j, snapshot, state):
@@ -49,7 +60,11 @@ def pipeline_incomplete_gangs(ctx: Context) -> None:
 
 @inner
 def make_wait(t: int, ctx: Context) -> None:
-    """Let a task that was to be bound wait for its room instead."""
+    """Let task ``t``, which was to be bound, wait for its room instead.
+
+    Writes directly: its status (T,), the waiting tasks of its set (S,), its row of the decision log, and its request,
+    which goes from releasing room back to idle room (N, R): the sum of the two stays.
+    """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     n, c = state.task.node[t], snapshot.tasks.cls[t]
     state.task.status[t] = IS_PIPELINED
@@ -64,10 +79,19 @@ def make_wait(t: int, ctx: Context) -> None:
 
 @inner
 def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
-    """Mark the jobs whose room is all free now, and bind those of them that an earlier cycle marked.
+    """Note for each job whether its promised places are all free now, and bind such jobs as the rules say (3.7).
 
-    With ``at_once`` all of them are bound. The jobs that were pipelined first are served first. ``room`` and
-    ``leaving`` are (N, R) zeros to work in.
+    Jobs come in the order of their promises, and each takes its room before the next one. A job for which others were
+    evicted, which moves, or with required pod affinity is never bound here. Writes ``decisions.free`` (J,) directly,
+    and all that ``bind`` writes.
+
+    Parameters
+    ----------
+    at_once : bool
+        True: bind each job of which all places are free (minimal victims). False: only jobs that an earlier cycle
+        promised free room (``Turn.PIPELINED_FREE``).
+    room, leaving : Floats, (N, R)
+        Zeros to work in.
     """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     tasks, free = snapshot.tasks, decisions.free
@@ -76,6 +100,9 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
             free[decisions.eviction[row, 2]] = NOT_FREE  # others leave for it
     if not anybody_left(snapshot, decisions):
         return
+    # The idle room of the working state does not say what is free: promises are booked as releasing room, also where
+    # the room is idle. So count anew what is allocatable, less all pods that are on the nodes or are bound in this
+    # cycle.
     open_nodes(tasks.status, room, leaving, ctx)
     for t in range(tasks.job.shape[0]):
         if tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
@@ -93,7 +120,10 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
 
 @inner
 def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
-    """Whether some job is pipelined without any eviction for it."""
+    """Return whether some job is promised a place although no other pod leaves for it, by ``decisions.free`` (J,).
+
+    This spares most cycles the counting of room.
+    """
     for row in range(decisions.length[0]):
         t = decisions.task[row]
         if t != NULL and decisions.waits[row] == 1 and decisions.free[snapshot.tasks.job[t]] == NOT_SEEN:
@@ -103,9 +133,13 @@ def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
 
 @inner
 def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
-    """Take all room for which job ``j`` is pipelined off ``room``, or nothing: False where there is not enough.
+    """Take all that job ``j`` is promised off ``room`` (N, R), in place, or nothing if it is not all free.
 
-    What still runs elsewhere, or must be beside others, who may leave yet, has to wait.
+    Returns
+    -------
+    bool
+        False: some place is not free; or a pod of the job still runs elsewhere, as it moves; or a pod has a required
+        affinity term (NEED), and the pods that it must be near may leave yet.
     """
     tasks, bonds, request = snapshot.tasks, snapshot.bonds, snapshot.classes.request
     first, end = snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]
@@ -118,6 +152,7 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
         for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
             enough = enough and bonds.entry[entry, 0] != NEED
         take(t, 1.0, snapshot, state, room)
+        # Less than 0 of a resource that the pod does not request does not stop it here.
         for r in range(room.shape[1]):
             enough = enough and (room[n, r] >= 0.0 or request[c, r] == 0.0)
     if not enough:
@@ -129,7 +164,7 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
 
 @inner
 def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) -> None:
-    """Take what task ``t`` asks for off the room of its node; ``sign`` -1: give it back."""
+    """Take what task ``t`` requests off the ``room`` (N, R) of its node, in place; ``sign`` -1 gives it back."""
     n, c = state.task.node[t], snapshot.tasks.cls[t]
     for r in range(room.shape[1]):
         if snapshot.nodes.allocatable[n, r] > 0.0:
@@ -138,7 +173,16 @@ def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) ->
 
 @inner
 def bind(j: int, ctx: Context, room: Floats) -> None:
-    """Bind all pipelined tasks of job ``j``. More of what comes free on a node is free already, or less."""
+    """Bind all that job ``j`` is promised, instead of letting it wait.
+
+    Writes directly: the status (T,) of its tasks, the waiting tasks of their sets (S,), their rows of the decision log,
+    and the room of their nodes (N, R).
+
+    Parameters
+    ----------
+    room : Floats, (N, R)
+        What is free now, less all that was promised up to this job.
+    """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if state.task.status[t] != IS_PIPELINED:
@@ -148,5 +192,7 @@ def bind(j: int, ctx: Context, room: Floats) -> None:
         state.sets.waiting[snapshot.tasks.set[t]] -= 1
         decisions.waits[decisions.row[t]] = 0
         for r in range(room.shape[1]):
+            # Idle room is what ``room`` says from now on. The sum stays: what is taken from idle room was promised
+            # from releasing.
             state.releasing[n, r] += state.idle[n, r] - room[n, r]
             state.idle[n, r] = room[n, r]

@@ -1,4 +1,18 @@
-"""The stream of potential victims of one probe: chunk after chunk, the least deserving first (semantics 4.3 to 4.5)."""
+"""The stream of potential victims: chunk after chunk, the least deserving first (semantics 4.3 to 4.5).
+
+``begin`` starts an accumulation. Each call of ``accumulate`` adds one victim chunk (4.4): its tasks to
+``lists.potential`` and to the chains of their job and of their node. Beside that it keeps an upper bound of the room
+that all potential victims would leave, in ``search.kinds`` and ``search.rooms``, so that nothing is simulated before
+there could be room.
+
+Cost: O(tasks and sets of the job + depth of the queue tree) for a chunk and, as at most 4 classes of pending tasks are
+counted, O(R) for the room of each of its tasks. ``begin`` costs O(Q log Q), ``count_kinds`` O(N x R) for several
+pending tasks. ``forget`` costs what was accumulated, not the size of the cluster.
+
+Invariant: the working state stays as it is. ``tasks.taken`` (T,) is 1 for the potential victims and for the recorded
+victims that were passed, ``sets.left`` (S,) and ``victims.held`` (J, 3) say what is left of each touched job without
+them, and ``kinds.with_potential`` never counts less room than there would be. ``forget`` takes all of it back.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +34,17 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @inner
 def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
-    """Forget what was accumulated, and line the victims of the open queues up anew (jobs below the ``ceiling``).
+    """Forget what was accumulated, and begin with the first victim of the open queues again.
 
-    With ``givers`` only those of leaves of which somebody may leave for good (GIVES_UP).
+    Writes the marks of the search in place: the heaps of victims, and ``kinds.with_recorded`` and ``with_potential``
+    (4,). Before the first chunk both count the room that exists now and that the recorded victims leave.
+
+    Parameters
+    ----------
+    ceiling : int
+        Victims have a priority below this one (preempt); 2**62 for all other actions.
+    givers : bool
+        True: only leaves with ``queues.gives_up`` (Q,) set, of which shares let a job leave for good.
     """
     snapshot = ctx.snapshot
     forget(search)
@@ -30,6 +52,7 @@ def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
     for q in range(queues.parent.shape[0]):
         slot.job_heap_size[q] = 0
         rewind(q, search.victims)
+        # A leaf whose cursor is at its end has no job, and so joins no heap.
         if search.queues.is_open[q] == 0.0 or (givers and search.queues.gives_up[q] == 0.0):
             slot.cursor[q] = slot.end[q]
     build_queue_heaps(ceiling, ctx, search.victims, search.counts.clock[0])
@@ -43,7 +66,12 @@ def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
 
 @inner
 def forget(search: Search) -> None:
-    """Undo all marks of the last accumulation."""
+    """Take back all marks of the last accumulation, in place and not through the undo log.
+
+    Resets ``tasks.taken`` (T,), the chains and ``search.rooms`` (N, R) of touched jobs and nodes, and what the jobs
+    have left, from ``search.held`` (J, 3). The recorded victims stay recorded. ``counts.probe`` moves on, so that
+    chunks of different accumulations have different numbers.
+    """
     count = search.counts
     for entry in range(count.touched_jobs[0]):
         j = search.lists.touched_jobs[entry]
@@ -73,7 +101,19 @@ def forget(search: Search) -> None:
 
 @inner
 def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> int:
-    """How many pods with this ``request`` (R,) the node takes once what is ``leaving`` (R,) is gone."""
+    """Return how many pods with this ``request`` (R,) fit on a node once what is ``leaving`` (R,) is gone, too.
+
+    All are in the units of resources. A resource that the pod does not request must not be overcommitted either (0.3).
+
+    Parameters
+    ----------
+    request : Floats, (R,)
+        What one pod requests; at least one pod slot.
+    idle, releasing : Floats, (R,)
+        The rows of the node in the working state.
+    leaving : Floats, (R,)
+        What the victims on the node hold there.
+    """
     fits = np.inf
     for r in range(request.shape[0]):
         free = idle[r] + releasing[r] + leaving[r]
@@ -86,7 +126,10 @@ def slots(request: Floats, idle: Floats, releasing: Floats, leaving: Floats) -> 
 
 @inner
 def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
-    """How many pods with this ``request`` (R,) the node takes as it is."""
+    """Return how many pods with this ``request`` (R,) fit on a node, now or once the pods that are leaving have left.
+
+    The same as ``slots`` with nothing more leaving: ``idle`` and ``releasing`` (R,) are the rows of the node.
+    """
     fits = np.inf
     for r in range(request.shape[0]):
         free = idle[r] + releasing[r]
@@ -99,7 +142,10 @@ def slots_now(request: Floats, idle: Floats, releasing: Floats) -> int:
 
 @inner
 def is_overcommitted(idle: Floats, releasing: Floats) -> bool:
-    """Whether less than nothing of some resource is left on the node once all who leave have left."""
+    """Return whether a node has less than 0 of some resource once all pods that are leaving have left.
+
+    ``idle`` and ``releasing`` (R,) are the rows of the node. Each pod that does fit later then waits for none to come.
+    """
     for r in range(idle.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if idle[r] + releasing[r] < 0.0:
             return True
@@ -108,9 +154,10 @@ def is_overcommitted(idle: Floats, releasing: Floats) -> bool:
 
 @inner
 def count_kinds(k: int, ctx: Context, search: Search) -> None:
-    """Note the classes of the first ``k`` pending tasks, and for how many of each there is room as it is.
+    """Note the classes of the first ``k`` pending tasks, and for how many tasks of each class there is room now.
 
-    One task needs no sum over all nodes: with a place for it there is room, without one there is none anywhere.
+    Writes ``kinds.cls``, ``wanted`` and ``now`` (4,) in place, and ``counts.kinds``. Reads ``search.pending`` (L,). A
+    fifth class and any after it are left out: without them the bound is weaker, and still sound.
     """
     snapshot, state = ctx.snapshot, ctx.state
     classes, kinds = snapshot.classes, search.kinds
@@ -132,6 +179,8 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         c = kinds.cls[kind]
         verdicts = ctx.finder.verdicts[classes.signature[c]]
         room = 0
+        # One task needs no sum over all nodes, and an exact answer: the best node takes terms and ports into account,
+        # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions.
         if k == 1:
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
@@ -143,7 +192,14 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
 
 @inner
 def open_room(t: int, ctx: Context, search: Search) -> None:
-    """Count what task ``t`` would leave on its node, and for how many pending tasks that makes room."""
+    """Count what task ``t`` would leave on its node, and for how many pending tasks of each class that makes room.
+
+    Adds to ``rooms.requests`` (N, R) what the task requests there, to ``rooms.recorded_gpus`` or ``potential_gpus``
+    (N,) its GPUs, and to ``kinds.with_potential`` (4,) the difference in pods that fit on the node, all in place.
+    A task without a node leaves nothing. The task is not evicted: this only counts what an eviction would leave.
+
+    Each node with a victim is listed in ``nodes.touched`` (N,), from which ``forget`` clears it.
+    """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     n = state.task.node[t]
     if n == NULL:
@@ -155,12 +211,15 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
     idle, releasing, requests = state.idle[n], state.releasing[n], search.rooms.requests[n]
+    # The sum over all nodes is kept up to date: the slots of this node are taken off before it changes, and added
+    # after.
     n_kinds = search.counts.kinds[0]
     for kind in range(n_kinds):
         wanted = search.kinds.cls[kind]
         if finder.verdicts[classes.signature[wanted], n] == OK:
             search.kinds.with_potential[kind] -= slots(classes.request[wanted], idle, releasing, requests)
     for r in range(idle.shape[0]):
+        # A resource of which the node has nothing is not tracked there (semantics 0.3), so its idle amount stays 0.
         if snapshot.nodes.allocatable[n, r] > 0.0:
             requests[r] += classes.request[c, r]
     for kind in range(n_kinds):
@@ -175,7 +234,18 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
 
 @inner
 def may_suffice(room: Longs, search: Search) -> bool:
-    """Whether there could be ``room``, a column of ``search.kinds``, for all pending tasks, each class by itself."""
+    """Return whether there could be room for all pending tasks, each class by itself.
+
+    Claim: if this is False, no choice among these victims makes room for all pending tasks. Proof: a scenario evicts
+    some of the victims, so that no node has more free (N, R) than with all of them gone. On each node a class then fits
+    at most as often as ``slots`` says, which ignores other classes, inter-pod terms and ports. If the sum over nodes is
+    less than the class needs, some task is left.
+
+    Parameters
+    ----------
+    room : Longs, (4,)
+        A column of ``search.kinds``: which victims count as gone.
+    """
     for kind in range(search.counts.kinds[0]):  # noqa: SIM110 -- numba compiles no generators
         if room[kind] < search.kinds.wanted[kind]:
             return False
@@ -184,7 +254,17 @@ def may_suffice(room: Longs, search: Search) -> bool:
 
 @inner
 def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
-    """Add the next chunk of victims; False where there is none left."""
+    """Add the next victim chunk to the potential victims.
+
+    The chunk comes from the first job of the first leaf in the order of victims (4.3). What is left of the job goes
+    back into the order with its new stage. Writes the lists, chains and marks of ``search`` in place, among them
+    ``lists.chunk_start``, ``emptied``, ``is_chosen`` and ``kept`` (T + 1,) for the new chunk.
+
+    Returns
+    -------
+    bool
+        False: no victim is left. True: the chunk is number ``counts.batches - 1``, and its job is ``counts.last_job``.
+    """
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
     clock = search.counts.clock[0]
@@ -204,6 +284,8 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
         known = False
         for entry in range(length):
             known = known or search.tasks.recorded[search.chunk[entry]] > 0
+        # A recorded victim is in each scenario already and is not added again (4.5). All recorded tasks of the job
+        # leave with the chunk that meets the first of them, and then the next chunk is taken.
         if known:
             length = known_tasks(j, snapshot, state, search)
         search.lists.chunk_start[search.counts.batches[0]] = search.counts.potential[0]
@@ -229,7 +311,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def known_tasks(j: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """Write the recorded victims of a job to ``search.chunk``; returns how many."""
+    """Write the recorded victims of job ``j`` that are left to ``search.chunk`` (L,), and return how many there are."""
     length = 0
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if search.tasks.recorded[t] > 0 and is_left(t, state, search):
@@ -240,7 +322,10 @@ def known_tasks(j: int, snapshot: Snapshot, state: State, search: Search) -> int
 
 @inner
 def part(j: int, t: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Take a task from what is left of its job."""
+    """Take task ``t`` off what is left of its job ``j``: ``sets.left`` (S,) and ``victims.held`` (J, 3), in place.
+
+    A pipelined task does not count as held (``candidates.measure_victim``), so nothing is taken off for it.
+    """
     search.tasks.taken[t] = 1
     search.sets.left[snapshot.tasks.set[t]] -= 1
     if state.task.status[t] != IS_PIPELINED and state.task.node[t] != NULL:
@@ -250,7 +335,11 @@ def part(j: int, t: int, snapshot: Snapshot, state: State, search: Search) -> No
 
 @inner
 def add(j: int, t: int, ctx: Context, search: Search) -> None:
-    """Append a potential victim, and to the chains of its job and its node."""
+    """Append task ``t`` of job ``j`` to the potential victims, and to the chains of its job and of its node, in place.
+
+    Chains hold the next task plus 1, so that 0 ends them: ``tasks.next_of_job`` and ``next_on_node`` (T,). Both are in
+    the order of accumulation. A node that gets its first victim is appended to ``nodes.order`` (N,).
+    """
     count, task = search.counts, search.tasks
     entry = count.potential[0]
     count.potential[0] = entry + 1

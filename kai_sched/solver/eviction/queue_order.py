@@ -1,9 +1,18 @@
-"""Leaves in the order of the queue tree, without building a heap of all jobs each time (semantics 3.1, 4.3).
+"""Leaf queues in the order of the queue tree, without a new heap of all jobs for each simulation (semantics 3.1, 4.3).
 
-Above the leaves (``leaf_order``) are the same lazily updated heaps of queues as in ``kernels.order``. With
-``last_first`` the last job and queue come first, which is the order of victims; queues are then compared by what would
-be left to them.
-Of what they are compared by only that changes while victims come, so it is all computed once and kept.
+Each queue that is no leaf has a binary heap of its children, compared by queue order (2.6). Sorting is lazy as in
+``kernels.order``: a queue that changed is marked ``dirty``, and is put in its place only when it comes to the top. The
+jobs of a leaf come from ``leaf_order``.
+
+Contenders come the fairest queue first, and a queue is compared with what its first job asks for. With ``last_first``
+victims come the least fair queue first, and a queue is compared by what is left to it once its first job is gone, too.
+While victims accumulate, no amount that queues hold changes, but only what was taken: all else that they are
+compared by is computed once and kept in ``QueueWeights``.
+
+Cost: O(Q log Q + Q x depth) to build the heaps, and O(depth x log of the siblings) for each job that is taken.
+
+Invariant: a queue is in the heap of its parent exactly if it has a job that counts, or a queue below it has one. A head
+and all heads below it form a path, and all queues of the path are compared with the job at its end.
 """
 
 from __future__ import annotations
@@ -18,10 +27,15 @@ from kai_sched.solver.state import Context
 
 @inner
 def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool:
-    """Queue order (2.6) of two siblings, or its inverse."""
+    """Return whether sibling ``a`` comes before sibling ``b``: queue order (2.6), or its inverse among victims (4.3).
+
+    Reads ``state.book`` (Q + 1, 3) and ``job_order.weights``. For contenders the request (Q, 3) of the first job
+    counts. For victims the steps are those of queue order with no pending job on either side, each of them inverted.
+    """
     book, amount = ctx.state.book, job_order.weights
     if not job_order.last_first:
         return goes_first(a, b, book, amount.request, amount.request)
+    # Steps 1 and 2 are one number: above its fair share counts more than not within its quota.
     if amount.tier[a] != amount.tier[b]:
         return bool(amount.tier[b] < amount.tier[a])
     if book.priority[a] != book.priority[b]:
@@ -37,10 +51,10 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
 
 @inner
 def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
-    """Compute what queue ``q`` is compared by among victims (``order.goes_first``), but for what would be left to it.
+    """Compute what queue ``q`` is compared by among victims, except what would be left to it (``show``).
 
-    The least comes first: whether they have more than is fair, or no more than their quota; their priority; whether
-    they have any of what they are entitled to none of; last, after ``share_left``, their dominant share.
+    Writes in place, (Q,) each: ``tier`` for steps 1 and 2 of queue order (2.6), ``violates`` for step 4, ``share``, the
+    dominant share of what it holds, for step 6. None of them depends on the victims that were taken.
     """
     book, amount = ctx.state.book, job_order.weights
     over, starved, violates = True, True, False
@@ -55,7 +69,12 @@ def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def show(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
-    """Take over what job ``j``, the first of leaf ``q``, counts for, up the path of heads."""
+    """Compare leaf ``q`` by job ``j`` from now on, and each queue above it that has the leaf on its path of heads.
+
+    Writes ``weights`` in place. For contenders: ``request`` (Q, 3), what the job asks for. For victims: ``left`` (Q,
+    3), minus what was taken of the leaf and what the job has left, and ``share_left`` (Q,), the dominant share with it.
+    Amounts are in the units of queues.
+    """
     last_first = job_order.last_first
     amount = job_order.weights
     for r in range(3):
@@ -70,7 +89,11 @@ def show(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def carry(q: int, ctx: Context, job_order: JobOrder) -> None:
-    """Carry what counts for ``q`` up the path, as long as it is one of heads."""
+    """Copy what queue ``q`` is compared by to the queues above it, as long as each is compared by its head.
+
+    Writes ``request`` and ``left`` (Q, 3) in place, and for victims ``share_left`` (Q,), which differs for each queue
+    as it holds another amount. Stops at the first queue that is not on top of the heap of its parent.
+    """
     queues = ctx.snapshot.queues
     slot, amount = job_order.heap, job_order.weights
     above = queues.parent[q]
@@ -85,7 +108,7 @@ def carry(q: int, ctx: Context, job_order: JobOrder) -> None:
 
 @inner
 def sift_queue_up(base: int, at: int, ctx: Context, job_order: JobOrder) -> None:
-    """Sift the queue at ``at`` of the heap at ``base`` towards the top."""
+    """Move the queue at place ``at`` of the heap from ``base`` on towards the top: ``entry`` (Q + 1,), in place."""
     slot = job_order.heap
     while at > 0:
         above = (at - 1) // 2
@@ -97,7 +120,10 @@ def sift_queue_up(base: int, at: int, ctx: Context, job_order: JobOrder) -> None
 
 @inner
 def sift_queue_down(base: int, size: int, ctx: Context, job_order: JobOrder) -> None:
-    """Sift the top of the heap at ``base`` down to its place."""
+    """Move the queue on top of the heap that begins at ``base`` down to its place, in place (``entry`` (Q + 1,)).
+
+    A heap has ``size`` queues, and lies where the children of its queue lie in ``queues.child``.
+    """
     slot = job_order.heap
     at = 0
     while 2 * at + 1 < size:
@@ -114,10 +140,15 @@ def sift_queue_down(base: int, size: int, ctx: Context, job_order: JobOrder) -> 
 
 @inner
 def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> None:
-    """Begin anew: make the heaps of queues, lower levels first, as ``kernels.order.build_job_tree`` does.
+    """Build the heaps of all queues anew, lower levels first, and leave out each queue without a job that counts.
 
-    The leaves' own heaps and cursors stay as they are (``rewind``); a leaf that shows no job is left out. Those who
-    compete join their siblings for their largest gang; victims' queues for their first job.
+    Writes ``job_order.heap`` and ``job_order.weights`` in place, (Q + 1,) and (Q, 3). The heaps and the cursors of
+    leaves stay as they are: the caller has filled or emptied them (``leaf_order.rewind``).
+
+    Parameters
+    ----------
+    ceiling, clock : int
+        Which listed jobs do not count, see ``leaf_order.first_job``.
     """
     last_first, queues = job_order.last_first, ctx.snapshot.queues
     slot, amount = job_order.heap, job_order.weights
@@ -126,7 +157,8 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
         slot.size[row] = 0
         slot.dirty[row] = 0 if last_first else 1
     for row in range(n_queues, -1, -1):
-        # the roots' heap comes last: its row is that of no queue
+        # Parents have lower rows, so rows go backwards. Row Q, of no queue, holds the heap of the root queues. It is
+        # built last.
         above = n_queues if row == 0 else row - 1
         base = int(queues.child_ptr[above])
         for child in range(base, queues.child_ptr[above + 1]):
@@ -152,6 +184,8 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
                 amount.request[above, r], amount.left[above, r] = amount.request[head, r], amount.left[head, r]
             if last_first:
                 amount.share_left[above] = dominant_with(above, amount.left, ctx.state.book)
+    # A contender's queue joined its siblings for its largest gang (3.1) and counts from here on with its first job.
+    # It stays where it is until it comes to the top: all queues are dirty. The result depends on that order.
     if not last_first:
         for q in range(n_queues):
             j, _ = first_job(q, ceiling, ctx, job_order, clock)
@@ -161,9 +195,18 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
 
 @inner
 def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
-    """The leaf whose first job is next; NULL if there is none. Touched heads are put in their place on the way.
+    """Return the leaf whose first job is next, and whether a head changed below a level that was already decided.
 
-    Also whether that brought another queue to the top below one that had gone first for the job of the old one.
+    Goes down from the roots. At each level a dirty head is put in its place first, in place (``entry``, ``dirty``
+    (Q + 1,)), until the head is clean.
+
+    Returns
+    -------
+    leaf : int
+        NULL if no queue has a job left.
+    turned : bool
+        True: below some queue on the way another child came to the top, after that queue had gone first with the job of
+        the child before. It may not go first with the new one, so that ``skip_equal_jobs`` must not be used.
     """
     queues = ctx.snapshot.queues
     slot = job_order.heap
@@ -187,7 +230,16 @@ def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
 
 @inner
 def take(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> int:
-    """Take the first job of leaf ``q`` out and mark the path; queues that are empty leave their parents' heaps."""
+    """Take the first job of leaf ``q``, which ``next_leaf`` returned, out of the tree, and return it.
+
+    Writes in place: the cursor or the heap of the leaf, ``weights.taken`` (Q, 3), in which what the job holds counts as
+    gone, and ``dirty`` (Q + 1,) for the leaf and all queues above it. Queues without a job left leave the heaps.
+
+    Parameters
+    ----------
+    ceiling, clock : int
+        Which listed jobs do not count, see ``leaf_order.first_job``.
+    """
     queues = ctx.snapshot.queues
     slot, amount = job_order.heap, job_order.weights
     j, listed = first_job(q, ceiling, ctx, job_order, clock)
@@ -201,6 +253,8 @@ def take(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) ->
     if following != NULL:
         show(q, following, ctx, job_order)
     empty = following == NULL
+    # The leaf and all queues above it are heads, as the way down went from head to head. So an empty queue is the top
+    # of the heap of its parent, and is replaced by the last entry.
     while q != NULL:
         above = queues.parent[q]
         if empty:
@@ -220,7 +274,16 @@ def take(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) ->
 
 @inner
 def push_job_back(q: int, j: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> None:
-    """Put a job, as it stands now, back into its leaf; queues that become non-empty join their parents' heaps."""
+    """Put job ``j``, as it stands now, into the heap of leaf ``q``; an empty queue joins the heap of its parent.
+
+    Writes the heap of the leaf (J,), ``entry`` and ``dirty`` (Q + 1,) in place. Used for the rest of a victim that lost
+    a chunk (4.4): the job must not count in the list any more, as the cursor has passed it.
+
+    Parameters
+    ----------
+    ceiling, clock : int
+        Which listed jobs do not count, see ``leaf_order.first_job``.
+    """
     queues = ctx.snapshot.queues
     slot = job_order.heap
     before, _ = first_job(q, ceiling, ctx, job_order, clock)
@@ -228,6 +291,8 @@ def push_job_back(q: int, j: int, ceiling: int, ctx: Context, job_order: JobOrde
     push_heap(q, j, ctx, job_order)
     first, _ = first_job(q, ceiling, ctx, job_order, clock)
     show(q, first, ctx, job_order)
+    # A queue that gets its first job joins its siblings, which may be the first one of the queue above, and so on
+    # upwards.
     while q != NULL:
         above = queues.parent[q]
         row = above if above != NULL else queues.parent.shape[0]

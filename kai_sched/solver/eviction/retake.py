@@ -1,8 +1,15 @@
-"""Would a queue that loses take the same room straight back, by its quota? Then two would take it in turns, for ever.
+"""No queue may be pushed below its quota if it would take the same room straight back (semantics 4.7, rule 4).
 
-A reclaim by fair share may push a queue below its quota, as the last gang that is taken goes whole; a queue that is
-within its quota may take from one above. So who ends above its quota leaves those alone that would be below theirs
-with something waiting for it. Only with minimal victims: the original has no such rule.
+A reclaim by fair share may push a queue below its quota, as the last gang that is taken leaves as a whole. A queue that
+stays within its quota may take from one that is above its own. Both rules together would let two queues take the same
+room from each other in turn, for ever. So the scenario is refused if a queue that gains ends above its quota, a sibling
+that loses ends below its own, and some job of the sibling waits for that resource and could get it. Only the minimal
+search asks this; v0.17.0 has no such rule.
+
+Cost: O(Q x depth) if no queue is pushed below its quota, which is the usual case. Else O(J x depth) for each such
+queue, and O(N x R) for each task of a job that passes the checks of shares.
+
+Invariant: the simulation stays as it is; only scratch and cursors are written, the latter through the undo log.
 """
 
 from __future__ import annotations
@@ -22,7 +29,16 @@ OK = int(Verdict.OK)
 
 @inner
 def who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
-    """A queue that loses in the simulated scenario and could take back what job ``p`` gets for ``k`` tasks, or NULL."""
+    """Return a queue that loses in the simulated scenario and could take back what job ``p`` gets, or NULL.
+
+    The queue of ``p`` and each queue above it is compared with its siblings, in the order of uids. Reads what queues
+    hold in the simulation, ``state.book.held`` (Q + 1, 3), and before it, ``search.queues.old_held`` (Q, 3).
+
+    Parameters
+    ----------
+    p, k : int
+        The preemptor, and the number of tasks in ``search.pending`` (L,).
+    """
     snapshot = ctx.snapshot
     parent, need = snapshot.queues.parent, requested_amounts(k, snapshot, search)
     u = int(snapshot.jobs.queue[p])
@@ -39,7 +55,15 @@ def who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
 
 @inner
 def somebody_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
-    """Whether some job of queue ``s`` or below could take it back from its sibling ``u``."""
+    """Return whether some job of queue ``s`` or below it could take room back from sibling ``u`` (``jobs.queue`` (J,)).
+
+    Parameters
+    ----------
+    p : int
+        The preemptor, in ``u`` or below it.
+    need : Amounts
+        What the preemptor asks for, in the units of queues.
+    """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
     for j in range(jobs.queue.shape[0]):
@@ -53,7 +77,16 @@ def somebody_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> boo
 
 @inner
 def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
-    """Let the last chosen chunk of queue ``q`` or below not be chosen again for this wish; 1, or 0 if there is none."""
+    """Exclude the last chosen chunk of queue ``q`` or below it from being chosen again for this preemptor.
+
+    Writes ``lists.kept`` (T + 1,) in place. The choice is then repeated without the chunk. As each call excludes one
+    more chunk, the repetition ends.
+
+    Returns
+    -------
+    int
+        1, or 0 if no chosen chunk is of the queue.
+    """
     for entry in range(search.counts.chosen[0] - 1, -1, -1):
         g = search.lists.chosen[entry]
         v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
@@ -67,7 +100,10 @@ def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
 
 @inner
 def is_pushed_below(u: int, s: int, need: Amounts, state: State, search: Search) -> bool:
-    """Whether queue ``s`` ends below its quota, having lost some, and its sibling ``u`` above its own."""
+    """Return whether queue ``s`` lost something and ends below its quota while its sibling ``u`` ends above its own.
+
+    Both must hold for the same resource, and the preemptor must ask for it (``need``). Reads ``state.book`` (Q + 1, 3).
+    """
     for r in range(3):
         if need[r] > 0.0 and state.book.held[u, r] > state.book.quota[u, r]:
             held = state.book.held[s, r]
@@ -78,7 +114,19 @@ def is_pushed_below(u: int, s: int, need: Amounts, state: State, search: Search)
 
 @inner
 def may_retake(j: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
-    """Whether job ``j`` waits for what queue ``u`` has above its quota, and has quota for it in ``s``, above it."""
+    """Return whether job ``j`` waits for what queue ``u`` has above its quota, and shares and nodes allow it that.
+
+    Its next chunk must stay within the quota of ``s`` and within the fair share of its leaf. Each of its tasks must
+    have a node that could take it, and at least one must have no room now, or else it does not need what was taken.
+    Overwrites ``scratch.chunk``; moves cursors (S,) through the undo log.
+
+    Parameters
+    ----------
+    s, u : int
+        The queue that loses, at or above the leaf of the job, and its sibling that gains.
+    need : Amounts
+        What the preemptor asks for, in the units of queues.
+    """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     jobs, classes, book = snapshot.jobs, snapshot.classes, ctx.state.book
     length = next_chunk(j, ctx)
@@ -103,7 +151,15 @@ def may_retake(j: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
 
 @inner
 def any_room(c: int, ctx: Context) -> tuple[bool, bool]:
-    """Whether some node could take a pod of class ``c`` with nobody on it, and whether some has the room."""
+    """Return whether some node could take a pod of class ``c`` if it were empty, and whether some node has the room.
+
+    Reads static verdicts (K, N) and the room of nodes (N, R). Inter-pod terms and host ports do not count.
+
+    Returns
+    -------
+    possible, free : bool
+        ``free`` implies ``possible``.
+    """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     request, possible = snapshot.classes.request[c], False
     if finder.refused[c] != OK:

@@ -1,4 +1,16 @@
-"""Scenarios: which of the accumulated victims are to go together (semantics 4.5, the two generators)."""
+"""Scenarios of the original search: which accumulated victims leave together (semantics 4.5, the two generators).
+
+A scenario is a list of tasks, ``lists.scenario``: the recorded victims first, then the potential victims that the
+generator chooses. The node-local generator takes all potential victims of the jobs that have one on a certain node. The
+multi-node generator takes the potential victims of a growing number of nodes, those with the least room first. The
+minimal search only uses ``add_to_scenario`` and ``hosts``.
+
+Cost: O(length of the scenario x R) for a scenario, O(N + n log n) to rank n nodes with potential victims.
+
+Invariant: nothing is evicted here. A scenario that could not make room by ``scenario_may_suffice`` is not simulated;
+this bound is too high at times and never too low (4.6). Marks of the scenario are current where they equal
+``counts.scenario_clock``, so that a new scenario has nothing to take back.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +30,11 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 @inner
 def begin_scenario(snapshot: Snapshot, state: State, search: Search) -> None:
-    """Begin a scenario with the recorded victims."""
+    """Begin a scenario with the recorded victims.
+
+    Writes ``lists.scenario`` (T + 1,) and the marks of the scenario in place. A recorded victim is named as often as
+    when it was recorded (``tasks.recorded`` (T,)).
+    """
     count = search.counts
     count.scenario_clock[0] += 1
     count.scenario[0] = 0
@@ -29,7 +45,18 @@ def begin_scenario(snapshot: Snapshot, state: State, search: Search) -> None:
 
 @inner
 def add_to_scenario(t: int, group: int, times: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Add a task to the scenario, which names it so many ``times``, and to the chain of its job."""
+    """Append task ``t`` to the scenario and to the chain of its job, in place.
+
+    Writes ``lists.scenario`` (T + 1,), ``tasks.times``, ``recorded_with`` and ``next_in_scenario`` (T,), the ends of
+    the chain (J,), and marks the node of the task, on which the preemptor may be placed (``nodes.scenario_mark`` (N,)).
+
+    Parameters
+    ----------
+    group : int
+        Tasks with the same number are recorded together. Negative numbers, -1 - j, stand for all tasks of job j.
+    times : int
+        How often the scenario names the task: that often its queue is paid back, and it counts for shares (4.5).
+    """
     count, job = search.counts, search.jobs
     entry = count.scenario[0]
     count.scenario[0] = entry + 1
@@ -50,7 +77,11 @@ def add_to_scenario(t: int, group: int, times: int, snapshot: Snapshot, state: S
 
 @inner
 def hosts(j: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """Write the nodes that host pods of a job to ``search.hosts``, by name, each once; returns how many."""
+    """Write the nodes that host pods of job ``j`` to ``search.hosts`` (L,), and return how many there are.
+
+    Each node is listed once, in the order of rows, which is by name. Pods with a used status count, leaving ones too.
+    Insertion sort: the list has at most as many nodes as the job has pods.
+    """
     spot = search.hosts
     length = 0
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
@@ -71,10 +102,16 @@ def hosts(j: int, snapshot: Snapshot, state: State, search: Search) -> int:
 
 @inner
 def node_local_scenario(n: int, ctx: Context, search: Search) -> bool:
-    """The scenario of one node: all potential tasks of every job that has one on node ``n``, and the recorded victims.
+    """Make the scenario of node ``n``: all potential victims of each job that has one there, and the recorded victims.
 
-    Of those jobs it names the recorded ones once more, as the original does: for shares they count as often (4.5).
-    False where there is none, or where it cannot make room for the preemptor.
+    Recorded victims of those jobs are named once more, as in v0.17.0: for shares they then count twice as often (4.5).
+    Writes the scenario in place, with the chain ``tasks.next_in_scenario`` (T,).
+
+    Returns
+    -------
+    bool
+        False: no potential victim is on the node, or the scenario cannot make room for the preemptor. It is not
+        simulated.
     """
     snapshot, state = ctx.snapshot, ctx.state
     if search.nodes.first_potential[n] == 0:
@@ -95,7 +132,11 @@ def node_local_scenario(n: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """Write the jobs with potential victims on node ``n`` to ``lists.jobs``, as they came first; returns how many."""
+    """Write the jobs with potential victims on node ``n`` to ``lists.jobs`` (T + 1,), and return how many there are.
+
+    They come in the order in which their first chunk was accumulated. Cost: O(potential victims of these jobs + jobs
+    squared).
+    """
     listed, task, first = search.lists.jobs, search.tasks, search.jobs.first_potential
     length = 0
     here = search.nodes.first_potential[n]
@@ -105,6 +146,8 @@ def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
         group = task.batch[t]
         while state.task.node[t] != n:
             t = task.next_of_job[t] - 1
+        # The chain of the node meets several tasks of a job. The job is entered at the first of its tasks that is on
+        # the node.
         if t == here - 1:  # else the job is in already
             at = length
             while at > 0 and task.batch[first[listed[at - 1]] - 1] > group:
@@ -118,7 +161,10 @@ def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
 
 @inner
 def name_again(j: int, search: Search) -> None:
-    """Name what the scenario has of job ``j`` so far, which was recorded, as often again."""
+    """Double how often the scenario names the tasks of job ``j`` that it has so far, in place (``tasks.times`` (T,)).
+
+    These are the recorded victims of the job. Nothing happens if it has none.
+    """
     if search.jobs.scenario_mark[j] == search.counts.scenario_clock[0]:
         t = search.jobs.first_in_scenario[j] - 1
         while t >= 0:
@@ -128,7 +174,10 @@ def name_again(j: int, search: Search) -> None:
 
 @inner
 def gather_groups(snapshot: Snapshot, search: Search) -> None:
-    """With node-local scenarios, all tasks of a job are one group."""
+    """Let all tasks of a job be one group of the scenario, as node-local scenarios are recorded by job.
+
+    Writes ``tasks.recorded_with`` (T,) in place, also of victims that a probe recorded with other groups.
+    """
     for entry in range(search.counts.scenario[0]):
         t = search.lists.scenario[entry]
         search.tasks.recorded_with[t] = -1 - snapshot.tasks.job[t]
@@ -136,9 +185,18 @@ def gather_groups(snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
-    """Whether the scenario's nodes could take the preemptor, each class by itself and all accumulated victims gone.
+    """Return whether there could be room for the preemptor with the victims of the scenario gone, each class by itself.
 
-    The recorded victims come before ``start``; what they leave is known.
+    Claim: if this is False, the simulation of the scenario fails. Proof: room exists now, or the recorded victims leave
+    it, which ``kinds.with_recorded`` (4,) counts; all else is on nodes that other victims of the scenario leave. Each
+    of these nodes counts with all pods that fit there once all accumulated victims are gone, which are at least those
+    of the scenario. Slots that both parts count make the bound weaker, not wrong. The sum ends as soon as it is large
+    enough.
+
+    Parameters
+    ----------
+    start : int
+        The first entry of ``lists.scenario`` (T + 1,) that is no recorded victim.
     """
     state = ctx.state
     classes = ctx.snapshot.classes
@@ -162,7 +220,10 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def sort_nodes(total: int, search: Search) -> None:
-    """Sort the first ``total`` entries of ``nodes.rank``, places in ``nodes.order``, by capacity, then place."""
+    """Sort the first ``total`` entries of ``nodes.rank`` (N,) in place: the least room first, ties by place.
+
+    Entries are places in ``nodes.order``. The room is ``rooms.capacity`` (N,), in GPUs. Heapsort, O(n log n).
+    """
     node, room = search.nodes, search.rooms
     for at in range(total // 2 - 1, -1, -1):
         sink_node(at, total, node, room)
@@ -173,14 +234,14 @@ def sort_nodes(total: int, search: Search) -> None:
 
 @inner
 def comes_later(a: int, b: int, node: SearchNodes, room: Rooms) -> bool:
-    """Whether the node at place ``a`` of ``nodes.order`` has more room than that at ``b``, or came later."""
+    """Return whether the node at place ``a`` of ``nodes.order`` (N,) has more room than at ``b``, or came later."""
     left, right = room.capacity[node.order[a]], room.capacity[node.order[b]]
     return left > right or (left == right and a > b)
 
 
 @inner
 def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
-    """Restore the heap with the last node on top, from place ``at`` downwards."""
+    """Restore the heap of ``nodes.rank`` (N,), the most room on top, from place ``at`` downwards, in place."""
     while 2 * at + 1 < total:
         below = 2 * at + 1
         if below + 1 < total and comes_later(node.rank[below + 1], node.rank[below], node, room):
@@ -193,7 +254,10 @@ def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
 
 @inner
 def free_gpus(state: State, search: Search) -> float:
-    """Whole GPUs that are free on all nodes together, or will be, with the recorded victims gone."""
+    """Return how many GPUs are free on all nodes together, now or later, with the recorded victims gone.
+
+    Reads ``idle`` and ``releasing`` (N, R). Cost: O(N), once for each probe.
+    """
     free = 0.0
     for n in range(state.idle.shape[0]):
         free += gpus_without_known(n, state, search)
@@ -202,16 +266,33 @@ def free_gpus(state: State, search: Search) -> float:
 
 @inner
 def gpus_without_known(n: int, state: State, search: Search) -> float:
-    """Whole GPUs that node ``n`` has with the recorded victims gone; 0 where its pods ask for more than it has."""
+    """Return how many GPUs node ``n`` has free, now or later, with the recorded victims gone; never less than 0.
+
+    A node that holds more than it has takes no room from others. Reads ``rooms.recorded_gpus`` (N,).
+    """
     return float(max(0.0, state.idle[n, GPU] + state.releasing[n, GPU] + search.rooms.recorded_gpus[n]))
 
 
 @inner
 def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Search) -> tuple[int, int]:
-    """Rank the nodes with potential victims, tightest first, for the first ``k`` pending tasks.
+    """Rank the nodes with potential victims by room, the least first, and find the shortest prefix with enough GPUs.
 
-    ``free`` (``free_gpus``): what all nodes together have with the recorded victims gone. Returns how
-    many nodes can be of use, and how many of them are the shortest prefix with enough (-1: not even all).
+    Writes ``rooms.capacity`` (N,), the GPUs that a node could have free with all accumulated victims gone, and
+    ``nodes.rank`` (N,), in place.
+
+    Parameters
+    ----------
+    k : int
+        The number of pending tasks that the probe is for.
+    free : float
+        The GPUs that all nodes have free with the recorded victims gone (``free_gpus``).
+
+    Returns
+    -------
+    total : int
+        The number of ranked nodes. A node on which not even the smallest pending task fits is left out.
+    size : int
+        The length of the shortest prefix that has the GPUs which other nodes do not have; -1 if all are not enough.
     """
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
     pending, smallest = 0.0, np.inf
@@ -230,6 +311,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
         search.nodes.rank[total] = place
         total += 1
     sort_nodes(total, search)
+    # What is left in ``free`` is on nodes without potential victims. Only the rest has to come from ranked nodes.
     need = max(0.0, pending - free)
     covered, size = 0.0, 0
     while covered < need and size < total:
@@ -240,9 +322,14 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
 
 @inner
 def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
-    """The scenario of the first ``size`` ranked nodes: every batch with a task there, whole, and the recorded victims.
+    """Make the scenario of the first ``size`` ranked nodes: each chunk with a task there, and the recorded victims.
 
-    False where it cannot make room for the preemptor.
+    Writes the scenario in place (T + 1,). Tasks come in the order of accumulation, not by node.
+
+    Returns
+    -------
+    bool
+        False: the scenario cannot make room for the preemptor. It is not simulated.
     """
     snapshot, state = ctx.snapshot, ctx.state
     count, lists = search.counts, search.lists
@@ -256,5 +343,7 @@ def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
     for entry in range(count.potential[0]):
         t = lists.potential[entry]
         if lists.batch_mark[search.tasks.batch[t]] == mark:
+            # The number of a chunk is unique only within one accumulation, and recorded victims come from earlier
+            # ones.
             add_to_scenario(t, count.probe[0] * 2**32 + search.tasks.batch[t], 1, snapshot, state, search)
     return scenario_may_suffice(start, ctx, search)

@@ -1,4 +1,15 @@
-"""Simulate a scenario: evict its victims, then let them and the preemptor compete for the room (semantics 4.5)."""
+"""Simulate a scenario of the original search: evict its victims, then let jobs compete for the room (semantics 4.5).
+
+All victims of the scenario are evicted first. Then jobs come in the order of allocate (3.1). A victim's job that comes
+before the preemptor has one attempt at one chunk, and may take the room back. The preemptor has one attempt at its
+chunk. The scenario succeeds if that attempt does; jobs that come later have their attempt, too.
+
+Cost: O(victims x (R + depth)) to evict them, O(Q log Q) for the order of queues, about O(square root of N) for each
+task that is placed (``kernels.find``), or O(N) if its node depends on other pods.
+
+Invariant: all changes of the working state go through the undo log, from an empty log on. After a failure the state is
+bit for bit what it was before. After a success it is left simulated, for the validator (4.7) and ``commit``.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +36,26 @@ EVERYBODY = 2**62  # a ceiling that no priority reaches
 
 @inner
 def simulate(p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Whether the first ``k`` pending tasks of job ``p`` find room; if so, all that was simulated stays done."""
+    """Simulate the scenario in ``lists.scenario`` (T + 1,), and return whether the preemptor finds room.
+
+    Writes the working state through the undo log, which is empty before. On success the simulation stays done: the
+    placed tasks are in ``lists.placed``, the jobs that took part in ``lists.jobs``, the preemptor last. On failure it
+    is undone.
+
+    Parameters
+    ----------
+    p, k : int
+        The preemptor, and how many tasks of ``search.pending`` (L,) it asks for.
+    """
     count = search.counts
     if count.scenario[0] == 0:
         return False
     ctx.log.size[:] = 0
     count.placed[0] = 0
     begin_simulation(p, k, ctx, search)
+    # Only jobs of the scenario get anything. Jobs that wait besides are in the order of queues, as v0.17.0 has them:
+    # what they ask for next decides how their queue compares. They are taken out without an attempt. When all jobs of
+    # the scenario had their attempt, the rest of the order cannot matter.
     n_left = count.jobs[0]
     found = False
     while n_left > 0:
@@ -41,7 +65,8 @@ def simulate(p: int, k: int, ctx: Context, search: Search) -> bool:
         count.work[0] += 1
         j, listed = first_job(q, EVERYBODY, ctx, search.contenders, count.scenario_clock[0])
         if listed and not turned:
-            # it only competes, and so do those behind it
+            # The job waits and is not of the scenario. Pass it together with the jobs behind it that get nothing
+            # either.
             skip_equal_jobs(q, ctx, search.contenders, count.scenario_clock[0])
         take(q, EVERYBODY, ctx, search.contenders, count.scenario_clock[0])
         if listed:
@@ -63,7 +88,16 @@ def simulate(p: int, k: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
-    """Evict the victims, and line up who competes: the jobs of the victims, the preemptor, and all who wait."""
+    """Evict the victims through the undo log, and build the order of the jobs that compete.
+
+    These are the jobs of the victims, the preemptor, and all jobs that wait. Those of the scenario stand differently
+    now, and go into the heaps of their leaves with their new stage and request, ``contenders.held`` (J, 3).
+
+    Parameters
+    ----------
+    p, k : int
+        The preemptor, and how many tasks of ``search.pending`` (L,) it asks for.
+    """
     snapshot, state = ctx.snapshot, ctx.state
     count, jobs, sets, queues = search.counts, snapshot.jobs, snapshot.sets, snapshot.queues
     prices, cls = snapshot.classes.quota, snapshot.tasks.cls
@@ -76,6 +110,7 @@ def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
         evict(snapshot.tasks.job[t], t, search.tasks.times[t], ctx, search)
     for entry in range(count.scenario[0]):
         j = snapshot.tasks.job[search.lists.scenario[entry]]
+        # Each job once. The negative mark says that it is entered; no scenario has a negative clock.
         if search.jobs.scenario_mark[j] != clock:
             continue
         search.jobs.scenario_mark[j] = -clock
@@ -100,7 +135,11 @@ def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
 
 @inner
 def add_contender(j: int, stage: int, clock: int, search: Search) -> None:
-    """Note that a job takes part as it stands now, not as it is listed."""
+    """Note that job ``j`` takes part as it stands now, not as it is listed, in place.
+
+    Appends it to ``lists.jobs`` (T + 1,), sets its stage (J,), and marks its listed entry with ``clock``, so that the
+    entry does not count in this scenario.
+    """
     search.lists.jobs[search.counts.jobs[0]] = j
     search.counts.jobs[0] += 1
     search.contenders.jobs.stage[j] = stage
@@ -110,7 +149,7 @@ def add_contender(j: int, stage: int, clock: int, search: Search) -> None:
 
 @inner
 def restore_contenders(search: Search) -> None:
-    """Let the jobs that took part stand again as they are listed."""
+    """Let the jobs that took part stand as they are listed: their stage (J,) and what they ask for (J, 3), in place."""
     for entry in range(search.counts.jobs[0]):
         j = search.lists.jobs[entry]
         search.contenders.jobs.stage[j] = search.jobs.stage_waiting[j]
@@ -120,7 +159,11 @@ def restore_contenders(search: Search) -> None:
 
 @inner
 def preemptor_stage(p: int, k: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """The stage of job ``p`` with its minimums lowered to the pods that it has or wishes for (4.5)."""
+    """Return the stage of job ``p`` in job order (1.3) while it asks for the first ``k`` pending tasks (4.5).
+
+    BELOW_MINIMUM, AT_MINIMUM or ABOVE_MINIMUM of ``kernels.gang``, by ``state.sets.active`` (S,). A set for which some
+    of the tasks are missing is below its minimum, also where a probe lowers the minimum to the tasks that it is for.
+    """
     sets = snapshot.sets
     stage = stage_of(snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1], sets, state.sets)
     for entry in range(k):
@@ -132,7 +175,12 @@ def preemptor_stage(p: int, k: int, snapshot: Snapshot, state: State, search: Se
 
 @inner
 def try_victim(j: int, ctx: Context, search: Search) -> None:
-    """Place one chunk of a victim's job again, if it can be."""
+    """Make one attempt to place the next chunk of job ``j`` of the scenario again.
+
+    Evicted tasks count as pending (3.2), so that the chunk may hold tasks that waited before. A victim's job has one
+    attempt: if its chunk does not fit, it gets nothing, and an elastic job that lost several chunks returns in part.
+    Writes through the undo log; overwrites ``scratch.chunk`` (L,).
+    """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
     if jobs.refused[j] != OK:
@@ -144,7 +192,16 @@ def try_victim(j: int, ctx: Context, search: Search) -> None:
 
 @inner
 def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
-    """Place the ``length`` tasks in ``scratch.chunk`` if the gates let them and each finds a node; else none."""
+    """Place all tasks of ``scratch.chunk`` (L,), or none of them, and return whether they were placed (3.3).
+
+    The capacity gates (3.4) must let the whole chunk pass. Writes through the undo log; on failure rolls back to where
+    the log was. Appends placed tasks to ``lists.placed`` (T + 1,) in place.
+
+    Parameters
+    ----------
+    j, length : int
+        The job, and the number of tasks in the chunk.
+    """
     log, finder = ctx.log, ctx.finder
     tasks = ctx.snapshot.tasks
     if not within_limits(j, length, ctx):
@@ -155,6 +212,8 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
         t = ctx.scratch.chunk[entry]
         n = NULL
         if finder.refused[tasks.cls[t]] == OK:
+            # An evicted task stays on its node for terms and host ports (3.6). It must not keep itself away, so it is
+            # not counted while its own node is chosen.
             apart = finder.dynamic[tasks.cls[t]] == 1 and ctx.state.task.status[t] == IS_EVICTED
             if apart:
                 count_at_home(t, -1, ctx, search)
@@ -173,7 +232,10 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def within_limits(j: int, length: int, ctx: Context) -> bool:
-    """Whether the queues of job ``j`` may hold the ``length`` tasks of ``scratch.chunk``, too."""
+    """Return whether the capacity gates (3.4) let job ``j`` have the tasks of ``scratch.chunk`` (L,), too.
+
+    Overwrites ``scratch.need`` with what they request, in the units of queues.
+    """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     for r in range(3):
         scratch.need[r] = 0.0
@@ -188,9 +250,17 @@ def within_limits(j: int, length: int, ctx: Context) -> bool:
 
 @inner
 def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
-    """Leave an evicted task out of what it may conflict with, or (``sign`` 1) let it be there for all others again.
+    """Count evicted task ``t`` for inter-pod terms and host ports at its nodes, or (``sign`` -1) no longer.
 
-    It is where it was evicted, and, if it had only been promised that place, still where it runs.
+    Writes ``state.domains`` (D,) and ``state.ports`` (N, P) through the undo log. The nodes are the one that the task
+    was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
+
+    Parameters
+    ----------
+    t : int
+        An evicted task, of a class that is ``dynamic``: its node depends on other pods.
+    sign : int
+        -1: it no longer counts. 1: it counts again. Calls come in pairs.
     """
     snapshot = ctx.snapshot
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
@@ -202,13 +272,19 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
 
 @inner
 def best_offered_node(t: int, ctx: Context, search: Search) -> int:
-    """The best feasible node for a task.
+    """Return the best feasible node for task ``t``, or NULL.
 
-    Nodes without idle or releasing GPUs are not feasible where all pending tasks ask for GPUs, save those of victims; a
-    pod with GPUs fits none of them anyway.
+    The search is restricted if all tasks of the preemptor ask for GPUs. Then only nodes with idle or releasing GPUs and
+    the nodes of the victims are feasible (4.5). Fills ``search.offered`` (N,) with the verdicts in place.
+
+    Returns
+    -------
+    int
+        The node with the best score on which the task fits later, which is all that a simulation asks (3.5), or NULL.
     """
     snapshot = ctx.snapshot
     c = snapshot.tasks.cls[t]
+    # A pod with GPUs fits no node without GPUs anyway. So only CPU-only pods of victims need the slow way.
     if search.counts.restricted[0] == 0 or snapshot.classes.cpu_only[c] == 0:
         return best_node(t, ctx)
     verdicts = ctx.finder.verdicts[snapshot.classes.signature[c]]

@@ -1,7 +1,18 @@
-"""What a search for victims needs beside the working state: queues and jobs in order, and the tables of the search.
+"""The tables of the search for victims: queues and jobs in order, marks, lists and counters (semantics 4.3 to 4.5).
 
-All of it is scratch of one action. Each table is a tuple of named columns; ``_columns`` allocates them. Links between
-tasks hold the next task plus 1, so that 0 ends a chain. A mark is current where it equals the clock that it names.
+All of them are scratch of one cycle, allocated once by ``make_search`` and beside the working state (``solver.state``):
+nothing here goes through the undo log. Each table is a tuple of named columns, which ``_columns`` allocates with zeros.
+
+Shapes use the axes of docs/data-model.md in upper case: Q queues, J jobs, S sets, T tasks, N nodes, R resources, K
+signatures. D is the number of domains of inter-pod terms, L the number of tasks of the longest job. Columns of width 3
+hold the amounts that queues count: CPU in millicores, memory in bytes, GPUs in devices.
+
+Conventions that all tables share:
+
+- A link between tasks holds the next task plus 1, so that 0 ends a chain and zeros are empty chains.
+- A mark is current where it equals the clock in ``Counts`` that its comment names. To forget all marks the clock moves
+  on, which costs nothing; no table is cleared for each scenario.
+- Chunks have numbers from 0 in the order of accumulation, so that a lower number is the less deserving victim.
 """
 
 from __future__ import annotations
@@ -17,56 +28,65 @@ from kai_sched.solver.state import longest_job
 
 Table = TypeVar("Table", bound=tuple[Any, ...])
 
-DEAD = -7  # OrderedJobs.skip: not in the list
+DEAD = -7  # OrderedJobs.skip: not in the list; no clock has this value
 _BY_RESOURCE = ("old_held", "old_fixed", "remains", "involved", "overpaid")  # of SearchQueues
 MOST_KINDS = 4  # classes of pending tasks whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class QueueHeap(NamedTuple):
-    """The heaps of queues, (Q + 1,) each, row Q above the roots; of a leaf, where its jobs are in OrderedJobs."""
+    """The heaps of queues, (Q + 1,) each, by queue; row Q is for the root queues.
 
-    entry: Longs  # the heap's entry at this place, like Queues.child
-    size: Longs  # of the heap below the queue
-    dirty: Longs  # 1: the queue has to be put in its place
-    base: Longs  # of a leaf: its first place in OrderedJobs
-    end: Longs  # where its list ends, from base
-    begin: Longs  # where its list begins
-    cursor: Longs  # the next entry of the list
-    job_heap_size: Longs
-    first_by_size: Longs  # where in by_size the first job is that is in the list
+    The heap of a queue lies in ``entry`` where its children lie in ``Queues.child``. The last six columns are of leaf
+    queues: where their jobs are in ``OrderedJobs``. Places in a list or heap of jobs count from ``base``.
+    """
+
+    entry: Longs  # the queue at this place of the heap
+    size: Longs  # how many queues the heap below the queue has
+    dirty: Longs  # 1: the queue changed, and has to be put in its place when it comes to the top
+    base: Longs  # the first row of the leaf in OrderedJobs; base[q + 1] is the row after its last one
+    end: Longs  # the place after the last job of the list
+    begin: Longs  # the place of the first job of the list
+    cursor: Longs  # the next place of the list that this search has not passed
+    job_heap_size: Longs  # how many jobs the heap of the leaf has
+    first_by_size: Longs  # a row of by_size before which no job of the leaf is in the list
 
 
 class QueueWeights(NamedTuple):
-    """What queues are compared by: the first three (Q, 3), the others (Q,), among victims only."""
+    """What queues are compared by (semantics 2.6): the first three (Q, 3), the others (Q,), used among victims only."""
 
     request: Floats  # what the first job asks for
-    left: Floats  # minus what would be gone with the first job
-    taken: Floats  # what is gone already
-    tier: Longs  # 2: above its fair share, plus 1: above its quota
-    violates: Longs  # 1: it holds some of what it is entitled to none of
-    share_left: Floats  # the dominant share of what would be left
-    share: Floats  # the dominant share of what it holds
+    left: Floats  # minus what would be gone with the first job, too; below 0
+    taken: Floats  # what this search took of the leaf
+    tier: Longs  # steps 1 and 2: 2 if it is above its fair share, plus 1 if it is not within its quota
+    violates: Longs  # step 4: 1 if it holds some of a resource of which its allocatable share is 0
+    share_left: Floats  # step 5: the dominant share of what would be left, a ratio
+    share: Floats  # step 6: the dominant share of what it holds, a ratio
 
 
 class OrderedJobs(NamedTuple):
-    """By place of a leaf: the sorted list, where a run of equal requests ends, the heap, and all jobs by priority and
-    number of pods. By job: its stage, the clock at which it is passed over, and its place in by_size. (J,) each.
+    """The jobs of each leaf in order, (J,) each.
+
+    ``listed``, ``run_end``, ``heap`` and ``by_size`` are indexed by ``QueueHeap.base`` of the leaf plus a place, the
+    others by job.
     """
 
-    listed: Longs
-    run_end: Longs
-    heap: Longs
-    by_size: Longs
-    stage: Longs
-    skip: Longs
-    place: Longs
+    listed: Longs  # the sorted list, from begin to end
+    run_end: Longs  # the place after the run of jobs that ask for no more than the one here (``mark_runs``)
+    heap: Longs  # a binary heap of the jobs that stand differently in this search
+    by_size: Longs  # all jobs of the leaf: the highest priority first, then the most pods, then the oldest
+    stage: Longs  # below, at or above its minimums (``kernels.gang``), as it stands in this search
+    skip: Longs  # DEAD: not in the list; the current clock: its entry in the list does not count
+    place: Longs  # its row in by_size
 
 
 class JobOrder(NamedTuple):
-    """Jobs by queue in an order: a list for each leaf that stays, a heap for those that stand differently now."""
+    """Jobs in the order of the queue tree: a list for each leaf that stays, a heap for jobs that stand differently now.
 
-    last_first: int  # 1: the last comes first, as among victims
+    There are two: contenders in the order of allocate (semantics 3.1), and victims in the order of 4.3.
+    """
+
+    last_first: int  # 1: the inverse order, as among victims
     heap: QueueHeap
     weights: QueueWeights
     jobs: OrderedJobs
@@ -76,175 +96,175 @@ class JobOrder(NamedTuple):
 class SearchTasks(NamedTuple):
     """By task, (T,)."""
 
-    prior: Longs  # status before it was evicted
-    home: Longs  # node where it ran
-    taken: Longs  # 1: a potential victim
-    recorded: Longs  # how often it is recorded as a victim of a part of the pending tasks
-    next_on_node: Longs
-    next_of_job: Longs
-    next_in_scenario: Longs
+    prior: Longs  # the status before it was evicted in the simulation
+    home: Longs  # the node that it was evicted from, or NULL
+    taken: Longs  # 1: a potential victim, or a recorded one that the accumulation passed
+    recorded: Longs  # how often it is named as a recorded victim; 0: it is none
+    next_on_node: Longs  # link: the next potential victim on its node
+    next_of_job: Longs  # link: the next potential victim of its job
+    next_in_scenario: Longs  # link: the next task of its job in the scenario
     batch: Longs  # the chunk with which it became a potential victim
-    recorded_with: Longs  # tasks of the same number are recorded together
+    recorded_with: Longs  # tasks of the scenario with the same number are recorded together
     times: Longs  # how often the scenario names it
-    left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1
+    left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1; 0: none
 
 
 class SearchJobs(NamedTuple):
     """By job, (J,)."""
 
-    touched: Longs  # 1: it has potential victims
-    first_potential: Longs
-    last_potential: Longs
-    first_in_scenario: Longs
-    last_in_scenario: Longs
-    scenario_mark: Longs
-    stage: Longs  # as a victim
-    stage_waiting: Longs  # as a contender
-    settled: Longs  # 1: it has got a place by a search of this cycle, and keeps it
+    touched: Longs  # 1: it gave a chunk in this accumulation
+    first_potential: Longs  # link: its first potential victim
+    last_potential: Longs  # its last potential victim, as long as it has a first one
+    first_in_scenario: Longs  # link: its first task in the scenario
+    last_in_scenario: Longs  # its last one
+    scenario_mark: Longs  # scenario_clock: it has tasks in the scenario; minus that: it is entered as a contender
+    stage: Longs  # its stage as a victim, in the working state
+    stage_waiting: Longs  # its stage as a contender, in the working state
+    settled: Longs  # 1: it got places by a search of this cycle, and no later search takes them
 
 
 class SearchNodes(NamedTuple):
-    """By node, (N,); ``touched`` and ``order`` are lists of nodes."""
+    """By node, (N,); ``touched`` and ``order`` are lists of nodes, ``rank`` and ``best`` are by place."""
 
-    first_potential: Longs
-    last_potential: Longs
+    first_potential: Longs  # link: the first potential victim on the node
+    last_potential: Longs  # the last one, as long as there is a first one
     mark: Longs  # 1: in the list ``touched``
-    touched: Longs
-    order: Longs  # nodes with potential victims, as they came
-    feasible: Longs
-    scenario_mark: Longs
-    counted: Longs
-    rank: Longs
+    touched: Longs  # nodes with potential or recorded victims
+    order: Longs  # nodes with potential victims, in the order in which they got the first one
+    feasible: Longs  # 1: it has idle or releasing GPUs; only read in a restricted search
+    scenario_mark: Longs  # scenario_clock: the scenario has a victim on it
+    counted: Longs  # scenario_clock x 4 + class of pending tasks: its room is in the sum already
+    rank: Longs  # places in ``order``, the node with the least room first
     cost: Longs  # what clearing the node for one task would cost, as long as cost_mark is current
-    cost_mark: Longs
-    barred: Longs  # 1: it cannot be cleared
+    cost_mark: Longs  # choice_clock
+    barred: Longs  # choice_clock: the node cannot be cleared
     place: Longs  # its place in ``order``
-    best: Longs  # by block of places: the one with the least cost, as long as best_mark is current
-    best_mark: Longs
+    best: Longs  # by block of places: the node with the least cost, as long as best_mark is current
+    best_mark: Longs  # choice_clock, by block of places
 
 
 class SearchSets(NamedTuple):
     """By set, (S,)."""
 
-    left: Longs  # active tasks that are left
-    core: Longs  # victims within the minimum
-    gives: Longs  # 1: it has a surplus to give
+    left: Longs  # active tasks that are left, of the set or below it
+    core: Longs  # how many victims of the set count within its minimum (semantics 4.7)
+    gives: Longs  # 1: it has a surplus to give (4.4)
     over: Longs  # 1: something at or below it is above its minimum
 
 
 class SearchQueues(NamedTuple):
-    """By queue: the first five (Q, 3), the others (Q,)."""
+    """By queue: the first five (Q, 3), the others (Q,). What is said of a leaf's victims holds for one scenario."""
 
     old_held: Floats  # what it held before the simulation
     old_fixed: Floats  # the same of non-preemptible jobs
     remains: Floats  # what the scenario leaves of it, as long as remains_mark is current
     involved: Floats  # 1: the scenario takes some of this resource
-    overpaid: Floats  # what was paid back too often (4.5)
-    remains_mark: Longs  # against Counts.presence
-    is_open: Longs  # 1: a leaf that may lose pods
-    largest: Floats  # GPUs of its largest job
+    overpaid: Floats  # what was paid back too often in this cycle (semantics 4.5)
+    remains_mark: Longs  # presence
+    is_open: Longs  # 1: a leaf that may lose pods for this preemptor (4.2)
+    largest: Floats  # GPUs of its largest job; infinite if a task of the leaf was moved before in this cycle
     largest_below: Floats  # the same of the leaves below it that may lose pods
-    in_scenario: Longs  # against Counts.presence: jobs of the leaf take part
-    victim_gpus: Floats  # what its victims hold
-    last_victim: Longs  # their last job in the order of the queue, plus 1
-    smallest_victim: Floats  # the fewest GPUs of a task of theirs
+    in_scenario: Longs  # presence: jobs of the leaf take part
+    victim_gpus: Floats  # GPUs of its victims
+    last_victim: Longs  # their last job in the order of the queue, plus 1; above the leaf 1: it has victims
+    smallest_victim: Floats  # the fewest GPUs of a task of theirs, of those with GPUs
     fewest_pods: Floats  # the fewest pods of a job of theirs
-    cannot_lose: Longs  # 1: its victims would be back, in what was looked at last
-    cannot_stay_evicted: Longs  # 1: they always would
-    gives_up: Longs  # 1: shares let somebody go from this leaf
+    cannot_lose: Longs  # 1: all of these victims would be placed again before the preemptor
+    cannot_stay_evicted: Longs  # 1: that holds for all possible victims of the leaf
+    gives_up: Longs  # 1: shares let a job leave this leaf for good
     given: Floats  # GPUs of the potential victims below it that shares let go
-    most_given: Floats  # the most of one chunk of them
+    most_given: Floats  # the most of them that one chunk holds
 
 
 class LeafVictims(NamedTuple):
-    """What all possible victims of a leaf come to, (Q,); see SearchQueues."""
+    """What is known of all possible victims of a leaf, (Q,), until a search changes a job of it; see SearchQueues."""
 
     victim_gpus: Floats
     last_victim: Longs
     smallest_victim: Floats
     fewest_pods: Floats
-    alike: Longs  # their class plus 1 if they are all alike
-    moved: Longs  # how many were moved before in this cycle
-    known: Longs  # 1: all this is known
+    alike: Longs  # the class of all of their tasks, plus 1; 0: they are not all of one kind
+    moved: Longs  # how many of the tasks were moved before in this cycle
+    known: Longs  # 1: this row is up to date
 
 
 class Rooms(NamedTuple):
-    """By node what victims would leave."""
+    """By node: what the accumulated victims would leave."""
 
-    potential_gpus: Floats  # (N,) whole GPUs of potential victims
-    recorded_gpus: Floats  # (N,) whole GPUs of recorded ones
-    capacity: Floats  # (N,) what it could have free
-    requests: Floats  # (N, R) all that both hold
+    potential_gpus: Floats  # (N,) GPUs of potential victims
+    recorded_gpus: Floats  # (N,) GPUs of recorded victims
+    capacity: Floats  # (N,) GPUs that could be free with both gone (``rank_nodes``)
+    requests: Floats  # (N, R) all that both request, in the units of resources
 
 
 class Kinds(NamedTuple):
     """By class of pending tasks, (4,): for how many tasks there is room, an upper bound, each class by itself."""
 
-    cls: Longs
-    wanted: Longs
-    now: Longs
+    cls: Longs  # the class
+    wanted: Longs  # how many pending tasks are of it
+    now: Longs  # the room without any evictions
     with_recorded: Longs  # with the recorded victims gone
-    with_potential: Longs  # with the potential ones gone, too
-    with_chosen: Longs  # with those gone that ``eviction.minimal_search`` looks at
+    with_potential: Longs  # with the potential victims gone, too
+    with_chosen: Longs  # with the chosen chunks gone (``minimal_search.sum_up``)
 
 
 class Lists(NamedTuple):
-    """Lists of tasks, jobs or batches, (T + 1,) each; how long they are says ``Counts``."""
+    """Lists of tasks, jobs or chunks, (T + 1,) each; ``Counts`` says how long they are."""
 
-    potential: Longs  # potential victims
-    scenario: Longs  # what the scenario evicts
+    potential: Longs  # potential victims, chunk after chunk
+    scenario: Longs  # tasks that the scenario evicts
     recorded: Longs  # recorded victims
-    placed: Longs  # tasks that found a place in the simulation
-    jobs: Longs  # jobs that take part in it
-    touched_jobs: Longs
-    batch_mark: Longs  # by batch: whether it was chosen
+    placed: Longs  # tasks that got a place in the simulation
+    jobs: Longs  # jobs that take part in it, the preemptor last
+    touched_jobs: Longs  # jobs that gave a chunk in this accumulation
+    batch_mark: Longs  # by chunk: scenario_clock if the scenario has it
     chunk_start: Longs  # by chunk: its first entry in ``potential``
     chosen: Longs  # the chunks of a minimal scenario
-    is_chosen: Longs  # by chunk
-    emptied: Longs  # by chunk: the set of which nobody is left without it, or NULL
-    kept: Longs  # by chunk: 1 where its queue would take the room back
+    is_chosen: Longs  # by chunk: 0 no, 1 chosen, 2 chosen and counted as a loss of its queue
+    emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
+    kept: Longs  # by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
 
 
 class Counts(NamedTuple):
-    """Lengths of lists, clocks, and facts of a search: (1,) each but ``short``."""
+    """Lengths of lists, clocks, and facts of a search: scalars, which are (1,) so that kernels can write them."""
 
-    potential: Longs
-    batches: Longs
-    scenario: Longs
-    recorded: Longs
-    placed: Longs
-    nodes: Longs
-    touched_nodes: Longs
-    touched_jobs: Longs
-    jobs: Longs
-    kinds: Longs
-    clock: Longs
-    scenario_clock: Longs
-    choice_clock: Longs
-    presence: Longs
-    last_job: Longs
-    restricted: Longs
-    probe: Longs
-    runtimes: Longs
-    refuted: Longs
-    pending: Longs
-    lacking: Longs
-    alike: Longs
-    work: Longs
-    precedence_known: Longs
-    local: Longs
-    chosen: Longs
-    retaken: Longs  # 1: the last scenario failed as somebody would take the room back (``eviction.retake``)
-    short: Longs  # (3,) by resource: whether quotas of it say who may be taken from (``validate.take_amount``)
+    potential: Longs  # of Lists.potential
+    batches: Longs  # chunks in it
+    scenario: Longs  # of Lists.scenario
+    recorded: Longs  # of Lists.recorded
+    placed: Longs  # of Lists.placed
+    nodes: Longs  # of SearchNodes.order
+    touched_nodes: Longs  # of SearchNodes.touched
+    touched_jobs: Longs  # of Lists.touched_jobs
+    jobs: Longs  # of Lists.jobs
+    kinds: Longs  # rows of Kinds in use
+    clock: Longs  # clock: moves with each search, that is, with each preemptor
+    scenario_clock: Longs  # clock: moves with each scenario
+    choice_clock: Longs  # clock: moves with each choice of chunks, and each class of pending tasks in it
+    presence: Longs  # clock: moves with each count of what queues lose
+    last_job: Longs  # the job of the chunk that was accumulated last
+    restricted: Longs  # 1: only nodes with GPUs to give and those of victims are feasible (original search)
+    probe: Longs  # clock: moves with each accumulation
+    runtimes: Longs  # 1: some minimum runtime is set anywhere
+    refuted: Longs  # why a proof ended the search, a ``Help``; 0: none did
+    pending: Longs  # how many tasks the preemptor asks for
+    lacking: Longs  # 1: fewer GPUs are free than its first task asks for (original search, reclaim)
+    alike: Longs  # the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
+    work: Longs  # what the searches of this action have spent of their budget (semantics 4.8)
+    precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
+    local: Longs  # 1: the scenarios are node-local
+    chosen: Longs  # of Lists.chosen
+    retaken: Longs  # 1: the last scenario failed as a queue would take the room straight back (``eviction.retake``)
+    short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
 
 
 class Search(NamedTuple):
-    """A search for victims: who competes for room, who may be evicted, potential victims in the order of accumulation,
-    recorded ones, and the scenario.
+    """A search for victims: the jobs that compete for room, the jobs that may be evicted, potential and recorded
+    victims in the order of accumulation, the scenario, and space to work in.
     """
 
     contenders: JobOrder  # the fairest first
-    victims: JobOrder  # the least fair first
+    victims: JobOrder  # the least deserving first
     counts: Counts
     tasks: SearchTasks
     jobs: SearchJobs
@@ -255,34 +275,37 @@ class Search(NamedTuple):
     rooms: Rooms
     kinds: Kinds
     lists: Lists
-    freed: Floats  # (N, R) what all possible victims hold
+    freed: Floats  # (N, R) what certain victims would leave, in the units of resources
     domain: Longs  # (D,) scratch
     offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
-    held: Floats  # (J, 3) what each job holds, pipelined tasks apart
-    ask: Floats  # (J, 3) what each job asks for next
-    pending: Longs  # (longest job,) the chunk for which room is made
-    pending_in_order: Longs  # (longest job,) the same, in the order of the job
-    failed: Longs  # (J,) by equivalence class, the job that failed last
+    held: Floats  # (J, 3) what each job holds in the working state, pipelined tasks not counted
+    ask: Floats  # (J, 3) what each job asks for next in the working state
+    pending: Longs  # (L,) the chunk for which room is made
+    pending_in_order: Longs  # (L,) the same, in the order of the job
+    failed: Longs  # (J,) by equivalence class: the easiest job that failed, or NULL (``similar_jobs``)
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
-    chunk: Longs  # (longest job,) scratch
-    hosts: Longs  # (longest job,) scratch
-    place: Longs  # (longest job,) the nodes that were chosen for the pending tasks of the preemptor
+    chunk: Longs  # (L,) scratch
+    hosts: Longs  # (L,) scratch
+    place: Longs  # (L,) the nodes that were chosen for the pending tasks of the preemptor
 
 
 class Preemptor(NamedTuple):
     """The job that others are evicted or moved for; it needs room for the first ``n_tasks`` of ``Search.pending``."""
 
-    action: int
-    job: int
-    n_tasks: int
+    action: int  # an ``Action``
+    job: int  # its row
+    n_tasks: int  # the length of its chunk
     ceiling: int  # victims have a lower priority than this
-    need: Amounts
-    lacking: float  # how many of its GPUs are not free
+    need: Amounts  # what the chunk asks of its queues
+    lacking: float  # how many of its GPUs are not free; 0 or less: enough are free
     moves: bool  # whether victims that may not leave for good are given other places
 
 
 def make_search(snapshot: Snapshot) -> Search:
-    """A search that knows of nobody yet."""
+    """Allocate a search for this snapshot in which nothing is listed, marked or remembered yet.
+
+    The caller keeps it for the cycle: ``candidates.list_candidates`` fills its lists for each action.
+    """
     n_tasks, n_jobs, n_queues = snapshot.tasks.job.size, snapshot.jobs.queue.size, snapshot.queues.parent.size
     n_nodes, n_resources = snapshot.nodes.allocatable.shape
     longest = longest_job(snapshot)
@@ -315,7 +338,10 @@ def make_search(snapshot: Snapshot) -> Search:
 
 
 def make_job_order(snapshot: Snapshot, last_first: int) -> JobOrder:
-    """Empty lists."""
+    """Allocate empty lists and heaps, and sort all jobs of each leaf once by priority and number of pods.
+
+    ``last_first``: 0 for contenders, 1 for victims. Jobs without a queue have no place.
+    """
     n_queues, jobs = snapshot.queues.parent.size, snapshot.jobs
     n_jobs = jobs.queue.size
     heap, ordered = _columns(QueueHeap, n_queues + 1), _columns(OrderedJobs, n_jobs)
@@ -329,7 +355,10 @@ def make_job_order(snapshot: Snapshot, last_first: int) -> JobOrder:
 
 
 def _columns(of: type[Table], length: int, shapes: dict[str, tuple[int, ...]] | None = None) -> Table:
-    """The table with zeros in columns of this length, but for those whose shape is given; equal types side by side."""
+    """Allocate a table with zeros in columns of this ``length``, except those whose shape is in ``shapes``.
+
+    Columns of one type are rows of one array, which makes fewer arrays to allocate.
+    """
     columns: dict[str, Any] = {name: np.zeros(shape) for name, shape in (shapes or {}).items()}
     for dtype, kind in ((np.int64, Longs), (np.float64, Floats)):
         names = [name for name, each in _types(of).items() if each == kind and name not in columns]
@@ -339,5 +368,5 @@ def _columns(of: type[Table], length: int, shapes: dict[str, tuple[int, ...]] | 
 
 @cache
 def _types(of: type[Any]) -> dict[str, Any]:
-    """The types of the columns of a table."""
+    """Return the types of the columns of a table, by name; evaluating annotations is slow, so it is done once."""
     return get_type_hints(of)

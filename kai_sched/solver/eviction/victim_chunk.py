@@ -1,4 +1,13 @@
-"""Which pods of a job would go first: surplus ones one by one, surplus sub-groups whole, then all (semantics 4.4)."""
+"""Which tasks of a job would leave next: its victim chunk (semantics 4.4).
+
+Surplus tasks leave one by one, the last in task order first. Then surplus sub-groups leave, each as a whole, and in
+the end all that is left of the job leaves together. What is left is not the working state but what the accumulation
+has not taken yet: ``sets.left`` (S,) counts the active tasks that are left, ``tasks.taken`` (T,) marks the taken ones.
+
+Cost: O(S of the job x depth + tasks of the chosen set) for a chunk. A job of n surplus tasks gives n chunks.
+
+Invariant: only ``search.sets`` and scratch are written. The caller takes the tasks off (``potential_victims.part``).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +24,17 @@ IS_RUNNING = int(Status.RUNNING)
 
 @inner
 def remaining_stage(first: int, end: int, sets: Sets, rows: SearchSets) -> int:
-    """Where a job stands for the elastic order with the pods that are left to it (``gang.stage_of``)."""
+    """Return the stage of a job in job order (1.3) with the tasks that are left to it: below, at or above its minimums.
+
+    The same as ``gang.stage_of``, which counts the tasks of the working state.
+
+    Parameters
+    ----------
+    first, end : int
+        The sets of the job, rows [first, end).
+    rows : SearchSets
+        ``left`` (S,) says how many active tasks are left.
+    """
     stage = AT_MINIMUM
     for s in range(first, end):
         if sets.child_ptr[s] == sets.child_end[s]:
@@ -28,9 +47,15 @@ def remaining_stage(first: int, end: int, sets: Sets, rows: SearchSets) -> int:
 
 @inner
 def survey_surplus(first: int, end: int, ctx: Context, search: Search) -> None:
-    """Fill LEFT of sets, OVER (something at or below exceeds its threshold) and GIVES (it has a surplus to give)."""
+    """Find out which sets of the job with sets [first, end) have a surplus to give (4.4), from the leaves to the root.
+
+    Writes in place, (S,) each: ``left`` of sets that have members, as the sum over them; ``over``, 1 if something at or
+    below the set is above its minimum; ``gives``, 1 if the set has a surplus. ``scratch.survey.met`` gets the tasks
+    that are left of each pod set, and the satisfied members of each other set.
+    """
     sets, rows = ctx.snapshot.sets, search.sets
     survey = ctx.scratch.survey
+    # Members have higher rows than their set.
     for s in range(end - 1, first - 1, -1):
         if sets.child_ptr[s] == sets.child_end[s]:
             survey.met[s] = rows.left[s]
@@ -48,22 +73,38 @@ def survey_surplus(first: int, end: int, ctx: Context, search: Search) -> None:
         rows.left[s] = left
         over = met > sets.minimum[s] or below_over
         rows.over[s] = over
+        # A set of which no member is satisfied has no surplus. Else it gives a surplus of a member, or a whole member
+        # if more of them are satisfied than it needs.
         rows.gives[s] = met > 0 and ((over and below_gives) or (met > sets.minimum[s] and left > 0))
 
 
 @inner
 def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Longs) -> tuple[int, int]:
-    """Write the tasks that the job with sets [first, end) would lose next to ``chunk``.
+    """Write the tasks that a job would lose next to ``chunk``, and return how many there are and which set they empty.
 
-    Returns how many, and the set of which they are all that is left, or NULL for one pod of a surplus.
+    Reads ``sets.left`` (S,) and ``tasks.taken`` (T,), overwrites ``scratch.order`` and what ``survey_surplus`` writes.
 
-    LEFT of its pod sets says how many active tasks are left, TAKEN of a task that it is not. With no surplus it is all.
+    Parameters
+    ----------
+    first, end : int
+        The sets of the job, rows [first, end); ``first`` is the root.
+    chunk : Longs, (L,)
+        Receives rows of tasks.
+
+    Returns
+    -------
+    length : int
+        The number of tasks; 0 if none is left.
+    emptied : int
+        The set of which no task is left without the chunk, or NULL if it is one task of a surplus.
     """
     sets = ctx.snapshot.sets
     rows = search.sets
     survey_surplus(first, end, ctx, search)
     if rows.gives[first] == 0:
         return take_whole(first, end, ctx, search, chunk), first
+    # Go down from the root, and take at each set the last member in member order that gives something. Member order
+    # puts those first that lack most in proportion to their minimum, so the last one is served best.
     s = first
     while sets.child_ptr[s] != sets.child_end[s]:
         child, n_members = sets.child_ptr[s], sets.child_end[s] - sets.child_ptr[s]
@@ -87,16 +128,24 @@ def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Long
 
 @inner
 def subtree_end(s: int, end: int, sets: Sets) -> int:
-    """Where to stop when looking for the pod sets at or below ``s``; all of them have ``s`` as an ancestor."""
+    """Return a row (scalar) after all sets at or below set ``s``, where ``end`` ends the sets of the job.
+
+    For a set with members it is ``end``: its descendants are not contiguous, and ``take_whole`` checks each row.
+    """
     return s + 1 if sets.child_ptr[s] == sets.child_end[s] else end
 
 
 @inner
 def take_whole(first: int, end: int, ctx: Context, search: Search, chunk: Longs) -> int:
-    """All tasks that are left in the pod sets of [first, end) that are ``first`` or below it."""
+    """Write all tasks that are left at or below set ``first`` to ``chunk`` (L,), and return how many there are.
+
+    Tasks come in the order of their sets, then in task order.
+    """
     sets = ctx.snapshot.sets
     length = 0
     for s in range(first, end):
+        # Parents have lower rows: go up until the row is not above ``first``. It is ``first`` exactly if s is at or
+        # below it.
         above = s
         while above > first:
             above = sets.parent[above]
@@ -111,5 +160,8 @@ def take_whole(first: int, end: int, ctx: Context, search: Search, chunk: Longs)
 
 @inner
 def is_left(t: int, state: State, search: Search) -> bool:
-    """Whether the task is active, pipelined ones included, and not taken in this accumulation."""
+    """Return whether task ``t`` is active and not taken yet: ``state.task.status`` and ``tasks.taken`` (T,).
+
+    Pipelined tasks are active: a job may lose a place that it was only promised.
+    """
     return bool(IS_PIPELINED <= state.task.status[t] <= IS_RUNNING and search.tasks.taken[t] == 0)

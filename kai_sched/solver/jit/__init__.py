@@ -68,7 +68,12 @@ def kernel(function: Function) -> Function:
 def inner(function: Function) -> Function:
     """A kernel that only kernels call: compiled as a part of those. Python must not call it, as it has no entry."""
     function.__qualname__ = PART + function.__qualname__
-    return _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False})
+    made = _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False})
+    if not _interpreted:
+        from kai_sched.solver.jit import parts
+
+        parts.widen_arguments(made)
+    return made
 
 
 def entry(part: Function) -> Function:

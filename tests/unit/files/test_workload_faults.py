@@ -92,7 +92,7 @@ class TestFaults:
         loaded = load(
             [write("in.json", listing(queue("team-a"), new("leaderworkerset.x-k8s.io/v1 LeaderWorkerSet", "w", spec)))]
         )
-        assert "spec.startupPolicy: workers come once their leader is ready" in told(loaded)[0]
+        assert "spec.startupPolicy: workers start once their leader is ready" in told(loaded)[0]
         assert described(loaded.cases[0]) == [
             "ml/pg-w-leaderworkerset-group-0 | 1 | team-a train | leader 1 | leader 1"
         ]

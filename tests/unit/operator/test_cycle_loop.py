@@ -284,11 +284,11 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
     for _ in range(9):
         until_s = setbacks.add("g", now)
         assert setbacks.add("g", now) == until_s  # a second pod of the same gang
-        assert setbacks.hints(now).deferred == {"g"}
+        assert setbacks.next_hints(now).deferred == {"g"}
         assert setbacks.next_end(now) == until_s
         waits.append(until_s - now)
         now = until_s
-        assert setbacks.hints(now).deferred == frozenset()
+        assert setbacks.next_hints(now).deferred == frozenset()
         assert setbacks.next_end(now) is None
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
 

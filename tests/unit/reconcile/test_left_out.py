@@ -34,7 +34,7 @@ def writes_without(*names: Change) -> list[Write]:
         return result
 
     view = store.cluster()
-    result = Quarantine(run).decide(view, Config(), NOW_NS, lambda: 0.0).result
+    result = Quarantine(run).run_cycle(view, Config(), NOW_NS, lambda: 0.0).result
     keeper = StatusReconciler(Config())
     keeper.observe_queue("q", "uid-q", b"")
     keeper.observe_pod_group("ml/g", "uid-g", b"")
