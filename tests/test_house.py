@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from tests.test_architecture import is_within
-from tests.tree import Module, modules, parse
+from tests.tree import ROOT, Module, modules, parse, project_files
 
 SOLVER = "kai_sched.solver"
 PARAMETERS_MAX = 8
@@ -160,6 +160,12 @@ def kernels_without_shapes(module: Module) -> list[str]:
     return found
 
 
+def unknown_files(text: str) -> list[str]:
+    """The Python files in code marks of a document that no path of the checkout ends with. ``*`` is any name."""
+    named = re.findall(r"`([\w*./-]+\.py)`", text)
+    return [name for name in named if not any(path.match(name) for path in project_files())]
+
+
 def test_functions_have_few_parameters() -> None:
     found = [name for module in modules() for name in many_parameters(module)]
     assert sorted(found) == sorted(MANY_PARAMETERS)
@@ -190,6 +196,11 @@ def test_packages_are_documented(package: str) -> None:
 def test_kernels_say_shapes() -> None:
     found = {m.name: kernels_without_shapes(m) for m in modules() if is_within(m.name, SOLVER)}
     assert {name: kernels for name, kernels in found.items() if kernels} == {}
+
+
+def test_documents_name_files_that_exist() -> None:
+    found = {str(path): unknown_files((ROOT / path).read_text()) for path in project_files() if path.suffix == ".md"}
+    assert {path: names for path, names in found.items() if names and path != "CHANGELOG.md"} == {}
 
 
 @pytest.mark.parametrize(
@@ -273,3 +284,8 @@ def test_missing_docstrings_lower_the_share() -> None:
 )
 def test_kernels_without_shapes_are_seen(text: str, wrong: bool) -> None:
     assert kernels_without_shapes(parse("kai_sched.solver.example", text)) == (["f"] if wrong else [])
+
+
+def test_unknown_files_are_seen() -> None:
+    text = "`tests/tree.py`, `tree.py`, `test_*.py`, `tests/nothing.py`, `nothing/tree.py` and `tree.pyc`"
+    assert unknown_files(text) == ["tests/nothing.py", "nothing/tree.py"]
