@@ -3,7 +3,11 @@ hold snapshots against it.
 
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, c class (of
 pods that are alike for placement), r resource, k signature (of static node constraints), a inter-pod term, p host
-port. ``q+1`` is one longer (offsets, half open).
+port. ``q+1`` is one longer (offsets, half open): the entries of row i are those from ``ptr[i]`` up to, not including,
+``ptr[i+1]``.
+
+A table is a set of arrays of equal length, and a row is an index into all of them. Where a column refers to rows of
+another axis, -1 (NULL) refers to none. Rows are in canonical order, so that the lower row wins each tie.
 """
 
 from __future__ import annotations
@@ -15,7 +19,12 @@ NULL = -1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One array. ``axes`` are blank-separated, ``*`` is any length; ``row_of``: the axis its values are rows of."""
+    """One array of a table.
+
+    ``dtype`` is the type as numpy writes it: i1, i4 and i8 are integers of 1, 4 and 8 bytes, f8 is a float, u1 a small
+    number or a flag. ``axes`` are blank-separated, ``*`` is any length. ``doc`` is what an entry means, with its unit.
+    ``row_of`` is the axis whose rows the entries are, if they are rows.
+    """
 
     dtype: str
     axes: str

@@ -1,4 +1,9 @@
-"""The frozen tables that the solver reads: structs of arrays, described column by column in ``columns.SCHEMA``."""
+"""The frozen tables that the solver reads: structs of arrays, one row for each object of the cluster.
+
+``columns.SCHEMA`` describes each column: type, axes, meaning, and the table that its values are rows of. The classes
+here name the columns for kernels, in the same order; ``solver.warmup`` fails if the two differ. Rows are in canonical
+order (ADR 2), so that wherever a rule breaks a tie by name, age or uid, kernels compare rows. All arrays are read-only.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,12 @@ PODS = int(Resource.PODS)
 
 
 class Status(enum.IntEnum):
-    """Where a task stands. The groups of semantics 0.1 (ActiveAllocated and so on) are ranges of it."""
+    """Where a task stands (semantics 0.1). The order matters: groups of statuses are ranges, which kernels compare.
+
+    PIPELINED to RUNNING are active, ALLOCATED to RUNNING allocated, PIPELINED to STUCK_IN_RELEASING used. EVICTED
+    counts as pending when chunks are made, and exists only until the search that evicted the task is committed or
+    undone.
+    """
 
     SUCCEEDED = 0
     UNKNOWN = 1
@@ -43,11 +53,15 @@ class Status(enum.IntEnum):
     RUNNING = 8
     RELEASING = 9
     STUCK_IN_RELEASING = 10
-    EVICTED = 11  # inside a search only: on its way out, and may be placed again
+    EVICTED = 11  # inside a search only: leaves if the search succeeds, and may be placed again
 
 
 class Verdict(enum.IntEnum):
-    """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` words them."""
+    """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
+
+    Codes below 20 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes (12.1), and
+    those from 30 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
+    """
 
     OK = 0
     # about a node and a class
@@ -85,13 +99,15 @@ class Verdict(enum.IntEnum):
     OVER_QUOTA = 34
     NO_FIT = 35
     NO_CHUNK = 36
-    NO_HELP = 37  # only actions that evict came to it, and they could not help
+    NO_HELP = 37  # only actions that evict tried it, and they could not help
 
 
 class Turn(enum.IntEnum):
     """When a job is tried: among the others, before all of them with some of its pods, or not in this cycle.
 
-    PIPELINED_FREE: among the others; an earlier cycle pipelined it onto room that was free already.
+    ORDINARY: in the order of queues and jobs (semantics 3.1). FIRST: before all others with as many pods as an earlier
+    cycle promised room (3.7). LATER: not in this cycle. PIPELINED_FREE: as ORDINARY, and an earlier cycle promised
+    the job room that was free already, so that such a promise is kept this time.
     """
 
     ORDINARY = 0
@@ -101,7 +117,7 @@ class Turn(enum.IntEnum):
 
 
 class Action(enum.IntEnum):
-    """The actions that evict."""
+    """The actions that evict (semantics 4 to 7); ``Decisions.help`` has a column for each of the first four."""
 
     NONE = 0
     CONSOLIDATION = 1
@@ -111,28 +127,28 @@ class Action(enum.IntEnum):
 
 
 class Help(enum.IntEnum):
-    """What an action that evicts could do for a job that waits."""
+    """What an action that evicts found for a pending job. ``cycle.explain`` puts it into words."""
 
     NOT_TRIED = 0
     HELPED = 1
-    DELAYED = 2  # its preemption delay has not elapsed
-    NOT_PREEMPTIBLE = 3  # only such jobs have others moved
+    DELAYED = 2  # its preemption delay has not elapsed (11.4)
+    NOT_PREEMPTIBLE = 3  # consolidation moves pods only for preemptible jobs
     OVER_SHARE = 4  # its queue would be above its fair share
     OVER_QUOTA = 5  # it is not preemptible and would be above the quota
-    LIKE_ANOTHER = 6  # one like it found nothing
+    LIKE_ANOTHER = 6  # a similar job that requests no more failed (3.8)
     NOBODY = 7  # there is no victim
-    NO_ROOM = 8  # not even with all victims gone
-    SHARES = 9  # shares do not allow to take as much as is needed
-    NOT_FOUND = 10  # no set of victims did
-    THEIR_TURN = 11  # those who would have to leave are before it in the queue for the room that they leave
-    TOO_LONG = 12  # the searches of the cycle had taken too long before it was done
+    NO_ROOM = 8  # it would not fit even with all victims gone
+    SHARES = 9  # shares do not allow to take as much as the chunk requests (4.7)
+    NOT_FOUND = 10  # no set of victims was found that makes room
+    THEIR_TURN = 11  # the victims would be placed again before it
+    TOO_LONG = 12  # the budget of the searches was used up before it was done (4.8)
 
 
-RESTS = 2**62  # of ``Jobs.waits_until``, later than any time: not in this cycle, as others are owed their turn
+RESTS = 2**62  # Jobs.waits_until, later than any time: no search in this cycle, as other jobs come first (4.8)
 
 
 class Generator(enum.IntEnum):
-    """How sets of victims are made of what is accumulated (semantics 4.5)."""
+    """How scenarios are made of accumulated victims in the search of ``victims: original`` (semantics 4.5)."""
 
     NONE = 0
     NODE_LOCAL = 1
@@ -148,13 +164,20 @@ class Placement(enum.IntEnum):
 
 
 class TermKind(enum.IntEnum):
+    """Kinds of inter-pod terms (semantics 12.2, 9): required affinity, required anti-affinity, preferred of either."""
+
     REQUIRED = 0
     ANTI = 1
     PREFERRED = 2
 
 
 class Bond(enum.IntEnum):
-    """How a class is tied to an inter-pod term or a host port."""
+    """How a class is tied to an inter-pod term or a host port (semantics 12.2): which counter it reads or raises.
+
+    NEED reads the pods that match the term. CARRY raises ``carried``, MATCH raises ``matched`` of the node's domain, so
+    that anti-affinity and preferences are seen from both sides. PORT reads and raises the pods that hold a port on the
+    node.
+    """
 
     NEED = 0  # a required affinity term
     CARRY = 1  # an anti-affinity or preferred term of its own
@@ -163,6 +186,13 @@ class Bond(enum.IntEnum):
 
 
 class Queues(NamedTuple):
+    """One row for each queue of the tree (semantics 2), with row numbers below those of its children.
+
+    Siblings go by age, then uid. Amounts are (Q, 3): CPU in millicores, memory in bytes, GPUs; inf is unlimited.
+    ``child`` (Q,) lists the children of all queues one after the other, from ``child_ptr`` (Q + 2,); row Q stands above
+    the roots. Runtimes are in ns, NULL where the queue sets none (11.1).
+    """
+
     parent: Ints
     child_ptr: Ints
     child: Ints
@@ -177,6 +207,12 @@ class Queues(NamedTuple):
 
 
 class Nodes(NamedTuple):
+    """One row for each node, by name (semantics 0.3).
+
+    ``allocatable`` (N, R) is in the units of 0.2; the first rows of axis R are CPU, MEMORY, GPU and PODS. The other
+    columns, (N,) each, hold what capacity, spreading, node type, conditions and taints depend on.
+    """
+
     allocatable: Floats
     shared_gpus: Floats
     counted: Flags
@@ -188,6 +224,12 @@ class Nodes(NamedTuple):
 
 
 class Tasks(NamedTuple):
+    """One row for each pod, by job, set and task order (semantics 1.3); pods of no job come last. Columns are (T,).
+
+    Requests are those of the task's class. ``status`` is the ``Status`` at the start of the cycle; the working state
+    has a copy that changes.
+    """
+
     job: Ints
     set: Ints
     cls: Ints
@@ -198,6 +240,12 @@ class Tasks(NamedTuple):
 
 
 class Classes(NamedTuple):
+    """One row for each class of pods that placement cannot tell apart: same requests, constraints and bonds.
+
+    ``request`` (C, R) is what a node must have, ``quota`` (C, 3) what counts for the queue. Placement remembers nodes
+    by class, so their number decides the cost of a cycle with many different pods.
+    """
+
     request: Floats
     quota: Floats
     signature: Ints
@@ -206,6 +254,13 @@ class Classes(NamedTuple):
 
 
 class Signatures(NamedTuple):
+    """One row for each set of static node constraints (semantics 12.2, steps 2, 5, 6 and 7), shared by classes.
+
+    A signature has selectors, all of which must hold; a selector has terms, of which one must hold; a term has
+    requirements, all of which must hold. Each level is found through the pointers of the one above. ``truth`` says on
+    which nodes a requirement holds, so kernels compare no strings.
+    """
+
     toleration: Ints
     tolerated: Flags
     selector_ptr: Ints
@@ -218,17 +273,34 @@ class Signatures(NamedTuple):
 
 
 class Terms(NamedTuple):
+    """One row for each inter-pod term of any pod (semantics 12.2).
+
+    ``domain`` maps nodes to a range of counters that belongs to the term alone: one for each value of its topology key.
+    """
+
     kind: Flags
     domain: Ints
 
 
 class Bonds(NamedTuple):
+    """What ties a class to pods that are placed: inter-pod terms and host ports, by class (semantics 12.2).
+
+    The bonds of class c are the rows ``ptr[c]`` to ``ptr[c + 1]`` of ``entry``: a ``Bond``, the term or port, the
+    weight.
+    """
+
     ptr: Ints
     entry: Ints
     self_match: Flags
 
 
 class Jobs(NamedTuple):
+    """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
+
+    The columns are (J,), times and durations in ns. ``set_ptr`` and ``task_ptr``, (J + 1,) each, are where its sets and
+    tasks begin; both are contiguous.
+    """
+
     queue: Ints
     priority: Longs
     preemptible: Flags
@@ -246,6 +318,12 @@ class Jobs(NamedTuple):
 
 
 class Sets(NamedTuple):
+    """One row for each set of each job, the root first and parents before their members (semantics 0.4).
+
+    A set without members (``child_ptr`` equal to ``child_end``) is a pod set, whose tasks begin at ``task_ptr`` (S +
+    1,).
+    """
+
     parent: Ints
     child_ptr: Ints
     child_end: Ints
@@ -254,10 +332,10 @@ class Sets(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """One cycle's input.
+    """One cycle's input, complete and read-only. Rows refer to each other by number; NULL (-1) refers to none.
 
-    ``ports`` (P, P) is 1 where two host ports cannot be held on one node. ``n_domains`` is the length of the
-    inter-pod counters that ``Terms.domain`` points into.
+    ``ports`` (P, P) is 1 where two host ports cannot be held on one node. ``n_domains`` is the length of the inter-pod
+    counters that ``Terms.domain`` points into.
     """
 
     queues: Queues
@@ -274,38 +352,46 @@ class Snapshot(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The configuration in numbers. Points of a scoring plugin: 0 = off; ``*_placement``: a Placement."""
+    """The configuration in numbers (semantics 1.2, 1.3). A switch is 1 for on and 0 for off; times are in ns.
 
-    k_value: float
-    nominated_points: float
-    affinity_points: float
-    available_points: float
-    cpu_node_points: float
+    Points are those of a scoring plugin that wins (9), 0 where the plugin is off. ``*_placement``
+    is a ``Placement``. A depth is the number of jobs of each leaf queue that the action tries (3.1), a very large
+    number for all. ``priority_order`` and ``elastic_order`` switch steps of the job order.
+    """
+
+    k_value: float  # how strongly past usage counts (2.3)
+    nominated_points: float  # nominatednode
+    affinity_points: float  # podaffinity, for each unit of weight
+    available_points: float  # nodeavailability
+    cpu_node_points: float  # resourcetype
     gpu_placement: int
     cpu_placement: int
     elastic_order: int
     priority_order: int
-    allocate_depth: int  # jobs looked at per leaf queue; a very large number = all
+    allocate_depth: int  # jobs tried of each leaf queue; a very large number: all
     consolidation_depth: int
     reclaim_depth: int
     preempt_depth: int
     now: int  # ns since the epoch
-    min_runtime: int  # 1: jobs that started lately are protected
+    min_runtime: int  # 1: jobs that started recently are protected (11.1)
     preempt_runtime: int  # ns, where no queue says otherwise
     reclaim_runtime: int
-    reclaim_by_ancestor: int  # 1: the queue below the common ancestor says how long, 0: the victim's own
-    saturation: float  # by how much a queue above its share must stay behind its siblings
-    consolidating_reclaim: int  # 1: victims that find another place do not count as taken
-    most_moved: int  # victim jobs of one consolidation at the most; 0: the action is off
-    most_work: int  # what the searches of one action may cost: a victim looked at or simulated, or a queue put in order
-    signatures: int  # 1: a job like one that failed is passed over, unless it is easier
-    first_generator: int  # a Generator; 0: none
+    reclaim_by_ancestor: int  # 1: the runtime of the queue below the common ancestor, 0: of the victim's own
+    saturation: float  # at least 1: what u holds is multiplied by it (4.7)
+    consolidating_reclaim: int  # 1: victims that get another place do not count as losses (4.7)
+    most_moved: int  # jobs that one consolidation may move; 0: the action is off (6)
+    most_work: int  # budget of an action (4.8): victims examined or simulated, and queues sorted, count 1 each
+    signatures: int  # 1: a job similar to one that failed is skipped, unless it is easier (3.8)
+    first_generator: int  # a Generator, 0: none (4.5)
     second_generator: int
-    minimal: int  # 1: no victim goes without whom the rest would do; 0: the sets of victims of the original
+    minimal: int  # 1: victims: minimal, 0: victims: original (4.5)
 
 
 def freeze(table: Any) -> Any:
-    """Make every array of the table read-only, so that no kernel can compile that writes to it."""
+    """Make every array of the table read-only, in place, and return the table.
+
+    Numba compiles read-only arrays as a type of their own, so a kernel that writes to the snapshot does not compile.
+    """
     for column in table:
         column.flags.writeable = False
     return table

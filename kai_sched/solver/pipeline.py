@@ -1,4 +1,9 @@
-"""The stages of a cycle in their order, on one working state."""
+"""The stages of a cycle in their order, on one working state (semantics 1).
+
+``solve`` is the only entry to the solver for the rest of the program. It does no I/O, and the same snapshot and
+settings give the same decisions (13). All tables are allocated here, once for each cycle, as kernels allocate nothing
+(ADR 1). Kernels of Python callers are compiled at the first call, or loaded from the cache (``solver.jit``).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +37,10 @@ STALE = "stalegangeviction"
 
 
 class Solution(NamedTuple):
-    """What the solver decided and the state it ended in, still in rows; and what the timer said before the first action
-    and after each.
+    """What the solver decided, still in rows of the snapshot.
+
+    ``state`` is the working state at the end of the cycle, ``facts`` the numbers behind the reasons, and ``times`` what
+    the timer said before the first action and after each, in seconds.
     """
 
     decisions: Decisions
@@ -45,9 +52,21 @@ class Solution(NamedTuple):
 def solve(
     snapshot: Snapshot, settings: Settings, actions: tuple[str, ...], timer: Callable[[], float] = float
 ) -> Solution:
-    """Run fair share, then the actions in the order given. The snapshot is not written to.
+    """Run the stages: fair share and feasibility, the actions in the order given, the end of the cycle, the reasons.
 
-    ``timer`` gives seconds; without one the times are all 0.
+    Each action gets empty heaps, and the working state that the actions before it left. The tables of the search exist
+    only if an action needs them. They are kept between actions: what one search moved is spared by the next (4.5).
+
+    Parameters
+    ----------
+    snapshot : tables of one cycle, not written to
+    settings : the configuration in numbers
+    actions : names of actions; an unknown name does nothing. Consolidation is off where ``settings.most_moved`` is 0
+    timer : returns seconds; without one the times are all 0
+
+    Returns
+    -------
+    Solution : decisions, state and facts
     """
     evicting = any(action in EVICTING or action == STALE for action in actions)
     ctx = Context(
@@ -69,6 +88,7 @@ def solve(
         elif search and action == STALE:
             evict_stale(ctx, search)
         elif action == "allocate":
+            # Jobs with promised room have a tree of their own, which is emptied before all other jobs are tried (3.1).
             turns = (Turn.FIRST, Turn.ORDINARY) if (snapshot.jobs.turn == Turn.FIRST).any() else (Turn.ORDINARY,)
             for turn in turns:
                 allocate(int(turn), ctx, make_tree(snapshot))

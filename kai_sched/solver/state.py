@@ -1,8 +1,11 @@
-"""The working copy of a cycle: everything that stages change, and the scratch space they need, allocated once.
+"""The working copy of a cycle: everything that stages change, and the scratch space that they need, allocated once.
 
-Mutable state lies in two flat buffers with named views onto them, so that the undo log is a list of positions and old
-values (``kernels.undo``) and two states can be compared bit for bit. Views that belong together are columns of one
-array.
+Mutable state lies in two flat buffers with named views onto them. So the undo log is a list of positions and old values
+(``kernels.undo``), and two states can be compared bit for bit.
+
+Axes, as in docs/data-model.md: Q queues, J jobs, S sets, T tasks, N nodes, C classes, R resources, K static signatures,
+P host ports; and D domains of inter-pod terms, B blocks of nodes. Amounts by resource are in the order CPU
+(millicores), memory (bytes), GPUs where there are three, and in the order of axis R otherwise.
 """
 
 from __future__ import annotations
@@ -20,43 +23,52 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 
 class Book(NamedTuple):
-    """The books of the queues, (Q + 1, 3) each; row Q, the cluster, has only ``share``. inf: unlimited."""
+    """The books of the queues, (Q + 1, 3) each (semantics 2); inf is unlimited. Row Q, the cluster, has only ``share``.
 
-    quota: Floats
-    limit: Floats
-    fair: Floats  # fair share
-    share: Floats  # allocatable share (2.5)
-    held: Floats
-    held_fixed: Floats  # what is held for non-preemptible jobs
-    asked: Floats
-    priority: Floats  # (Q + 1,)
+    ``quota`` and ``limit`` are those of the snapshot. ``fair`` and ``share`` are computed once; ``held`` and
+    ``held_fixed`` change with each placement and eviction, through the undo log. ``asked`` stays as it was at the
+    start.
+    """
+
+    quota: Floats  # deserved
+    limit: Floats  # most that may be held
+    fair: Floats  # fair share (2.3, 2.4)
+    share: Floats  # allocatable share (2.5); of row Q the capacity (2.1)
+    held: Floats  # what is allocated: bound, running or pipelined
+    held_fixed: Floats  # what of it non-preemptible jobs hold
+    asked: Floats  # what is requested: held or pending
+    priority: Floats  # (Q + 1,) higher is served first
 
 
 class TaskState(NamedTuple):
-    """By task, (T,)."""
+    """Where tasks are now, by task, (T,): ``status`` is a ``Status``, ``node`` a row of nodes or NULL."""
 
     status: Longs
     node: Longs
 
 
 class SetState(NamedTuple):
-    """By set, (S,)."""
+    """How many tasks each pod set has of which kind, by set, (S,); 0 for sets of sub-groups."""
 
-    active: Longs  # pods placed, pipelined ones included
-    pending: Longs
-    waiting: Longs  # the pipelined ones among the placed
-    cursor: Longs  # before which of its pods none is pending
+    active: Longs  # tasks with a place, pipelined ones included
+    pending: Longs  # pending tasks, and those that a search has evicted
+    waiting: Longs  # the pipelined ones among the active
+    cursor: Longs  # no task before this place in the set is pending
 
 
 class DomainState(NamedTuple):
-    """By domain of an inter-pod term, (D,)."""
+    """Pods counted for inter-pod terms, by domain, (D,): each term has a domain of its own for each topology value."""
 
     matched: Longs  # pods that match the term
-    carried: Longs  # the weight of pods that carry it
+    carried: Longs  # sum of the weights of pods that have the term themselves
 
 
 class Offsets(NamedTuple):
-    """Where each view that is written through the log begins in its buffer."""
+    """The position in its buffer at which each view begins that is written through the log.
+
+    ``idle``, ``releasing``, ``held`` and ``held_fixed`` are in ``floats``, the others in ``integers``. An entry of a
+    view follows in C order: ``idle[n, r]`` is at ``at.idle + n * R + r``.
+    """
 
     idle: int
     releasing: int
@@ -74,13 +86,16 @@ class Offsets(NamedTuple):
 
 
 class State(NamedTuple):
-    """``floats`` and ``integers`` hold all of it; the others are views."""
+    """The mutable state of a cycle. ``floats`` and ``integers`` hold all of it; the others are views.
+
+    A kernel that may be undone writes through ``kernels.undo`` to the buffers, and reads the views.
+    """
 
     floats: Floats
     integers: Longs
     at: Offsets
     idle: Floats  # (N, R) what a pod can be bound to now
-    releasing: Floats  # (N, R) what comes back, less what is promised; only idle + releasing has a meaning
+    releasing: Floats  # (N, R) what leaving pods hold, less what is pipelined; only idle + releasing has a meaning
     book: Book
     task: TaskState
     sets: SetState
@@ -89,60 +104,71 @@ class State(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Old values, oldest first. ``size`` (2,): number of float and of integer entries."""
+    """The undo log: positions and old values, the oldest first.
 
-    float_at: Longs
-    float_was: Floats
-    integer_at: Longs
-    integer_was: Longs
+    ``size`` (2,) is the number of entries for floats and for integers; the columns are longer, and nothing behind
+    counts.
+    """
+
+    float_at: Longs  # position in State.floats
+    float_was: Floats  # value before
+    integer_at: Longs  # position in State.integers
+    integer_was: Longs  # value before
     size: Longs
 
 
 class Finder(NamedTuple):
-    """The best node of each block by class, and what of it is still true: ``seen[c, b] == stamp[b]``."""
+    """The best node of each block by class; ``best[c, b]`` holds if ``seen[c, b] == stamp[b]`` (``kernels.find``).
 
-    block: Longs  # (2,) nodes in a block, and a clock
-    stamp: Longs  # (B,)
-    seen: Longs  # (C, B)
+    It depends on the state alone and is not undone: a rollback changes the stamps of the blocks that it changes.
+    """
+
+    block: Longs  # (2,) nodes in a block; a clock that counts changes
+    stamp: Longs  # (B,) when the block last changed, by that clock
+    seen: Longs  # (C, B) the stamp for which the entry was made
     best: Longs  # (C, B) the best node, or NULL
     points: Floats  # (C, B) its points for idle room and node type
     preference: Floats  # (C, B) how much it is preferred among nodes of as many points
-    verdicts: Flags  # (K, N) static feasibility
+    verdicts: Flags  # (K, N) Verdict by static feasibility (12.2)
     dynamic: Flags  # (C,) 1: scored in full, as its best node depends on more than each node by itself
-    refused: Flags  # (C,) verdict on every node, 0 if none
+    refused: Flags  # (C,) Verdict on every node; 0: none
 
 
 class Tree(NamedTuple):
-    """The heaps of queues and jobs (``kernels.order``)."""
+    """The heaps of queues and jobs (``kernels.order``), made anew for each action, and what they are compared by."""
 
-    queue_heap: Ints  # (Q,) like Queues.child
-    queue_size: Ints  # (Q + 1,)
-    dirty: Flags  # (Q,)
-    extra: Floats  # (Q, 3) what the job on top of the path of heads asks for
-    job_ptr: Ints  # (Q + 1,)
-    job_size: Ints  # (Q,)
-    job_heap: Ints  # (J,)
+    queue_heap: Ints  # (Q,) queues by heap, laid out as Queues.child
+    queue_size: Ints  # (Q + 1,) entries of the heap below the queue
+    dirty: Flags  # (Q,) 1: has to be put in its place when it is the head
+    extra: Floats  # (Q, 3) what the job reached from head to head below the queue asks for
+    job_ptr: Ints  # (Q + 1,) where the heap of a leaf begins in job_heap
+    job_size: Ints  # (Q,) jobs in the leaf
+    job_heap: Ints  # (J,) jobs by leaf
     sorted_jobs: Ints  # (J,) scratch
-    request: Floats  # (J, 3) what the job's next chunk asks of its queues
-    stage: Ints  # (J,)
+    request: Floats  # (J, 3) what the next chunk of the job asks of its queues
+    stage: Ints  # (J,) of the elastic order: BELOW_MINIMUM, AT_MINIMUM or ABOVE_MINIMUM
 
 
 class Survey(NamedTuple):
-    """By set, (S,)."""
+    """How far each set of one job is, by set, (S,) (``gang.survey_sets``)."""
 
-    met: Ints  # satisfied members or placed pods
-    able: Ints  # 1: there is something to ask for
+    met: Ints  # active tasks of a pod set, satisfied members of a set
+    able: Ints  # 1: it can be asked for something
 
 
 class Returning(NamedTuple):
-    """By set, (S,), of a job that returns."""
+    """What may return of one job whose tasks a search has evicted, by set, (S,) (``gang.count_returning``)."""
 
     left: Ints  # how many of its tasks may return
-    before: Ints  # before which of its tasks there is none
+    before: Ints  # no task before this place in the set may return
 
 
 class Division(NamedTuple):
-    """One resource divided among siblings, (Q,) each: the first six are the problem, ``given`` is the answer."""
+    """One resource divided among siblings, (Q,) each, in units of the resource (``kernels.share``).
+
+    The first six are the problem, ``given`` is the answer. ``requestable`` is the request within the limit,
+    ``remainder`` the fraction that rounding took away (-1: none), ``strength`` the weight of a queue in one round.
+    """
 
     quota: Floats
     limit: Floats
@@ -157,51 +183,55 @@ class Division(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space to work in; all but the last four serve one job at a time."""
+    """Space to work in, which no kernel may rely on after it has called another one that is said to overwrite it.
+
+    All but the last four columns serve one job at a time.
+    """
 
     survey: Survey
-    order: Ints  # (S,)
-    stack: Ints  # (S + 1,)
-    chunk: Ints  # (longest job,)
-    node: Ints  # (longest job,)
+    order: Ints  # (S,) members of a set in member order
+    stack: Ints  # (S + 1,) sets to visit
+    chunk: Ints  # (longest job,) tasks of the chunk
+    node: Ints  # (longest job,) nodes of these tasks
     away: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
-    need: Floats  # (3,)
+    need: Floats  # (3,) what a chunk requests
     work: Division
-    wanted: Flags  # (K,) signatures that some pending pod has
-    largest: Floats  # (R,) the largest node
-    own: Floats  # (N, 3) what other schedulers' pods leave of a node
+    wanted: Flags  # (K,) 1: a pod that may be placed has the signature
+    largest: Floats  # (R,) the largest allocatable amount of any node
+    own: Floats  # (N, 3) what pods of other schedulers leave of a node
 
 
 class Decisions(NamedTuple):
-    """The decision log, in the order of deciding, and by job why something of it is still pending (``Verdict``).
+    """The decision log, in the order of deciding, and by job why something of it is still pending (a ``Verdict``).
 
-    ``eviction``: the task, the ``Action``, the job for which it leaves (NULL for stale gangs), where it ran, and
-    whether another place was found for it along with that.
-    ``sides``: what the two queues that were weighed held before, the victim's first (CPU, memory, GPU each).
+    ``eviction`` (T, 5): the task; the ``Action``; the job for which it is evicted, NULL for stale gangs; the node where
+    it ran; 1 if it has a place elsewhere. ``sides`` (T, 6): what the two queues that were compared held before, the
+    victim's first (CPU, memory, GPUs each). Nothing here is undone.
     """
 
-    length: Longs  # (2,) placements, evictions
-    task: Ints  # (2 T,) placements; NULL where another one took its place
-    node: Ints  # (2 T,)
-    waits: Flags  # (2 T,)
-    row: Ints  # (T,) the task's placement; NULL
+    length: Longs  # (2,) rows of placements, rows of evictions
+    task: Ints  # (2 T,) placements; NULL where the task got another place later
+    node: Ints  # (2 T,) where it is placed
+    waits: Flags  # (2 T,) 1: pipelined, 0: to be bound
+    row: Ints  # (T,) row of the placement of the task, or NULL
     eviction: Ints  # (T, 5)
-    sides: Floats  # (T, 6)
-    evicted: Flags  # (T,)
+    sides: Floats  # (T, 6) amounts
+    evicted: Flags  # (T,) 1: there is an eviction of the task
     help: Flags  # (J, 4) by Action, a Help
-    verdict: Flags  # (J,)
+    verdict: Flags  # (J,) a Verdict
     free: Flags  # (J,) a RoomState (``eviction.pipelined_room``)
     blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
-    resource: Ints  # (J,) of a gate
+    resource: Ints  # (J,) resource of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
     placed: Ints  # (J,) how many of them had a place before the failure
-    need: Floats  # (J,) of the resource, where a gate was in the way
+    need: Floats  # (J,) how much of the resource the chunk requests, where a gate stopped it
 
 
 class Context(NamedTuple):
-    """What the kernels of a cycle work on: the input, the working state with the log that undoes it, what is known of
-    nodes, space to work in, and what has been decided.
+    """What the kernels of a cycle work on. Kernels get it as ``ctx``, by reference (ADR 7).
+
+    ``settings`` and ``snapshot`` are the input and never written to.
     """
 
     settings: Settings
@@ -214,7 +244,7 @@ class Context(NamedTuple):
 
 
 def make_state(snapshot: Snapshot) -> State:
-    """A state with zeros for counters and NULL for nodes; the ``account`` and ``share`` kernels fill it."""
+    """Return a state with zeros for amounts and counters and NULL for nodes; ``stages.fair_share`` fills it."""
     n_nodes, n_resources = snapshot.nodes.allocatable.shape
     n_queues, n_tasks, n_sets = snapshot.queues.parent.size + 1, snapshot.tasks.job.size, snapshot.sets.parent.size
     rooms: list[tuple[int, ...]] = [(n_nodes, n_resources)] * 2
@@ -240,11 +270,13 @@ def _buffer(
 
 
 def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
-    """A log with room for placing the longest job and for every cursor.
+    """Return a log with room for the longest statement: placing the largest job once, and moving every cursor.
 
-    With ``evicting`` it is for a search, which may evict every task and place every job once.
+    With ``evicting`` it has room for a search, which may evict every task and place it again, and place every job.
     """
     n_moves, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+    # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
+    # counters and a cursor; and the bonds of the class.
     n_charges = 6 * _depth(snapshot)
     if evicting:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
@@ -263,7 +295,7 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
 
 
 def longest_job(snapshot: Snapshot) -> int:
-    """The number of tasks of the largest job."""
+    """Return the number of tasks of the largest job."""
     return int(np.diff(snapshot.jobs.task_ptr).max(initial=0))
 
 
@@ -276,7 +308,10 @@ def _depth(snapshot: Snapshot) -> int:
 
 
 def make_finder(snapshot: Snapshot) -> Finder:
-    """Nothing seen yet. Blocks are about the square root of the nodes: as much to compare as to look through."""
+    """Return a finder that knows no node.
+
+    A block has about sqrt(N) nodes, so that comparing all blocks costs as much as searching one.
+    """
     n_nodes = snapshot.nodes.condition.size
     n_classes = snapshot.classes.signature.size
     block = max(8, int(n_nodes**0.5))
@@ -295,7 +330,7 @@ def make_finder(snapshot: Snapshot) -> Finder:
 
 
 def make_tree(snapshot: Snapshot) -> Tree:
-    """Empty heaps."""
+    """Return empty heaps, with room for all jobs in their leaves."""
     n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
     job_ptr = np.zeros(n_queues + 1, np.int32)
     known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
@@ -315,7 +350,7 @@ def make_tree(snapshot: Snapshot) -> Tree:
 
 
 def make_scratch(snapshot: Snapshot) -> Scratch:
-    """Room for the largest job."""
+    """Return scratch space for the largest job."""
     n_sets, longest = snapshot.sets.parent.size, longest_job(snapshot)
     return Scratch(
         Survey(*np.zeros((2, n_sets), np.int32)),
@@ -334,7 +369,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
 
 
 def make_decisions(snapshot: Snapshot) -> Decisions:
-    """An empty decision log."""
+    """Return an empty decision log."""
     n_tasks, n_jobs = snapshot.tasks.job.size, snapshot.jobs.queue.size
     return Decisions(
         np.zeros(2, np.int64),

@@ -1,4 +1,11 @@
-"""Compile every kernel into the cache by running each stage once, on a snapshot with one row of everything."""
+"""Compile every kernel into the cache, by running each stage once on the snapshot of an empty cluster.
+
+Numba compiles a kernel for the types of its arguments, not for their sizes, so empty tables of the right types are
+enough. ``kai-sched warmup`` does this while an image is built.
+
+Invariant: afterwards no process that uses the cache compiles anything. A kernel that is called by Python and by no
+stage has to be called here, or the first process that needs it compiles it.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +40,9 @@ EVERYTHING = ("allocate", "consolidation", "reclaim", "preempt", "stalegangevict
 
 
 def compile_all() -> None:
-    """Run all stages, and what else is not called by kernels only, once with the types of real snapshots; then mark the
-    cache as complete.
+    """Run all stages, and the kernels that stages do not call, once with the types of real snapshots.
+
+    Afterwards the cache is marked as complete, which lets it be used on a read-only file system (``solver.jit``).
     """
     solve(empty_snapshot(), plain_settings(), EVERYTHING)
     column = np.zeros(1)
@@ -44,13 +52,16 @@ def compile_all() -> None:
 
 
 def plain_settings() -> Settings:
-    """Settings of the right types."""
+    """Return settings with 1 in every field, of the type of the field, so that no stage is switched off."""
     columns: dict[str, Any] = {name: kind(1) for name, kind in get_type_hints(Settings).items()}
     return Settings(**columns)
 
 
 def empty_snapshot() -> Snapshot:
-    """A snapshot of an empty cluster: the types are all that compilation needs."""
+    """Return the snapshot of an empty cluster: all axes have length 0, but for resources, which are 4.
+
+    The columns are read-only, as those of real snapshots are: numba has a type of its own for such arrays.
+    """
 
     ports = np.zeros((0, 0), np.uint8)
     ports.flags.writeable = False
@@ -70,7 +81,10 @@ def empty_snapshot() -> Snapshot:
 
 
 def _empty(table: Callable[..., Table]) -> Table:
-    """The table with the columns of the schema, which are those of the table, or this is a TypeError."""
+    """Return the table with empty, read-only columns of the types in the schema.
+
+    TypeError if the columns of the table are not those of the schema.
+    """
     columns = {}
     for name, spec in SCHEMA[table.__name__].items():
         shape = [3 if axis == "3" else _length(axis) for axis in spec.axes.split()]
@@ -80,7 +94,7 @@ def _empty(table: Callable[..., Table]) -> Table:
 
 
 def _length(axis: str) -> int:
-    """Offsets are one longer than their axis, resources are four at least, all else is empty."""
+    """Return the length of an axis: offsets are one or two longer than their axis, resources are 4, all else is 0."""
     if "+" in axis:
         return int(axis.split("+")[1])
     return 4 if axis == "r" else 0

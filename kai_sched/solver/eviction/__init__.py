@@ -1,59 +1,82 @@
 """The search for victims that make room for a pending job (semantics 4 to 6).
 
-Consolidation, reclaim and preempt share one search; they differ in who may be a victim (``stages.evicting``) and in
-what the validator asks (``validate``). In words, with the modules that do it::
+Consolidation, reclaim and preempt share one search. They differ in which jobs may be victims (``stages.evicting``) and
+in what the validator asks (``validate``). This is the search as pseudo-code, with the modules that do the work::
 
     for each pending job (the preemptor), the fairest queue first:          stages.evicting.make_room
         skip it if gates, shares or a similar job that failed say so        reason_not_to_search, similar_jobs
         find victims for it:                                                minimal_search.find_minimal_victims
-            for each candidate set: those that may leave by themselves,
-            those that may leave with others, those that may move:
-                add potential victims, the least deserving first            potential_victims.accumulate
-                whenever they might suffice:
-                    choose chunks, node by node, the cheapest node first    minimal_choice.choose
+            for each candidate set: victims that may leave alone,
+            victims that may leave with others, victims that may move:
+                accumulate potential victims, the least deserving first     potential_victims.accumulate
+                when they might suffice and an attempt is due:
+                    choose chunks, node by node, the cheapest node first    minimal_choice.choose, minimal_taking
                     evict them, place the preemptor, let victims return     minimal_simulation.simulate
-                    ask the validator                                       validate.is_valid
-                    ask whether a queue would take the room straight back   retake.who_retakes
+                    validate the result                                     validate.is_valid
+                    refuse it if a queue would take the room straight back  retake.who_retakes
                     leave out each victim that the rest can do without      minimal_search.drop_unneeded_victims
         write evictions and placements to the decision log                  commit.commit_scenario
     when all actions are done, victims that have room again stay            minimal_return.keep_victims
 
-With ``victims: original`` the search is that of v0.17.0 (``original_search``): scenarios are made of all potential
-victims, of one node or of several (``scenarios``), and simulated whole (``simulation``); the first valid one is taken.
+With ``victims: original`` the search is that of v0.17.0 (docs/adr/0008 says why there are two)::
 
-Order of contenders and victims: ``candidates`` keeps a sorted list for each leaf over all searches of an action;
+    for each generator, for 1, 2, 4, ... of the pending tasks, then by bisection:   original_search.escalate
+        accumulate potential victims, the least deserving first                     potential_victims.accumulate
+        for each scenario: victims of one node, or of several:                      scenarios
+            evict them; victims and preemptor compete for the room                  simulation.simulate
+            validate the result; the first valid scenario is taken                  validate.is_valid
+        victims of a part that was solved belong to all larger parts                recorded.record
+
+Order. ``candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an action;
 ``leaf_order`` and ``queue_order`` read them in the order of the queue tree without sorting again.
 
-Everything is simulated on the working state and undone through its log (``kernels.undo``); nothing is copied.
+State. Everything is simulated on the working state and undone through its log (``kernels.undo``); nothing is copied.
+Tables of a search (``tables``) are scratch: marks and clocks make them current, so that nothing is cleared in a loop.
 
-Bounds. Each is a proof that a part of the search cannot succeed. tests/properties/test_proofs.py switches each of them
-off and sees the same plan.
+Bounds. A bound proves that a part of the search cannot succeed, so that it is skipped; it never changes the plan (4.6).
+"proofs" is tests/properties/test_proofs.py, which switches the bound off and expects the same plan; "twin" is
+tests/properties/test_evictions.py, which expects the plan of tests/oracle, where the bound does not exist; "steps" is
+tests/unit/solver/test_precedence.py, which checks the steps of the proof.
 
-=========================== ======================================================= ===================================
-bound                       claim                                                   cost
-=========================== ======================================================= ===================================
-bounds.refute               no victims help: with all possible ones gone there is   nodes x classes of pending tasks,
-                            no room, or shares let too few go                       once a search, after some chunks
-minimal_bounds              shares keep so many GPUs that the missing ones cannot   queues
-.shares_forbid_all          be taken, whoever the victims are
-minimal_bounds.may_supply   the potential victims so far hold too few GPUs that     queues beside the preemptor's
-                            shares let go
-minimal_bounds              a single pod fits no node that the last victim leaves   nodes of the last victim's job
-.hosts_suffice
-potential_victims           with all potential victims gone there is no room for    classes of pending tasks
-.may_suffice                all pending tasks of some class
-minimal_choice              shares let too little go from one node, each victim     victims on the node
-.can_be_cleared             by itself
-minimal_choice.clear_node   the cost of a node is the same as before, as nothing    one comparison
-                            changed there
-minimal_search              no chosen victim can be left out                        nodes of the chosen victims
-.some_victim_is_unneeded
-similar_jobs.is_easier      a job that asks for as much as one that failed fails    tasks of both jobs
-precedence                  original search: every victim would be placed again     queues, once a search
-.all_victims_come_back      before the preemptor
-precedence.may_leave        original search: the same of one scenario's victims     victims of the scenario
-failed_scenarios            original search: the same scenario failed before        victims of the scenario
-original_search             original search: a prefix of ranked nodes was tried     nodes
-.tried_before
-=========================== ======================================================= ===================================
+======================== ===================================== ================= =========================== ===========
+bound                    claim                                 cost              proof                       test
+======================== ===================================== ================= =========================== ===========
+bounds                   no victims help: with all possible    victims, classes  room_for_kind,              proofs
+.refute                  ones gone a class of tasks has no     x nodes; once in  shares_suffice
+                         room, or shares let too little leave  a candidate set
+minimal_bounds           shares keep the GPUs that are         queues; once a    most_given_by, with         proofs
+.shares_forbid_all       lacking, whatever the victims are     search            unlimited supply
+minimal_bounds           the potential victims so far hold too queues            most_given_by; moves free   proofs
+.may_supply              few GPUs that shares let leave                          no GPU
+minimal_bounds           a single pod fits no node of the last nodes of the job  all room is counted; terms  proofs
+.hosts_suffice           victim, with all of its victims gone                    only refuse more
+minimal_choice           shares let too little leave from one  victims on the    what shares refuse now they proofs
+.can_be_cleared          node                                  node              refuse later
+minimal_choice           a repetition without chunks that were none              refused with none gone, so  proofs:
+.clear_some_node         refused at first ends the same                          refused again               clear_node
+minimal_choice           the cost of a node, and the cheapest  one comparison    each change calls           twin
+.known_cost              node of a block, are as before                          forget_cost
+minimal_search           no chosen chunk can be left out       chunks x their    without it an upper bound   proofs
+.some_victim_is_unneeded                                       tasks             of room is too low
+potential_victims        with all potential victims gone some  classes (4)       each class by itself, free  proofs
+.may_suffice             class of pending tasks has no room                      of terms and limits
+scenarios                the same for the nodes of one         victims x classes as may_suffice              twin
+.scenario_may_suffice    scenario (original)
+precedence               every victim is placed again before   leaves that       docs/adr/0009               proofs,
+.all_victims_come_back   the preemptor, or shares keep it      changed, queues,                              steps
+                         (original)                            nodes
+precedence               the same for the victims of one       victims, queues   docs/adr/0009               proofs,
+.may_leave               scenario; any_exposed: for the last                                                 steps
+                         chunks
+original_search          scenarios of the first ranked nodes   last chunk, nodes nothing changed on these    proofs
+.tried_before            failed one chunk before                                 nodes
+original_search          the scenario is the same on each node victims           it has no pods of other     proofs
+.is_by_itself            of the job                                              jobs
+recorded                 the last probe begins with the        victims squared   all its victims would be    proofs
+.all_have_gone           scenario that was just solved                           recorded
+======================== ===================================== ================= =========================== ===========
+
+Some rules resemble bounds but may change the plan, so they are part of the semantics: a job like one that failed is
+skipped (``similar_jobs``, 3.8), a scenario that failed is not tried again (``failed_scenarios``, 4.5, original), a gang
+is attempted after 1, 2, 4, ... chunks for which ``may_suffice`` holds (4.5), and the search budget ends a search (4.8).
 """

@@ -1,4 +1,13 @@
-"""Proofs that no set of victims can help: cheap, never wrong, and each with its reason (a Help)."""
+"""Proofs that no set of victims can make room for the preemptor (semantics 4.6), each with its reason, a ``Help``.
+
+``refute`` assumes the best: all possible victims are gone at once, each class of pending tasks has the room for
+itself, and shares let as much go as they could. If the tasks do not fit even then, no search finds victims, so it
+ends.
+
+Cost: O(tasks of possible victims + classes x N x R + Q x depth). That is paid once in a search or candidate set,
+after some chunks. Invariant: only scratch is written (``search.freed``, ``queues.largest``, ``search.domain``),
+no state. A proof is never wrong; "OK" only says that it could not tell.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +35,18 @@ PORT = int(Bond.PORT)
 
 @inner
 def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> int:
-    """Why no set of victims can make room for the whole wish; OK where that cannot be told.
+    """Return why no set of victims makes room for all pending tasks, a scalar ``Help``; OK if that cannot be proven.
 
-    ``search.kind`` counts the whole wish.
+    NOBODY: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone.
+    SHARES: shares keep too many GPUs (reclaim). ``search.kinds`` (4,) must count all pending tasks
+    (``count_kinds``).
+
+    Parameters
+    ----------
+    p : scalar, row of a job
+        The preemptor.
+    ceiling : scalar
+        Only jobs below this priority are possible victims.
     """
     if not free_all(ceiling, ctx.snapshot, ctx.state, search):
         return NOBODY
@@ -42,10 +60,16 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
 
 @inner
 def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> bool:
-    """Add up by node what all possible victims hold, and note the largest of each leaf. False: there is none.
+    """Sum up by node what all possible victims hold, in ``search.freed`` (N, R); return whether there are any.
 
-    One that was moved before in this cycle counts as larger than all, as it may come back without room
-    (``evict.place_in_search``).
+    Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod that was moved
+    before in this cycle may return without room (``evict.place_in_search``), so its job counts as infinitely
+    large.
+
+    Parameters
+    ----------
+    ceiling : scalar
+        Only jobs of a lower priority are counted.
     """
     jobs, tasks, request = snapshot.jobs, snapshot.tasks, snapshot.classes.request
     allocatable = snapshot.nodes.allocatable
@@ -75,7 +99,18 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
 
 @inner
 def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
-    """For how many tasks of the kind there would be room with all possible victims gone, at the most."""
+    """Return for how many tasks of the class at place ``kind`` there could be room, a scalar.
+
+    Bound: on each feasible node the room is at most what is idle, releasing or held by possible victims
+    (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
+    once for each domain. Only static constraints, ports and anti-affinity of pods that are there refuse nodes:
+    victims still count for the last two (12.2), so no eviction lifts them.
+
+    Returns
+    -------
+    room : scalar
+        At most that many tasks of the class fit; never less than any scenario can place.
+    """
     snapshot, state = ctx.snapshot, ctx.state
     classes = snapshot.classes
     c = search.kinds.cls[kind]
@@ -106,7 +141,10 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
 
 @inner
 def own_anti_term(c: int, snapshot: Snapshot) -> int:
-    """A term by which pods of class ``c`` keep each other out of a domain; NULL where there is none."""
+    """Return a term by which pods of class ``c`` keep each other out of a domain, a scalar; NULL: there is none.
+
+    That is a required anti-affinity term which the class carries and whose selector matches the class itself.
+    """
     bonds, terms = snapshot.bonds, snapshot.terms
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         a = bonds.entry[entry, 1]
@@ -120,7 +158,11 @@ def own_anti_term(c: int, snapshot: Snapshot) -> int:
 
 @inner
 def is_barred(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
-    """Whether pods that are there, which count even once evicted, keep class ``c`` off node ``n``."""
+    """Return whether ports or anti-affinity of pods that are there keep class ``c`` off node ``n``.
+
+    Reads ``state.ports`` (N, P) and the counters ``domains.matched`` and ``carried`` (D,). Evicted pods still
+    count (12.2).
+    """
     bonds, terms = snapshot.bonds, snapshot.terms
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
@@ -139,11 +181,16 @@ def is_barred(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
-    """Whether reclaim could get the GPUs that the preemptor lacks, by the shares alone.
+    """Return whether shares could let the GPUs leave that the pending tasks lack (reclaim, 4.7, rule 1).
 
-    From a queue, or several below the one where the paths part, chunks are taken while it is above its share, so less
-    than its excess and one more chunk, which is a job at the most. Where it is above in another resource, too, this
-    says nothing.
+    Writes ``queues.largest_below`` (Q,) and ``scratch.need``.
+
+    Bound: ``lacking`` GPUs have to leave. From below queue ``v``, where the path of a victim parts from the
+    reclaimer's, a chunk leaves only while ``v`` is above its threshold. All chunks but the last fit into the
+    excess, and the last is at most the largest job there, so less than excess + largest job leaves. If the sum
+    over all such queues does not exceed what is lacking, too little leaves. If ``v`` is above its threshold in
+    another resource, rule 1 holds on, and the bound does not apply: True. The threshold is the lower one of both
+    rules, so the quota counts only where the second rule may apply.
     """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     book, parent = state.book, snapshot.queues.parent
@@ -163,6 +210,7 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
         if search.queues.is_open[q] == 1.0 and search.queues.largest[q] > 0.0:
             _, victim = diverge(own, q, parent)
             search.queues.largest_below[victim] = max(search.queues.largest_below[victim], search.queues.largest[q])
+    # Each victim leaf parts from the reclaimer's path at exactly one queue, so these excesses may be added up.
     for v in range(parent.shape[0]):
         if search.queues.largest_below[v] == 0.0:
             continue

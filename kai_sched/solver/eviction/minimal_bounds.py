@@ -1,4 +1,15 @@
-"""Bounds for the minimal search: who may leave at all, and what cannot make room however it is chosen."""
+"""Bounds of the minimal search: which victims may leave at all, and when none can supply what is lacking
+(semantics 4.6, 4.7).
+
+A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
+(tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the
+pending tasks request beyond what is free on all nodes together. Moves free no GPU in sum, so victims that leave
+for good have to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7).
+
+Cost: ``most_given`` visits the siblings along one path of the queue tree, at most Q queues; the others are
+cheaper, but for ``free_gpus`` (N) and ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is
+written, and no state.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +33,14 @@ ROUNDING = 1e-6
 
 
 class CandidateSet(enum.IntEnum):
-    """The victims among which a reclaim searches, in this order. Moves are evictions, too, so they come last."""
+    """The candidate sets of a reclaim, in the order of the search (4.5, step 1).
 
-    ALONE = 0  # jobs that may leave by themselves
-    GIVERS = 1  # jobs that may leave together with others
-    EVERYBODY = 2  # all jobs; those that may not leave may move
+    Moves are evictions, too, so they come last.
+    """
+
+    ALONE = 0  # victims that may leave alone
+    GIVERS = 1  # victims that may leave with others
+    EVERYBODY = 2  # all victims, which may also move
 
 
 ALONE = int(CandidateSet.ALONE)
@@ -36,7 +50,7 @@ EVERYBODY = int(CandidateSet.EVERYBODY)
 
 @inner
 def free_gpus(state: State) -> float:
-    """How many GPUs are free on all nodes together, or will be once others have left."""
+    """Return the GPUs that are idle or releasing on all nodes together, a scalar; overcommitted nodes count as 0."""
     free = 0.0
     for n in range(state.idle.shape[0]):
         free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
@@ -45,7 +59,11 @@ def free_gpus(state: State) -> float:
 
 @inner
 def first_candidate_set(action: int, length: int, lacking: float) -> int:
-    """Among whom victims are looked for first. Where enough is free, it is only in the wrong place: moves may help."""
+    """Return the candidate set that is searched first: ALONE, GIVERS or EVERYBODY, a scalar.
+
+    If no GPUs are lacking, the room is only in the wrong place. Then moves may help, and the search begins with
+    EVERYBODY. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
+    """
     if action != RECLAIM or lacking <= 0.0:
         return EVERYBODY
     return ALONE if length == 1 else GIVERS
@@ -53,7 +71,12 @@ def first_candidate_set(action: int, length: int, lacking: float) -> int:
 
 @inner
 def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Settings) -> int:
-    """Among whom victims are looked for last: who moves needs room that is free now."""
+    """Return the candidate set that is searched last, GIVERS or EVERYBODY, a scalar.
+
+    A victim that moves needs room that is free now. So EVERYBODY comes only if some of the requested GPUs are
+    free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` is CPU,
+    memory, GPUs.
+    """
     if action != RECLAIM:
         return EVERYBODY
     may_move = settings.consolidating_reclaim == 1 and (need[GPU] == 0.0 or lacking < need[GPU])
@@ -62,7 +85,12 @@ def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Set
 
 @inner
 def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: Search) -> None:
-    """Note the leaves of which somebody may leave for good (GIVES_UP); for ALONE, one with a GPU by itself."""
+    """Mark the leaf queues from which shares let a chunk leave for good: ``queues.gives_up`` (Q,).
+
+    For ALONE, only leaves from which a single GPU may leave with no other victim. For preempt and consolidation
+    all are marked: shares do not matter there. Resets ``queues.given`` and ``most_given`` (Q,), and by a new
+    clock ``queues.remains`` (Q, 3). Reads ``queues.old_held`` (Q, 3), what queues held before the search.
+    """
     snapshot = ctx.snapshot
     search.counts.presence[0] += 1
     for q in range(snapshot.queues.parent.shape[0]):
@@ -78,7 +106,12 @@ def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: 
 
 @inner
 def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether shares keep so many that the ``lacking`` GPUs cannot be got, whoever the victims are (reclaim)."""
+    """Return whether shares keep so many GPUs that no victims can supply the lacking ones (reclaim).
+
+    Bound: ``most_given`` with an unlimited supply below each queue that may lose. If even that is less than
+    ``preemptor.lacking``, each scenario would leave too few GPUs free for the pending tasks. Writes
+    ``queues.given`` and ``most_given`` (Q,), and sets them to 0 again.
+    """
     p, lacking = preemptor.job, preemptor.lacking
     snapshot = ctx.snapshot
     queues, given = snapshot.queues, search.queues
@@ -97,7 +130,11 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
 
 @inner
 def leaves_alone(q: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether shares let this ``amount`` go from leaf ``q`` where nobody else goes, if any (``may_lose_more``)."""
+    """Return whether rule 2 (4.7) lets ``amount`` leave from leaf ``q`` if no other victim leaves.
+
+    Like ``minimal_taking.stays_behind_it``, but against what queues held before the search, ``queues.old_held``
+    (Q, 3).
+    """
     need = preemptor.need
     snapshot = ctx.snapshot
     book = ctx.state.book
@@ -115,9 +152,17 @@ def leaves_alone(q: int, amount: Amounts, preemptor: Preemptor, ctx: Context, se
 
 @inner
 def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[float, bool, bool]:
-    """How many GPUs the chunk holds that came last, and whether it may leave for good: with others, and by itself.
+    """Return the GPUs of the chunk that came last, and whether it may leave for good: with others, and by itself.
 
-    Where it may, it is noted for ``most_given``.
+    A chunk that may leave is added to ``queues.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
+    the queue where its path parts from the reclaimer's.
+
+    Returns
+    -------
+    amount : scalar
+        The GPUs that the chunk holds.
+    with_others, alone : bool
+        Whether it may leave for good after other victims left, and whether it may if it is the only victim.
     """
     snapshot = ctx.snapshot
     g = int(search.counts.batches[0]) - 1
@@ -135,9 +180,10 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
 
 @inner
 def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether those that came so far could leave the ``lacking`` GPUs, of ``gone`` that they hold. Moves make no room.
+    """Return whether the victims so far could leave the lacking GPUs; ``gone`` is how many those that may leave hold.
 
-    For consolidation this says nothing.
+    Bound: False proves that no scenario of them can make the room, as moves free no GPU. In a reclaim shares are
+    counted as well (``most_given``). For consolidation it says nothing: True. Reads ``queues.given`` (Q,).
     """
     action, lacking = preemptor.action, preemptor.lacking
     if action == CONSOLIDATION:
@@ -149,15 +195,18 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
 
 @inner
 def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
-    """How many GPUs of those that came so far shares let go, at the most.
+    """Return an upper bound on the GPUs that shares let leave of the victims so far, a scalar.
 
-    From below one sibling of the reclaimer's queue chunks go while it is above its share, so less than the excess and
-    one more; and never so many that the reclaimer's side would end with more of its share than the sibling. That side
-    counts as having lost all that may go from below it.
+    Reads ``queues.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
+    the largest.
     """
     snapshot = ctx.snapshot
     queues, total = snapshot.queues, 0.0
     u = int(snapshot.jobs.queue[preemptor.job])
+    # Walk from the reclaimer's leaf to the root. At each level, what leaves below a sibling ``v`` is bounded by
+    # ``most_given_by``. What leaves at lower levels leaves the reclaimer's side as well (``total``): that side
+    # then holds less, and may overtake less easily, so the bound has to count it. Each victim leaf lies below
+    # exactly one sibling of the path, so the sum counts each once.
     while True:
         above = int(queues.parent[u])
         row = above if above != NULL else queues.parent.shape[0]
@@ -174,7 +223,17 @@ def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
 
 @inner
 def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Context, search: Search) -> float:
-    """What ``most_given`` counts for queue ``v``, a sibling of ``u``, where ``u`` has lost ``total`` GPUs."""
+    """Return an upper bound on the GPUs that leave from below queue ``v``, sibling of ``u``, a scalar.
+
+    ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
+
+    - all that came so far below ``v``: ``queues.given`` (Q,);
+    - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into the
+      excess, and the last is at most the largest, ``queues.most_given`` (Q,). If ``v`` is above its threshold in
+      another resource, too, chunks may leave for that, and this bound does not apply;
+    - rule 2: if ``u`` ends above its fair share even after it lost ``total``, ``v`` must keep more than the same part
+      of its own share, times the multiplier. Only what is above that may leave.
+    """
     need, book, queue = preemptor.need, ctx.state.book, search.queues
     deserved, other = True, False
     for r in range(3):
@@ -200,7 +259,10 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
 
 @inner
 def lacks_relief(p: int, need: Amounts, ctx: Context) -> bool:
-    """Whether limits or quotas stop the preemptor as long as nobody leaves."""
+    """Return whether limits or quotas stop the preemptor as long as no victim leaves (3.4).
+
+    Writes ``scratch.need``, (3,). Reads what queues hold, ``book.held`` and ``held_fixed`` (Q + 1, 3).
+    """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     for r in range(3):
         scratch.need[r] = need[r]
@@ -211,7 +273,12 @@ def lacks_relief(p: int, need: Amounts, ctx: Context) -> bool:
 
 @inner
 def hosts_suffice(n_hosts: int, snapshot: Snapshot, state: State, search: Search) -> bool:
-    """Whether the first task of the preemptor would fit some node of ``search.hosts`` with all gone who came so far."""
+    """Return whether the first pending task would fit one of the ``n_hosts`` nodes with all potential victims gone.
+
+    The nodes are in ``search.hosts`` (L,), L being the tasks of the longest job. Bound: ``rooms.requests`` (N, R)
+    is all that potential victims hold on a node. If the task does not fit with all of it free, no choice among
+    them clears the node. Inter-pod terms and ports could only refuse more.
+    """
     request = snapshot.classes.request[snapshot.tasks.cls[search.pending[0]]]
     for place in range(n_hosts):
         n = int(search.hosts[place])

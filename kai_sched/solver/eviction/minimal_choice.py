@@ -1,7 +1,15 @@
-"""Which chunks of victims make room for a preemptor: for each task the node that costs least to clear (minimal search).
+"""Choose the chunks of victims that make room for a preemptor, node by node (semantics 4.5, step 3).
 
-Victims come in the order of ``accumulate``, the least deserving first. A node costs the last of them that it needs, so
-that nobody goes as long as somebody less deserving would do; where all are moved, it costs the number of pods.
+Each pending task in turn takes the best node that has room; if there is none, the cheapest node is cleared for it. The
+cost of a node is the number of the last chunk that has to leave it, in the order of victims: no victim is chosen as
+long as less deserving ones would do. In consolidation, where all victims move, it is the number of pods that move.
+
+Cost: for K tasks, up to 4 orders of the tasks, and for each task that finds no room the costs of the nodes with
+potential victims. A cost is kept until something changes on the node, and the cheapest node of each block of 32
+nodes is kept as well, so a further task of the same class mostly compares P / 32 blocks for P nodes with victims.
+Invariant: evictions and placements of a choice go through the undo log, and ``choose`` undoes them all. What
+remains is the list ``search.lists.chosen`` (T + 1,) and the nodes ``search.place`` (L,), L being the tasks of the
+longest job.
 """
 
 from __future__ import annotations
@@ -52,15 +60,25 @@ REFUSED = int(ClearResult.REFUSED)
 
 @inner
 def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Choose chunks (the list CHOSEN) that make room for the first ``k`` pending tasks; False: none do.
+    """Choose chunks that make room for the pending tasks; return whether there are such chunks.
 
-    The nodes are noted in ``search.place``; where one task finds none, those like it choose first the next time. Nodes
-    to be cleared are the ``n_hosts`` of ``search.hosts`` or, where that is 0, all with potential victims. With
-    ``moves`` victims that may not leave for good are given other places.
+    The result is ``search.lists.chosen`` (T + 1,), the numbers of the chunks, and ``search.place`` (L,), the node
+    for each entry of ``search.pending`` (L,), which may be in another order than before. The state is as before.
+    The choice is not validated yet.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        Only the first so many nodes of ``search.hosts`` (L,) are cleared; 0: any node with potential victims.
+    preemptor : Preemptor
+        With ``moves`` victims that may not leave for good are given other nodes.
     """
     k = preemptor.n_tasks
     for entry in range(k):
         search.pending[entry] = search.pending_in_order[entry]
+    # The first order is that of the job. If a task finds no node, the tasks of its class choose first the next
+    # time: they are the hardest to place, and others had taken their room. At most four orders are tried, as many
+    # as there are classes in the counts of room; each brings another class to the front.
     for _ in range(MOST_KINDS):
         failed = choose_in_turn(n_hosts, preemptor, ctx, search)
         undo_all(ctx)
@@ -73,7 +91,10 @@ def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 @inner
 def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bool:
-    """Let the pending tasks like that at place ``failed``, which found no node, choose first; False: they did."""
+    """Move the pending tasks of the class of the task at place ``failed`` to the front; False: they are there already.
+
+    Reorders the first ``k`` entries of ``search.pending`` (L,) in place; within a class the order stays.
+    """
     pending, cls = search.pending, snapshot.tasks.cls
     c = cls[pending[failed]]
     if cls[pending[0]] == c:
@@ -92,9 +113,15 @@ def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bo
 
 @inner
 def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Choose for one task of the preemptor after the other; returns which one finds no node, or ``k`` where each does.
+    """Choose for one pending task after the other, in the order of ``search.pending`` (L,).
 
-    NULL where limits or quotas forbid all of it.
+    Leaves the choice simulated, through the undo log, for the caller to undo. Writes ``search.place`` (L,).
+
+    Returns
+    -------
+    entry : scalar
+        The place of the task that finds no node; ``preemptor.n_tasks`` if each found one; NULL if limits or
+        quotas forbid all of it, whatever is evicted.
     """
     k = preemptor.n_tasks
     snapshot = ctx.snapshot
@@ -104,6 +131,7 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
     c = NULL
     for entry in range(k):
         t = int(search.pending[entry])
+        # Costs and barred nodes are those of one class. A new clock forgets them without a loop over the nodes.
         if snapshot.tasks.cls[t] != c:
             c = int(snapshot.tasks.cls[t])
             search.counts.choice_clock[0] += 1
@@ -120,7 +148,11 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
 
 @inner
 def begin_choice(log: Log, search: Search) -> None:
-    """Forget the last choice."""
+    """Forget the last choice: empty ``search.lists.chosen`` and ``is_chosen`` (T + 1,), the log and the placements.
+
+    New clocks also forget the costs of nodes (N,) and what the choice took from queues (``queues.remains``,
+    (Q, 3)).
+    """
     log.size[:] = 0
     search.counts.choice_clock[0] += 1
     for entry in range(search.counts.chosen[0]):
@@ -132,9 +164,16 @@ def begin_choice(log: Log, search: Search) -> None:
 
 @inner
 def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Let chunks go until task ``t`` fits the node for which that costs least; NULL: it fits none.
+    """Evict chunks until task ``t`` fits the node that costs least to clear; return the node.
 
-    What a node's first chunks are refused without anybody gone is not asked again without them: it would end the same.
+    Returns NULL if no node can be cleared. The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted
+    through the undo log. Nodes that cannot be cleared are barred for the class of the task (``nodes.barred``,
+    (N,)), until more chunks are chosen there.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        As for ``choose``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
     """
     log = ctx.log
     while True:
@@ -144,6 +183,11 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
         floats, integers = log.size[0], log.size[1]
         chosen, placed = search.counts.chosen[0], search.counts.placed[0]
         outcome, skipped, going = REFUSED, 0, True
+        # Shares let the last chunk take its queue below its share, and none after it (4.7, rule 1). So a small
+        # chunk that goes first can keep out a larger one that would make the room alone. If shares refuse a node,
+        # the attempt is repeated without its first chunk, then without the first two, and so on. Bound: chunks
+        # that were refused before any chunk went would be refused again, so leaving them out ends the same. The
+        # repetition therefore starts after the first one that went.
         while outcome == REFUSED and going:
             outcome, first = clear_node(t, n, skipped, preemptor, ctx, search)
             skipped, going = first, first > 0
@@ -159,9 +203,12 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
 
 @inner
 def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether task ``t`` would fit node ``n`` with all gone whom shares let go now, each by itself.
+    """Return whether task ``t`` would fit node ``n`` with all chunks gone that shares let go now, each by itself.
 
-    The more have been taken the fewer shares let go, so that where it would not, no order of them will do.
+    Bound (reclaim without moves): if it would not, no order of evictions clears the node. With each chunk that is
+    taken queues have less left, and the test of rule 1 (4.7) compares what is left with fixed shares: a chunk
+    that it refuses now stays refused. So every set that can go is part of the set that is counted here.
+    Overwrites ``search.freed`` (N, R) at the node. Cost: the victims on the node x (R + depth of the queue tree).
     """
     snapshot, state = ctx.snapshot, ctx.state
     classes, freed, allocatable = snapshot.classes, search.freed[n], snapshot.nodes.allocatable[n]
@@ -189,7 +236,11 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
 
 @inner
 def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """The node that costs least to clear for task ``t``, the one touched first of two; NULL where none can be."""
+    """Return the node that costs least to clear for task ``t``; of equal ones the first with victims; NULL: none.
+
+    Reads ``search.nodes.order`` (N,), the nodes with potential victims in the order in which they got them, or
+    the first ``n_hosts`` of ``search.hosts`` (L,).
+    """
     clock = search.counts.choice_clock[0]
     best, least = NULL, NEVER
     if n_hosts > 0:
@@ -199,6 +250,9 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
             if cost < least:
                 best, least = n, cost
         return best
+    # The cheapest node of each block of 32 places is kept (``nodes.best`` and ``best_mark``) until
+    # ``forget_cost`` marks one of its nodes as changed. As the lower place wins a tie in a block and among
+    # blocks, the result is that of one loop.
     total = search.counts.nodes[0]
     for block in range((total + BLOCK - 1) // BLOCK):
         if search.nodes.best_mark[block] != clock:
@@ -218,7 +272,11 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
 
 @inner
 def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """What it costs to clear node ``n`` for task ``t``, which is kept until something changes there."""
+    """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; computed once until the node changes.
+
+    Kept in ``search.nodes.cost`` (N,), which holds while ``cost_mark`` is the choice clock. A reclaim without
+    moves also asks ``can_be_cleared``, so that a node which shares protect is not the cheapest again and again.
+    """
     action = preemptor.action
     clock = search.counts.choice_clock[0]
     if search.nodes.barred[n] == clock:
@@ -234,7 +292,18 @@ def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
 
 @inner
 def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
-    """What it costs to clear node ``n`` for task ``t``: the last chunk needed, or the number of pods; or NEVER."""
+    """Return what it costs to clear node ``n`` for task ``t``: a scalar, or NEVER if all its victims are not enough.
+
+    The cost is the number of the last chunk that is needed. Chunks that are chosen already cost nothing: their
+    room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out. Overwrites ``search.freed``
+    (N, R) at the node.
+
+    Parameters
+    ----------
+    by_number : bool
+        Whether the cost is instead the number of pods of all needed chunks, on whatever nodes they are
+        (consolidation).
+    """
     snapshot, state = ctx.snapshot, ctx.state
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
@@ -267,10 +336,18 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
 
 @inner
 def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[int, int]:
-    """Let chunks with tasks on node ``n`` go, in their order, until task ``t`` fits there.
+    """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
 
-    REFUSED where it does not and shares kept somebody. The last to go may leave its queue with less than its share,
-    none after it: with the first few ``skipped`` a larger one may be the last. Also which one, from 1 on, went first.
+    The first ``skipped`` chunks of the node that are not chosen yet are left out. Evictions go through the undo log and
+    the chunks into ``search.lists.chosen`` (T + 1,); unless the node is cleared, the caller takes both back.
+
+    Returns
+    -------
+    outcome : scalar
+        CLEARED; REFUSED: the task does not fit and shares refused a chunk; NOT_CLEARED: it does not fit with all
+        of them gone, or inter-pod terms or ports forbid the node.
+    went_first : scalar
+        Which of the chunks, from 1 on, was the first that could go; 0: none.
     """
     snapshot, state, log = ctx.snapshot, ctx.state, ctx.log
     c = snapshot.tasks.cls[t]
@@ -290,6 +367,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
         chosen, placed = search.counts.chosen[0], search.counts.placed[0]
         taken, refused = choose_with_dependents(g, n, preemptor, ctx, search)
         outcome = REFUSED if refused and not preemptor.moves else outcome
+        # Evicting the pods that the task must be near would make the node useless for it. So that chunk stays.
         if taken and dynamic and not is_near_required(c, n, ctx):
             abandon(floats, integers, chosen, placed, ctx, search)
             taken = False
@@ -303,7 +381,11 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
 
 @inner
 def is_near_required(c: int, n: int, ctx: Context) -> bool:
-    """Whether those that a pod of class ``c`` must be near are near node ``n``, and stay."""
+    """Return whether the pods that a pod of class ``c`` must be near are near node ``n``, and stay (12.2).
+
+    Reads ``domains.matched`` (D,), in which evicted pods do not count (``minimal_simulation.evict_victim``). A
+    pod that matches its own terms and finds no other pod that does may be the first.
+    """
     snapshot = ctx.snapshot
     terms, bonds = snapshot.terms, snapshot.bonds
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):

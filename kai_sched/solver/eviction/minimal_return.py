@@ -1,7 +1,14 @@
-"""Victims that can stay after all: at the end of a cycle there may be room again where they run.
+"""At the end of a cycle, victims stay for which there is room again (semantics 3.7, step 1).
 
-A search finds as few victims as will do for one job. A later one may evict somebody larger beside them, so that those
-who were needed before no longer are.
+Each search finds as few victims as will do for one job. A later search may evict a larger victim beside them, so
+that earlier victims are no longer needed. When all actions are done, their evictions are taken back, those
+decided last first.
+
+Cost: E evictions are visited in each pass, and a pass is repeated while it keeps a victim: at most E + 1 passes.
+A victim without room at home costs one comparison of R resources. A job that may stay costs one pass over the
+evictions and one over its tasks. Invariant: no placement of this cycle changes but those of victims that stay
+instead of moving. Only room that nothing uses is given, so no node gets more than it has; sets of a gang stay
+whole, as ``return_job`` asks for chunks (3.2).
 """
 
 from __future__ import annotations
@@ -24,12 +31,17 @@ IS_EVICTED = int(Status.EVICTED)
 
 @inner
 def keep_victims(ctx: Context, search: Search) -> None:
-    """Take evictions back, those decided last first, until nobody finds room any more where it runs.
+    """Take evictions back until no victim has room where it ran (semantics 3.7).
 
-    Pods of one group stay as they would be placed: all of its next chunk, or nothing of it.
+    Edits the evictions (T, 5) in ``ctx.decisions``, placements and the state in place; the undo log is emptied,
+    so this is final. A moved pod that stays loses its new place. Other pods stay as they would be placed: a whole
+    chunk of their job, or none of it.
     """
     state, log, decisions = ctx.state, ctx.log, ctx.decisions
     anybody = decisions.length[1] > 0
+    # The order is the reverse of the decisions: the victims of later searches go back first, as the earlier
+    # searches did not count with them. A victim that stays elsewhere may free the room of its move, so passes are
+    # repeated until one keeps no victim. Each pass but the last takes back at least one eviction, so this ends.
     while anybody:
         anybody = False
         log.size[:] = 0
@@ -48,7 +60,10 @@ def keep_victims(ctx: Context, search: Search) -> None:
 
 @inner
 def may_be_kept(t: int, row: int, ctx: Context, search: Search) -> bool:
-    """Whether the victim of an eviction is away, and there would be room for it where it ran."""
+    """Return whether the victim ``t`` of eviction ``row`` is leaving or moving, and its old node has room for it.
+
+    Pods of stale gangs are not kept (7). Reads ``decisions.eviction`` (T, 5) and ``state.task.status`` (T,).
+    """
     status = ctx.state.task.status[t]
     if ctx.decisions.eviction[row, 1] == STALE_GANG:
         return False
@@ -59,10 +74,16 @@ def may_be_kept(t: int, row: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
-    """Let a pod that was to move stay, if it may."""
+    """Let pod ``t``, which was to move, stay on its node, if inter-pod terms and ports allow; return whether it stays.
+
+    Writes the state through the undo log: on False it is undone. On True the pod's placement is removed from the
+    placements (2 T rows) of ``ctx.decisions`` in place, and it has its node in ``task.node`` (T,) again.
+    """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     j, c, away = snapshot.tasks.job[t], snapshot.tasks.cls[t], state.task.node[t]
     prior, home = search.tasks.prior[t], search.tasks.home[t]
+    # The pod is evicted from its promised place and restored at home, as in a search. ``evict`` notes that place
+    # as its home, so the real home and status are put back.
     evict(j, t, 1, ctx, search)
     search.tasks.prior[t], search.tasks.home[t] = prior, home
     if ctx.finder.dynamic[c] == 1:
@@ -79,9 +100,15 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def keep_pods_of_job(row: int, ctx: Context, search: Search) -> bool:
-    """Let as many as can of the job whose pod was evicted in this row stay; False: nobody."""
+    """Let as many leaving pods of the job of eviction ``row`` stay as find room; return whether one does.
+
+    Writes the state through the undo log. Pods that move are left alone. Cost: two passes over
+    ``decisions.eviction`` (T, 5).
+    """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
     j = snapshot.tasks.job[decisions.eviction[row, 0]]
+    # All leaving pods of the job become candidates at once: only together they may make up the chunk of a gang
+    # that can stay (3.2).
     away = 0
     for other in range(decisions.length[1]):
         t = decisions.eviction[other, 0]
@@ -100,7 +127,11 @@ def keep_pods_of_job(row: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def count_as_evicted(t: int, sign: int, ctx: Context) -> None:
-    """Let a pod that leaves be one that may be placed again; ``sign`` -1: it leaves after all."""
+    """Set the status of leaving pod ``t`` to EVICTED, so that it can be placed again.
+
+    With ``sign`` -1 the status is RELEASING again. Writes ``task.status`` (T,) and the pending count and cursor
+    of its set (S,) through the undo log.
+    """
     at = ctx.state.at
     set_integer(at.status + t, IS_EVICTED if sign > 0 else IS_RELEASING, ctx)
     add_integer(at.pending + ctx.snapshot.tasks.set[t], sign, ctx)
@@ -109,7 +140,10 @@ def count_as_evicted(t: int, sign: int, ctx: Context) -> None:
 
 @inner
 def drop_kept(state: State, decisions: Decisions) -> None:
-    """Take the evictions that were taken back out of the list."""
+    """Remove the evictions that were taken back from ``decisions.eviction`` (T, 5) and ``sides`` (T, 6), in place.
+
+    The others keep their order. A victim was taken back if it is neither RELEASING nor PIPELINED any more.
+    """
     kept = 0
     for row in range(decisions.length[1]):
         t = decisions.eviction[row, 0]

@@ -1,13 +1,19 @@
-"""The search for as few victims as possible: those that are carried out cannot be fewer, each being needed.
+"""The minimal search: a set of victims from which no victim can be left out (semantics 4.5, ``victims: minimal``).
 
-Victims come one chunk after the other, the least deserving first (``accumulate``), until there could be room for all of
-the preemptor. Then chunks are chosen that make the room (``minimal_choice``), the scenario is simulated and judged
-(``minimal_simulation``), and each chunk in turn, the most deserving first, is left out if the rest will do. Where no
-choice is good the stream goes on. A preemptor of several tasks is not tried after each chunk, but after 1, 2, 4, ...
-more.
+Victims come one chunk at a time, the least deserving first (``potential_victims.accumulate``). When the potential
+victims could make room for all pending tasks, the search attempts a scenario: it chooses chunks that make the
+room (``minimal_choice``), simulates and validates them (``minimal_simulation``), and then leaves out each chunk
+that the rest does not need, the most deserving first. If the attempt fails, the next chunk comes.
 
-A reclaim looks for victims in three candidate sets at the most (``first_candidate_set`` to ``last_candidate_set``):
-those that may leave by themselves, those that may leave with others, and all, which may move.
+A reclaim searches up to three candidate sets, one after the other: victims that may leave alone, victims that may
+leave with others, and all victims, which may also move (``minimal_bounds.first_candidate_set`` to
+``last_candidate_set``).
+
+Cost: with V chunks in the order of victims, a single pod has up to V + 1 attempts and a gang about log2(V) + 1.
+Leaving out takes at most C simulations in each of at most C passes for C chosen chunks; mostly a count of room
+replaces it. Invariant: between two attempts the state is the state before the search, and the undo log is empty.
+Only a search that returns HELPED leaves its scenario simulated, for ``commit.commit_scenario``. Shapes: L is the
+number of tasks of the longest job; for the other letters see docs/data-model.md.
 """
 
 from __future__ import annotations
@@ -48,7 +54,19 @@ PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it cos
 
 @inner
 def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Make room for the tasks of ``search.pending``: HELPED, and the solution is left simulated, or why not."""
+    """Search for victims that make room for the tasks in ``search.pending`` (L,) (semantics 4.5).
+
+    On HELPED the evictions and placements are left simulated in ``ctx.state``: the undo log can still take them
+    back, and ``search.lists.scenario``, ``placed`` and ``jobs`` (T + 1,) name what takes part. On any other
+    result the state is as before and the log is empty. ``search.pending_in_order`` (L,) keeps the order of the
+    tasks, as a choice may reorder ``search.pending``. ``search.counts.work`` grows by the work done.
+
+    Returns
+    -------
+    help : scalar, a ``Help``
+        HELPED. SHARES, NO_ROOM or NOBODY: a proof says that no victims help. TOO_LONG: the search budget is used
+        up (4.8). NOT_FOUND: none of the attempts was valid.
+    """
     action, length, ceiling = preemptor.action, preemptor.n_tasks, preemptor.ceiling
     need, lacking, settings = preemptor.need, preemptor.lacking, ctx.settings
     count = search.counts
@@ -60,6 +78,10 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         return SHARES
     outcome = NOT_FOUND
     candidates = first_candidate_set(action, length, lacking)
+    # The cheaper kind of eviction comes first: a victim that leaves alone costs one eviction, one that leaves
+    # with others costs several, and a move costs an eviction and takes free room. A set is only searched when
+    # those before it had no result. A proof (``refute``) or the end of the budget ends the whole search: both
+    # hold for every set.
     while candidates <= last_candidate_set(action, need, lacking, settings) and outcome == NOT_FOUND:
         note_who_gives(candidates, preemptor, ctx, search)
         begin(ceiling, candidates != EVERYBODY, ctx, search)
@@ -67,6 +89,8 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         moving = moving or (action == RECLAIM and candidates == EVERYBODY and settings.consolidating_reclaim == 1)
         outcome = try_victims_in_order(with_moves(preemptor, moving), ctx, search)
         candidates += 1
+    # A search with fewer chunks than ``patience`` has not asked for the proof yet. It decides nothing any more,
+    # but gives the user the reason.
     if outcome == NOT_FOUND and count.batches[0] < patience(ctx.snapshot):
         why = refute(action, preemptor.job, ceiling, ctx, search)
         outcome = why if why != OK else NOT_FOUND
@@ -78,13 +102,22 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 @inner
 def patience(snapshot: Snapshot) -> int:
-    """After how many chunks it is asked whether any victims could help."""
+    """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
+
+    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search
+    that ends earlier does not pay for it.
+    """
     return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))
 
 
 @inner
 def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Try to make room with the victims that came so far, again and again; returns a Help."""
+    """Accumulate the chunks of one candidate set and attempt scenarios of those that came so far.
+
+    With ``preemptor.moves`` victims that may not leave for good may move. Fills ``search.lists.chosen`` (T + 1,).
+    Returns a scalar ``Help``: HELPED, with the scenario simulated; NOT_FOUND at the end of the victims; TOO_LONG;
+    or the reason of ``refute``.
+    """
     action, p, ceiling, moving = preemptor.action, preemptor.job, preemptor.ceiling, preemptor.moves
     snapshot, state = ctx.snapshot, ctx.state
     count = search.counts
@@ -93,6 +126,15 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     steps, due, pause, tried = 0, 0, 1, False
     at_once = preemptor.n_tasks == 1 and action != CONSOLIDATION
     in_place = at_once and search.kinds.now[0] == 0 and not lacks_relief(p, preemptor.need, ctx)
+    # When to attempt. A single pod (``at_once``) is attempted after each chunk, and only on the nodes of the
+    # victim that came last: the other nodes had their attempt when their last victim came. A gang needs victims
+    # on many nodes: it waits for 1, 2, 4, ... more chunks, which costs about log2(V) attempts instead of V.
+    # Consolidation attempts once, with all victims: there a node costs the number of its pods, whenever they
+    # came.
+    #
+    # What an attempt needs. The sums ``gone`` and ``gone_alone`` count the GPUs of chunks that may leave for
+    # good. Moves free no GPU in the cluster, so moves are only attempted when those that leave can supply what is
+    # lacking.
     while accumulate(ceiling, ctx, search):
         steps, tried = steps + 1, False
         count.work[0] += 1
@@ -118,6 +160,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
             moves = leaves and moving
         if try_choices(n_hosts, leaves, with_moves(preemptor, moves), ctx, search):
             return HELPED
+    # The attempt with all victims, on all nodes (``n_hosts`` 0) for a single pod, too.
     if steps > 0 and not tried and may_suffice(search.kinds.with_potential, search):
         moves = may_supply(gone, preemptor, ctx, search)
         leaves, moves = moves and action != CONSOLIDATION, moves and moving
@@ -128,10 +171,18 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 @inner
 def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether some of the chunks so far make room and may go; if so, as few as will do are simulated.
+    """Attempt scenarios of the chunks so far: first with victims that leave for good, then also with moves.
 
-    Tried are choices of those that leave for good (``leaves``), and of those that move where they may not
-    (``preemptor.moves``); where the queue of one of them would take the room straight back, others without that one.
+    On success as few victims as will do are left simulated. Otherwise the state is unchanged. Where validation
+    fails because a queue would take the room straight back (4.7, rule 4), its last chunk is excluded
+    (``lists.kept``, (T + 1,)) and chunks are chosen again. That ends, as each repetition excludes one more chunk.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        Only the first so many nodes of ``search.hosts`` (L,) may be cleared; 0: all nodes with potential victims.
+    leaves : bool
+        Whether to attempt with victims that leave for good. ``preemptor.moves``: whether to attempt with moves.
     """
     for moving in (False, True):
         if not (preemptor.moves if moving else leaves):
@@ -149,7 +200,17 @@ def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, 
 
 @inner
 def some_victim_is_unneeded(ctx: Context, search: Search) -> bool:
-    """Whether there could be room for the preemptor without one of the chosen chunks; nothing is simulated."""
+    """Return whether there could be room for the preemptor without one of the chosen chunks; nothing is simulated.
+
+    Reads ``search.lists.chosen`` (T + 1,) and the state before the scenario. Overwrites
+    ``search.kinds.with_chosen`` (4,) and ``search.freed`` (N, R) directly.
+
+    Bound: False proves that no chunk can be left out. ``with_chosen`` is at least the number of pending tasks of
+    a class for which there is room with the chosen chunks gone: it counts each class by itself, ignores limits,
+    and leaves out that victims take room when they return. If it falls below the number of tasks without a chunk,
+    no simulation without that chunk can place them all. Then the scenario is simulated once instead of once for
+    each chunk.
+    """
     sum_up(ctx, search)
     for entry in range(search.counts.chosen[0]):
         g = int(search.lists.chosen[entry])
@@ -164,11 +225,19 @@ def some_victim_is_unneeded(ctx: Context, search: Search) -> bool:
 
 @inner
 def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) -> None:
-    """Leave out each chunk without which the simulated scenario is still good, and simulate what remains."""
+    """Leave out each chunk without which the scenario is still valid (4.5, step 6).
+
+    Expects a valid scenario, simulated, and leaves a valid one, simulated. Afterwards no single chunk can be left
+    out, and those that have to go with another (``is_held``) stay with it. Edits ``search.lists.chosen`` (T + 1,)
+    in place.
+    """
     action, p, k = preemptor.action, preemptor.job, preemptor.n_tasks
     lists, count = search.lists, search.counts
     anybody = True
     undo_all(ctx)
+    # The most deserving victim is left out first, as it is the one to be spared. One pass is not enough: a chunk
+    # that was held by a later one, or needed beside it, may be unneeded once that one stays. The loop ends, as
+    # each pass but the last makes the list shorter. The count of room avoids simulations that must fail.
     while anybody:
         anybody = False
         sum_up(ctx, search)
@@ -195,7 +264,11 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
 
 @inner
 def is_held(h: int, snapshot: Snapshot, search: Search) -> bool:
-    """Whether chunk ``h`` has to go with a later one of its job, which would leave a part of a gang behind."""
+    """Return whether chunk ``h`` has to go because a later chosen chunk of its job empties its set.
+
+    If a chunk takes the last pods of a set, the pods of this set that were surplus go too: they may not run
+    without their gang (4.5, step 3). Reads ``search.lists.chosen`` (T + 1,).
+    """
     j = snapshot.tasks.job[first_of(h, search)]
     for entry in range(search.counts.chosen[0]):
         g = int(search.lists.chosen[entry])
@@ -206,7 +279,12 @@ def is_held(h: int, snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def sum_up(ctx: Context, search: Search) -> None:
-    """Count for how many pending tasks of each class there is room with all chosen chunks gone, at the most."""
+    """Count for how many pending tasks of each class there is room with all chosen chunks gone.
+
+    Writes ``search.kinds.with_chosen`` (4,), an upper bound for each class by itself, and ``search.freed``
+    (N, R), what the chosen chunks hold on each node, directly. Only nodes with potential victims are reset: only
+    those can get entries.
+    """
     for place in range(search.counts.touched_nodes[0]):
         n = search.nodes.touched[place]
         for r in range(search.freed.shape[1]):
@@ -219,7 +297,11 @@ def sum_up(ctx: Context, search: Search) -> None:
 
 @inner
 def close_room(g: int, sign: float, ctx: Context, search: Search) -> None:
-    """Take what chunk ``g`` leaves off the room (``sum_up``); ``sign`` -1: add it."""
+    """Remove what chunk ``g`` leaves from the count of room; with ``sign`` -1 add it.
+
+    Updates ``search.freed`` (N, R) and ``search.kinds.with_chosen`` (4,) directly, at the nodes of the chunk.
+    Calls with opposite signs cancel. Cost: tasks of the chunk x classes x R.
+    """
     snapshot = ctx.snapshot
     classes, lists = snapshot.classes, search.lists
     for at in range(lists.chunk_start[g], chunk_end(g, search)):
@@ -239,7 +321,10 @@ def close_room(g: int, sign: float, ctx: Context, search: Search) -> None:
 
 @inner
 def slots_of(kind: int, n: int, freed: Floats, ctx: Context, search: Search) -> int:
-    """How many tasks of a class of pending tasks node ``n`` takes once what is ``freed`` (R,) is free."""
+    """Return how many tasks of a class of pending tasks node ``n`` takes once ``freed`` (R,) is free there.
+
+    A scalar, 0 where the node is not feasible for the class. Inter-pod terms and host ports are ignored.
+    """
     state = ctx.state
     classes = ctx.snapshot.classes
     c = search.kinds.cls[kind]
@@ -250,7 +335,11 @@ def slots_of(kind: int, n: int, freed: Floats, ctx: Context, search: Search) -> 
 
 @inner
 def next_chosen(before: int, search: Search) -> int:
-    """The place in the list of the most deserving chosen chunk that is less so than chunk ``before``; NULL: none."""
+    """Return the place in the list of the largest chosen chunk below chunk ``before``; NULL: there is none.
+
+    The list is ``search.lists.chosen`` (T + 1,). Chunks are numbered in the order of victims, so the largest
+    number is the most deserving victim.
+    """
     found = NULL
     for at in range(search.counts.chosen[0]):
         g = search.lists.chosen[at]
@@ -261,7 +350,7 @@ def next_chosen(before: int, search: Search) -> int:
 
 @inner
 def leave_out(at: int, search: Search) -> None:
-    """Take the chosen chunk at a place out of the list."""
+    """Remove the entry at place ``at`` of ``search.lists.chosen`` (T + 1,); the others keep their order."""
     chosen = search.lists.chosen
     search.counts.chosen[0] -= 1
     for place in range(at, search.counts.chosen[0]):
@@ -270,7 +359,7 @@ def leave_out(at: int, search: Search) -> None:
 
 @inner
 def put_in(at: int, g: int, search: Search) -> None:
-    """Put chunk ``g`` back at its place."""
+    """Insert chunk ``g`` into ``search.lists.chosen`` (T + 1,) at place ``at``: undoes ``leave_out``."""
     chosen = search.lists.chosen
     for place in range(search.counts.chosen[0], at, -1):
         chosen[place] = chosen[place - 1]

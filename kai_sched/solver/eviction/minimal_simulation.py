@@ -1,4 +1,16 @@
-"""Simulate a minimal scenario: evict the chosen chunks, place the preemptor, and let victims return that can."""
+"""Simulate a scenario of the minimal search: evict, place the pending tasks, let victims return, validate
+(semantics 4.5).
+
+The victims are the chosen chunks of ``minimal_choice``. The pending tasks get the nodes that were chosen for
+them, or others. Then each evicted pod returns for which there is still room, chunk by chunk (3.2): first to its
+own node, then to other nodes. The validator judges the result (4.7, 5, 6); a reclaim also asks ``retake`` whether
+a queue would take the room straight back.
+
+Cost: (victims + pending tasks) placements of about sqrt(N) steps each (``kernels.find``), and one pass over the
+tasks of each victim job. Invariant: all changes of the state go through the undo log. A scenario that is refused
+is undone, so the state is then bit for bit the state before. Shapes: L is the number of tasks of the longest job;
+for the other letters see docs/data-model.md.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +38,27 @@ REQUIRED = int(TermKind.REQUIRED)
 
 @inner
 def chunk_end(g: int, search: Search) -> int:
-    """Where chunk ``g`` ends in the list of potential victims."""
+    """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry, a scalar."""
     last = g + 1 == search.counts.batches[0]
     return int(search.counts.potential[0] if last else search.lists.chunk_start[g + 1])
 
 
 @inner
 def simulate(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Whether the chosen chunks make room for the ``k`` pending tasks and may leave; if so it stays simulated."""
+    """Return whether the chosen chunks make room for the pending tasks and may be evicted.
+
+    The pending tasks are the first ``k`` of ``search.pending`` (L,). On True the scenario stays simulated: it can
+    be committed, or undone by the undo log. On False the state is as before. ``search.lists.scenario``,
+    ``placed`` and ``jobs`` (T + 1,) are overwritten; ``search.counts.work`` grows by the number of victims and
+    pending tasks.
+
+    Parameters
+    ----------
+    action : scalar, an ``Action``
+        Which validator judges (``validate.is_valid``).
+    p : scalar, row of a job
+        The preemptor.
+    """
     snapshot = ctx.snapshot
     ctx.log.size[:] = 0
     search.counts.retaken[0] = 0
@@ -44,11 +69,15 @@ def simulate(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
     search.counts.placed[0] = 0
     good = place_preemptor(p, k, ctx, search)
     if good:
+        # Victims return home before any moves: a move takes room that another victim may need to stay where it
+        # is. Jobs return in the reverse order of their choice.
         for moving in (False, True):
             for entry in range(search.counts.jobs[0] - 2, -1, -1):
                 return_job(search.lists.jobs[entry], moving, ctx, search)
         good = is_valid(action, p, k, ctx, search)
         if good and action == RECLAIM:
+            # ``retaken`` says that the choice is worth repeating: the last chunk of queue ``q`` is excluded from
+            # it now.
             q = who_retakes(p, k, ctx, search)
             good = q == NULL
             if not good:
@@ -60,7 +89,11 @@ def simulate(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def gather(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Make the scenario of the chosen chunks, and list the jobs that take part, ``p`` last."""
+    """List the tasks of the chosen chunks as the scenario and the jobs that take part, job ``p`` last.
+
+    Writes ``search.lists.scenario`` and ``jobs`` (T + 1,), their lengths, and the chains by job, directly. Cost:
+    the tasks of the chosen chunks.
+    """
     count, lists = search.counts, search.lists
     count.scenario_clock[0] += 1
     count.scenario[0] = 0
@@ -80,21 +113,32 @@ def gather(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
 
 @inner
 def evict_victim(t: int, ctx: Context, search: Search) -> None:
-    """Evict a task. Nobody can be near it any more, but it is in the way of those that must not be near it."""
+    """Evict task ``t`` in the simulation, through the undo log (12.2).
+
+    The pod no longer satisfies the required affinity of others (``domains.matched``, (D,)), as it will be gone.
+    For host ports and anti-affinity it still counts on its node, as it is there until it has ended.
+    """
     evict(ctx.snapshot.tasks.job[t], t, 1, ctx, search)
     count_as_near(t, -1, ctx, search)
 
 
 @inner
 def restore_victim(t: int, ctx: Context, search: Search) -> None:
-    """Take back that a task was sent away."""
+    """Undo the eviction of task ``t``: it has its node ``search.tasks.home`` (T,) and its old status again.
+
+    The change is one more entry of the undo log, not a rollback, so it can be undone itself.
+    """
     place_in_search(ctx.snapshot.tasks.job[t], t, search.tasks.home[t], ctx, search)
     count_as_near(t, 1, ctx, search)
 
 
 @inner
 def count_as_near(t: int, sign: int, ctx: Context, search: Search) -> None:
-    """Count a task at its home for those that require to be near it; ``sign`` -1: no longer."""
+    """Add ``sign`` times task ``t`` at its home to what the required affinity of other pods finds there.
+
+    Writes ``domains.matched`` (D,) through the undo log, for the required terms that match the pod. Does nothing
+    for classes without terms and ports.
+    """
     snapshot, state = ctx.snapshot, ctx.state
     c, n = snapshot.tasks.cls[t], search.tasks.home[t]
     if n == NULL or ctx.finder.dynamic[c] == 0:
@@ -109,9 +153,16 @@ def count_as_near(t: int, sign: int, ctx: Context, search: Search) -> None:
 
 @inner
 def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Give the first ``k`` pending tasks of job ``p`` places: those chosen, where they are free, else others.
+    """Place the first ``k`` tasks of ``search.pending`` (L,): on ``search.place`` (L,) where the node still takes them.
 
-    False where one finds none, and some may have one.
+    The capacity gates (3.4) are checked for all tasks together first. A task whose chosen node does not take it
+    any more gets its best node. False: the gates refuse, or a task finds no node; then some tasks may be placed,
+    and the caller undoes the scenario. All changes go through the undo log.
+
+    Parameters
+    ----------
+    p : scalar, row of a job
+        The preemptor, whose queues the gates check.
     """
     for entry in range(k):
         ctx.scratch.chunk[entry] = search.pending[entry]
@@ -130,7 +181,11 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def takes(n: int, c: int, ctx: Context) -> bool:
-    """Whether node ``n`` takes a pod of class ``c``, now or later."""
+    """Return whether node ``n`` takes a pod of class ``c``, on idle or releasing room (0.3).
+
+    Checks static constraints (``finder.verdicts``, (K, N)), resources, and inter-pod terms and ports where the
+    class has any.
+    """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     classes = snapshot.classes
     if finder.verdicts[classes.signature[c], n] != OK or finder.refused[c] != OK:
@@ -142,7 +197,10 @@ def takes(n: int, c: int, ctx: Context) -> bool:
 
 @inner
 def pipeline_task(j: int, t: int, n: int, ctx: Context, search: Search) -> None:
-    """Put a task on node ``n``, where it waits."""
+    """Place task ``t`` of job ``j`` on node ``n``, pipelined, through the undo log.
+
+    The task is appended to ``search.lists.placed`` (T + 1,), from which the commit reads the placements.
+    """
     put(j, t, n, True, ctx)
     search.lists.placed[search.counts.placed[0]] = t
     search.counts.placed[0] += 1
@@ -150,15 +208,20 @@ def pipeline_task(j: int, t: int, n: int, ctx: Context, search: Search) -> None:
 
 @inner
 def return_job(j: int, moving: bool, ctx: Context, search: Search) -> None:
-    """Let what job ``j`` has lost come back, chunk by chunk: to where it was, or, ``moving``, elsewhere, too.
+    """Let the evicted tasks of job ``j`` return, chunk by chunk (3.2), as long as there is room.
 
-    A chunk for one of which there is no room is made up of others then. What waited before gets nothing: that others
-    leave is not for it.
+    With ``moving`` they may return to other nodes than their own. Tasks that were pending before the search get
+    nothing: victims are not evicted for them. Uses ``scratch.away`` and ``scratch.chunk`` (L,). Cost: each round
+    takes at least one task off the list of those that may return, so there are at most as many rounds as evicted
+    tasks.
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     first, end = snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]
     count_returning(first, end, ctx)
     give_up_those_without_room(j, moving, ctx, search)
+    # A chunk returns whole or not at all. If one of its tasks has no room, the next chunk is made up without this
+    # task: ``next_return`` fills a gang with another of its pods. If even the first task has no room anywhere,
+    # others of the job are likely to be the same, and are taken off together instead of one each round.
     while True:
         length = next_return(j, ctx)
         if length == 0:
@@ -175,9 +238,10 @@ def return_job(j: int, moving: bool, ctx: Context, search: Search) -> None:
 
 @inner
 def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Search) -> None:
-    """Ask no more for those of job ``j`` that find no room now: while others return there will not be more.
+    """Take off the list the tasks of job ``j`` for which there is no room, and will be none while others return.
 
-    Else each of them would be tried by itself. Most are of the same class as the one before.
+    This is sound because room only shrinks while victims return. It saves a round of ``return_job`` for each of
+    them. Writes ``scratch.away`` (L,).
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     tasks = snapshot.tasks
@@ -187,6 +251,7 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
             continue
         if ctx.finder.refused[tasks.cls[t]] == OK and fits_at_home(t, ctx, search):
             continue
+        # Away from home all tasks of a class have the same nodes, and most have the class of the task before.
         if tasks.cls[t] != last:
             last = tasks.cls[t]
             nowhere = lacks_room(t, moving, ctx, search)
@@ -196,7 +261,7 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
 
 @inner
 def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
-    """Whether there is room for a task where it ran, as far as inter-pod terms and ports do not matter."""
+    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later; terms and ports are left out."""
     state, home = ctx.state, search.tasks.home[t]
     request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
     return bool(home != NULL and fits_later(request, state.idle[home], state.releasing[home]))
@@ -204,7 +269,12 @@ def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def lacks_room(t: int, moving: bool, ctx: Context, search: Search) -> bool:
-    """Whether an evicted task has no room, nor will have while others return; not sure of one with bonds or ports."""
+    """Return whether evicted task ``t`` has no room, and will have none while other victims return.
+
+    With ``moving`` room on any node counts, else only at home (``state.idle`` and ``state.releasing``, (N, R)). A
+    pod with inter-pod terms or ports may become placeable when another pod returns, so for such a pod the answer
+    is False.
+    """
     snapshot = ctx.snapshot
     c = snapshot.tasks.cls[t]
     if ctx.finder.refused[c] != OK:
@@ -219,7 +289,18 @@ def lacks_room(t: int, moving: bool, ctx: Context, search: Search) -> bool:
 
 @inner
 def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search) -> int:
-    """Let all of a chunk that was evicted come back; returns a task for which there is no room, then nothing does."""
+    """Let the first ``length`` evicted tasks in ``scratch.chunk`` (L,) return, all or none, through the undo log.
+
+    Returns NULL if all have returned. Otherwise nothing has changed, and the result is a task without room: the
+    first of the chunk, if it is the capacity gates (3.4) that refuse.
+
+    Parameters
+    ----------
+    j : scalar, row of a job
+        The victim job; its queues have to allow the whole chunk.
+    moving : bool
+        Whether a task without room at home may go to another node.
+    """
     log, scratch = ctx.log, ctx.scratch
     if not within_limits(j, length, ctx):
         return int(scratch.chunk[0])
@@ -240,12 +321,18 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
 
 @inner
 def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int:
-    """Where an evicted task finds room: where it was, else, if it is ``moving``, the best node. NULL: nowhere."""
+    """Return the node to which evicted task ``t`` can return: its home, or with ``moving`` the best node; NULL: none.
+
+    Writes ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P) through the undo log, and restores
+    them.
+    """
     finder = ctx.finder
     c, home = ctx.snapshot.tasks.cls[t], search.tasks.home[t]
     if finder.refused[c] != OK:
         return NULL
     apart = finder.dynamic[c] == 1
+    # The evicted pod still counts on its node (``evict_victim``). It must not be an obstacle to itself, so it is
+    # taken out of the counters while its node is sought. What ``evict_victim`` took out already is added first.
     if apart:
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)
@@ -263,6 +350,9 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
 
 @inner
 def terms_allow(c: int, n: int, ctx: Context) -> bool:
-    """Whether inter-pod terms and host ports let a pod of class ``c`` be on node ``n``."""
+    """Return whether inter-pod terms and host ports allow a pod of class ``c`` on node ``n`` (12.2).
+
+    Reads the counters ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P).
+    """
     first = nobody_matches(c, ctx)
     return bool(judge_placed(c, n, first, ctx) == OK)

@@ -1,4 +1,14 @@
-"""Chunks of victims that are chosen one by one: their evictions, what shares allow, and limits that are in the way."""
+"""Take chunks of victims for a choice, one by one, as shares, gangs and limits allow (semantics 4.5, step 3, and 4.7).
+
+A chunk is evicted through the undo log and noted in ``search.lists.chosen``. In a reclaim it may leave for good
+only if shares allow it after the chunks before it; otherwise it may have to move. Chunks of a gang that may not
+stay alone go together. ``choose_for_limits`` takes victims below the queues whose limits the preemptor would
+exceed.
+
+Cost of a chunk: an eviction for each of its tasks, depth of the queue tree for shares, and for a move a search
+for the best node. Invariant: ``lists.chosen``, ``lists.is_chosen``, ``queues.remains`` and the undo log agree:
+``abandon`` takes all of them back to an earlier length, so that a choice which fails leaves no trace.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +33,12 @@ RECLAIM = int(Action.RECLAIM)
 
 @inner
 def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Choose victims of the queues whose limits the preemptor would exceed; False: it would exceed them in any case."""
+    """Take victims below each queue whose limit the preemptor would exceed (3.4); False: the gates refuse in any case.
+
+    Chunks are added to ``search.lists.chosen`` (T + 1,), evictions go through the undo log. Only victims that
+    leave for good count. False in consolidation, where what queues hold does not change, and for quotas, which
+    only non-preemptible jobs use up: they are never evicted. Writes ``scratch.need`` (3,).
+    """
     p, need = preemptor.job, preemptor.need
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     jobs, parent, prices = snapshot.jobs, snapshot.queues.parent, snapshot.classes.quota
@@ -31,6 +46,9 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
         scratch.need[r] = need[r]
     leaving, fixed, g = with_moves(preemptor, False), jobs.preemptible[p] == 0, 0
     verdict, q, r = pass_gates(jobs.queue[p], scratch.need, fixed, parent, state.book)
+    # Victims are taken in their order, the least deserving first, only below queue ``q`` and only if they hold
+    # some of the resource ``r`` that is over the limit. ``g`` never goes back: a chunk that could not be taken
+    # for a limit is not tried again.
     while verdict != OK:
         if verdict != OVER_LIMIT or preemptor.action == CONSOLIDATION:
             return False
@@ -53,7 +71,7 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
 
 @inner
 def with_moves(preemptor: Preemptor, moves: bool) -> Preemptor:
-    """The same preemptor, for which victims are, or are not, moved where they may not leave for good."""
+    """Return the same preemptor with ``moves`` set: a tuple of scalars but for ``need``, (3,)."""
     return Preemptor(
         preemptor.action,
         preemptor.job,
@@ -67,7 +85,7 @@ def with_moves(preemptor: Preemptor, moves: bool) -> Preemptor:
 
 @inner
 def is_below(q: int, above: int, snapshot: Snapshot) -> bool:
-    """Whether queue ``q`` is ``above`` or somewhere below it."""
+    """Return whether queue ``q`` is queue ``above`` or below it; reads ``queues.parent`` (Q,)."""
     while q != NULL and q != above:
         q = snapshot.queues.parent[q]
     return bool(q == above)
@@ -77,10 +95,19 @@ def is_below(q: int, above: int, snapshot: Snapshot) -> bool:
 def choose_with_dependents(
     g: int, cleared: int, preemptor: Preemptor, ctx: Context, search: Search
 ) -> tuple[bool, bool]:
-    """Choose chunk ``g``, and those of its job without which it would leave a part of a gang behind.
+    """Take chunk ``g``, and the earlier chunks of its job that may not stay without it.
 
-    With ``moves`` those that may not leave for good go to other nodes than the ``cleared`` one. Returns whether it was
-    done, and whether shares kept somebody.
+    If ``g`` takes the last pods of a set, surplus pods of that set would be left without their gang, so they go
+    first. With ``preemptor.moves`` a chunk that may not leave for good moves to other nodes than ``cleared``. All
+    or nothing: evictions and moves go through the undo log, chunks into ``search.lists.chosen`` (T + 1,), and a
+    failure takes back both.
+
+    Returns
+    -------
+    done : bool
+        Whether all of them were taken.
+    refused : bool
+        Whether shares refused to let one of them leave for good (reclaim).
     """
     action = preemptor.action
     snapshot, log = ctx.snapshot, ctx.log
@@ -97,6 +124,7 @@ def choose_with_dependents(
             gone = leaves or preemptor.moves
             if gone:
                 take_chunk(h, ctx, search)
+                # 2: shares were charged for the chunk (``queues.remains``), and have to be given back with it.
                 search.lists.is_chosen[h] = 2 if counted else 1
                 gone = leaves or move_chunk(h, cleared, ctx, search)
             if not gone:
@@ -108,7 +136,17 @@ def choose_with_dependents(
 
 @inner
 def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, search: Search) -> None:
-    """Take back all that was chosen since the log and the lists had these sizes."""
+    """Take back all that was chosen since the log and the lists had these lengths.
+
+    Evictions and moves are undone by the undo log. Shares that were charged are given back.
+
+    Parameters
+    ----------
+    floats, integers : scalars
+        Lengths of the undo log to return to: ``log.size[0]`` and ``log.size[1]``.
+    chosen, placed : scalars
+        Lengths of ``search.lists.chosen`` and ``search.lists.placed`` (T + 1,) to return to.
+    """
     rollback(floats, integers, ctx)
     for entry in range(chosen, search.counts.chosen[0]):
         take_back(search.lists.chosen[entry], ctx.snapshot, search)
@@ -117,13 +155,17 @@ def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, 
 
 @inner
 def first_of(g: int, search: Search) -> int:
-    """The first task of chunk ``g``."""
+    """Return the first task of chunk ``g``, from ``search.lists.potential`` (T + 1,)."""
     return int(search.lists.potential[search.lists.chunk_start[g]])
 
 
 @inner
 def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
-    """Whether chunk ``g`` is all that is left of a set once chunk ``h`` of the same job, an earlier one, has gone."""
+    """Return whether chunk ``g`` takes the last pods of the set of chunk ``h``, an earlier one of its job.
+
+    ``lists.emptied`` (T + 1,) has the set that a chunk empties, or NULL for a surplus pod. Sets have lower rows
+    than those below them, so climbing from the set of ``h`` ends at that set or passes it.
+    """
     s, emptied = snapshot.tasks.set[first_of(h, search)], search.lists.emptied[g]
     while s > emptied:
         s = snapshot.sets.parent[s]
@@ -132,7 +174,10 @@ def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def take_chunk(g: int, ctx: Context, search: Search) -> None:
-    """Evict chunk ``g`` in the simulation, and note that it is chosen."""
+    """Evict chunk ``g`` through the undo log and append it to ``search.lists.chosen`` (T + 1,).
+
+    What it costs to clear the nodes of its tasks is forgotten.
+    """
     lists = search.lists
     lists.is_chosen[g] = 1
     lists.chosen[search.counts.chosen[0]] = g
@@ -147,14 +192,20 @@ def take_chunk(g: int, ctx: Context, search: Search) -> None:
 
 @inner
 def forget_cost(n: int, search: Search) -> None:
-    """Something has changed on node ``n``: what it costs to clear it is not known any more."""
+    """Mark node ``n`` as changed: its cost and its block's cheapest node are computed anew.
+
+    Writes ``nodes.cost_mark`` and ``best_mark`` (N,).
+    """
     search.nodes.cost_mark[n] = 0
     search.nodes.best_mark[search.nodes.place[n] // BLOCK] = 0
 
 
 @inner
 def unbar(entry: int, search: Search) -> None:
-    """Let the nodes of a chosen chunk be tried again: there is more room on them."""
+    """Let the nodes of the chosen chunk at place ``entry`` be cleared again: they have more room now.
+
+    Writes ``nodes.barred`` (N,) directly.
+    """
     g = search.lists.chosen[entry]
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         home = search.tasks.home[search.lists.potential[at]]
@@ -165,7 +216,11 @@ def unbar(entry: int, search: Search) -> None:
 
 @inner
 def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether shares let chunk ``g`` go after those chosen before; if so it is counted (``validate.keeps_shares``)."""
+    """Return whether shares let chunk ``g`` leave after the chunks chosen before it (4.7), and charge it.
+
+    Rules 1 and 2 of the validator are asked. If both allow it, ``queues.remains`` (Q, 3) is lowered for its leaf
+    and the queues above; otherwise nothing changes. A chunk that ``retake.keep_last`` has excluded is refused.
+    """
     snapshot = ctx.snapshot
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
     if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, ctx, search):
@@ -178,10 +233,20 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 @inner
 def stays_behind_it(v: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether the reclaimer's side ends with less of its share than that of leaf ``v``, which lost ``amount``.
+    """Return whether the reclaimer's side uses less of its fair share than the side of leaf ``v`` (4.7, rule 2).
 
-    What ``validate.stays_behind`` asks at the end. More that is taken from the reclaimer's own side only helps, so
-    nobody is chosen here whom the end would refuse.
+    ``amount`` is what leaf ``v`` loses, charged to ``queues.remains`` (Q, 3) already. The sides are the queues
+    where the paths from the root to both leaves part; compared is (what the side holds with ``preemptor.need``
+    (3,) / fair share) x multiplier, for each resource that is requested or lost. So ``validate.stays_behind``
+    never refuses at the end what was chosen here: later losses of the reclaimer's side only make it smaller, and
+    for later losses of leaf ``v`` this is asked again.
+
+    Parameters
+    ----------
+    v : scalar, row of a leaf queue
+        The leaf of the victim.
+    amount : triple of scalars
+        CPU in millicores, memory in bytes, GPUs that it loses.
     """
     need = preemptor.need
     snapshot = ctx.snapshot
@@ -200,13 +265,13 @@ def stays_behind_it(v: int, amount: Amounts, preemptor: Preemptor, ctx: Context,
 
 @inner
 def queue_of(g: int, snapshot: Snapshot, search: Search) -> int:
-    """The leaf of chunk ``g``."""
+    """Return the leaf queue of chunk ``g``: a scalar, row of a queue."""
     return int(snapshot.jobs.queue[snapshot.tasks.job[first_of(g, search)]])
 
 
 @inner
 def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
-    """What the tasks of chunk ``g`` hold."""
+    """Return what the tasks of chunk ``g`` hold: three scalars, CPU in millicores, memory in bytes, GPUs."""
     amount = (0.0, 0.0, 0.0)
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         price = snapshot.classes.quota[snapshot.tasks.cls[search.lists.potential[at]]]
@@ -216,7 +281,10 @@ def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 @inner
 def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Chunk ``g`` does not go after all."""
+    """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave.
+
+    Its leaf and all queues above it are credited.
+    """
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
     while q != NULL:
         for r in range(3):
@@ -226,7 +294,10 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def take_back(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Chunk ``g`` is not chosen; 2 says that its shares were counted."""
+    """Mark chunk ``g`` as not chosen in ``search.lists.is_chosen`` (T + 1,).
+
+    If its shares were charged (mark 2), they are given back. The eviction itself is undone by the caller.
+    """
     if search.lists.is_chosen[g] == 2:
         give_back_shares(g, snapshot, search)
     search.lists.is_chosen[g] = 0
@@ -234,7 +305,16 @@ def take_back(g: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
-    """Give the tasks of chunk ``g``, which are evicted, places on other nodes than ``cleared``; False: not all."""
+    """Give the evicted tasks of chunk ``g`` places on other nodes than ``cleared``; False: one of them finds none.
+
+    Tasks that are not on the cleared node stay where they were: they need not move. Changes go through the undo
+    log, places into ``search.lists.placed`` (T + 1,); after False the caller takes them back.
+
+    Parameters
+    ----------
+    cleared : scalar, row of a node
+        The node from which the chunk has to go.
+    """
     snapshot, finder = ctx.snapshot, ctx.finder
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         t = search.lists.potential[at]
@@ -246,6 +326,8 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
             restore_victim(t, ctx, search)
             continue
         signature = snapshot.classes.signature[c]
+        # ``best_node`` must not offer the node that is being cleared. Its static verdict (K, N) is replaced for
+        # the time of the search; ``touch`` makes the finder compute the block anew, before and after.
         verdict = finder.verdicts[signature, cleared]
         finder.verdicts[signature, cleared] = NOT_OFFERED
         touch(finder.block, finder.stamp, cleared)

@@ -1,4 +1,18 @@
-"""The search for victims of one job: generators, probes of growing size, and what a solution leaves (semantics 4.5)."""
+"""The search of v0.17.0 for the victims of one job (semantics 4.5, ``victims: original``).
+
+For each generator the search probes for growing parts of the pending tasks: 1, 2, 4, ... and then by bisection. A
+probe accumulates victims chunk by chunk; after each chunk the generator makes scenarios (``scenarios``), which
+are simulated whole (``simulation``) and validated. The victims of a solved probe are recorded: they are part of
+all larger probes. The first valid scenario for all tasks is taken.
+
+Cost: for K pending tasks about 2 log2(K) probes for each generator. In a probe each chunk makes one scenario for each
+node of its job (node-local), or about log2(P) for P nodes with victims (multi-node); a scenario costs its victims plus
+the queues. Proofs (``bounds``, ``precedence``) and known failures (``failed_scenarios``) skip scenarios that cannot be
+solved, and ``settings.most_work`` ends the search (4.8).
+
+Invariant: between two scenarios the state is the state before the search and the undo log is empty; HELPED leaves the
+solution simulated, for ``commit.commit_scenario``. L is the number of tasks of the longest job.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +51,27 @@ SECOND, PATIENCE = 2, 8  # chunks of victims
 
 @inner
 def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Make room for the tasks of ``search.pending``: HELPED, and the solution is left simulated, or why not."""
+    """Search for victims that make room for the ``preemptor.n_tasks`` tasks in ``search.pending`` (L,) (semantics 4.5).
+
+    On HELPED the evictions and placements are left simulated in ``ctx.state``, and ``search.lists.scenario``,
+    ``placed`` and ``jobs`` (T + 1,) name what takes part. On any other result the state is as before.
+    ``search.counts.work`` grows.
+
+    Returns
+    -------
+    help : scalar, a ``Help``
+        HELPED. NOBODY, NO_ROOM, SHARES: ``bounds.refute`` proves that no victims help. THEIR_TURN: the precedence
+        proof says that all victims would be placed again before the preemptor. TOO_LONG: the budget is used up.
+        NOT_FOUND.
+    """
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
     outcome = NOT_FOUND
     search.counts.refuted[0], search.counts.precedence_known[0] = OK, 0
     search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
     search.counts.pending[0] = length
+    # For a gang the proofs are asked at once: its search is long. For a single task they are asked after the
+    # first chunks (``is_hopeless``): one that succeeds at once does not pay for them.
     if length > 1:
         count_kinds(length, ctx, search)
         why = refute(action, p, preemptor.ceiling, ctx, search)
@@ -65,7 +93,13 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
 
 @inner
 def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Probe for growing parts of the preemptor until one fails, close in, and at last probe for all of it once more."""
+    """Probe for growing parts of the pending tasks with one generator.
+
+    Returns a scalar ``Help``: HELPED, with the solution simulated, or NOT_FOUND. ``lower`` tasks were solved,
+    ``upper`` were not. After a success the simulation is undone and only its victims stay recorded
+    (``search.lists.recorded``, (T + 1,)). The probe for all tasks is done once more at the end, as in v0.17.0:
+    its result is what is committed.
+    """
     length = preemptor.n_tasks
     snapshot, state = ctx.snapshot, ctx.state
     forget(search)
@@ -76,6 +110,9 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
         solved = probe(generator, k, preemptor, ctx, search)
         if is_last:
             return HELPED if solved else NOT_FOUND
+        # The last probe would begin with the recorded victims alone. If all victims of this scenario would be
+        # recorded, that is this very scenario, so it is solved already. Unless it is known as failed with its
+        # victims recorded: the last probe would then skip it and go on.
         if solved and k == length and all_have_gone(snapshot, state, search) and not has_failed_recorded(k, search):
             return HELPED  # the last probe would begin with just this scenario
         if solved:
@@ -91,7 +128,11 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
 
 @inner
 def next_size(lower: int, upper: int, k: int, length: int) -> int:
-    """How many tasks the next probe is for: ``lower`` were solved, ``upper`` were not (NULL: none failed yet)."""
+    """Return for how many tasks the next probe is, a scalar; NULL: the search ends.
+
+    ``lower`` tasks were solved and ``upper`` were not (NULL: none failed yet). Doubles ``k`` up to ``length``,
+    then halves the interval. If it is closed and something was solved, all ``length`` tasks are probed once more.
+    """
     if upper == NULL:
         return min(2 * k, length)
     if upper - lower > 1:
@@ -101,7 +142,11 @@ def next_size(lower: int, upper: int, k: int, length: int) -> int:
 
 @inner
 def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
-    """Whether fewer GPUs are free on all nodes together than task ``t`` asks for."""
+    """Return whether task ``t`` requests more GPUs than are idle or releasing on all nodes together.
+
+    If so, some GPU of a victim has to leave its queue for good, which the precedence proof uses. Reads
+    ``state.idle`` and ``state.releasing`` (N, R).
+    """
     free = 0.0
     for n in range(state.idle.shape[0]):
         free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
@@ -110,7 +155,18 @@ def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether the first ``k`` pending tasks can be placed with the recorded victims and more; left simulated if so."""
+    """Search for a valid scenario for the first ``k`` tasks of ``search.pending`` (L,) with one ``generator``.
+
+    The recorded victims are part of each scenario. On True the scenario is left simulated; on False the state is
+    as before. ``search.counts.refuted`` says if a proof or the budget ended the whole search.
+
+    Parameters
+    ----------
+    generator : scalar, a ``Generator``
+        NODE_LOCAL or MULTI_NODE: how scenarios are made of the potential victims.
+    k : scalar
+        How many of the pending tasks are to be placed, with the minimums of the job lowered to match.
+    """
     ceiling = preemptor.ceiling
     snapshot, state = ctx.snapshot, ctx.state
     search.counts.local[0] = generator == NODE_LOCAL
@@ -122,6 +178,10 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
             return True
     free = free_gpus(state, search) if generator != NODE_LOCAL else 0.0
     steps, shortest, n_nodes, exposed = 0, NULL, 0, False
+    # After each chunk only scenarios that contain it are new. They are skipped where a bound shows that none can
+    # be valid: no victim so far may stay away (``any_exposed``), or there is no room with all potential victims
+    # gone (``may_suffice``). Multi-node scenarios grow by 0, 1, 3, 7, ... nodes over the fewest that could have
+    # enough GPUs; the prefixes that the last chunk does not change were simulated before (``tried_before``).
     while accumulate(ceiling, ctx, search):
         steps += 1
         if is_hopeless(steps, preemptor, ctx, search):
@@ -152,14 +212,22 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
 
 @inner
 def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Perform the scenario of each node that hosts the job added last, until one is good."""
+    """Attempt the scenario of each node that hosts the job that came last; return whether one is valid, left simulated.
+
+    Uses ``search.hosts`` (L,). A scenario that has only the pods of this job is the same for each of its nodes
+    (``is_by_itself``) and is attempted once.
+
+    Parameters
+    ----------
+    k : scalar
+        How many of the pending tasks are to be placed.
+    """
     snapshot = ctx.snapshot
     by_itself = False
     for place in range(hosts(search.counts.last_job[0], snapshot, ctx.state, search)):
         if not node_local_scenario(search.hosts[place], ctx, search):
             continue
         if is_by_itself(snapshot, search):
-            # the same scenario on each of its nodes
             if by_itself:
                 continue
             by_itself = True
@@ -170,7 +238,12 @@ def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) 
 
 @inner
 def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
-    """Whether some victim of the last ``groups`` accumulated may stay away for good."""
+    """Return whether a victim of the last ``groups`` chunks may stay away for good.
+
+    Bound: a leaf ``cannot_stay_evicted`` (Q,) if the precedence proof holds for all its possible victims. A pod that
+    was moved before in this cycle (``tasks.left_node``, (T,)) may return without room in node-local scenarios, so it is
+    exposed.
+    """
     for entry in range(search.counts.potential[0] - 1, -1, -1):
         t = search.lists.potential[entry]
         if search.tasks.batch[t] < search.counts.batches[0] - groups:
@@ -184,13 +257,16 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def is_hopeless(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Whether the search ends here, after so many ``steps`` of a probe; REFUTED then says why."""
+    """Return whether the search ends after ``steps`` chunks of a probe; ``search.counts.refuted`` then has the reason.
+
+    That is a ``Help``, a scalar: TOO_LONG at the budget; for a single task THEIR_TURN after two chunks, or the
+    result of ``bounds.refute`` after eight. Both proofs hold for the whole search, not only for this probe.
+    """
     action, p = preemptor.action, preemptor.job
     search.counts.work[0] += 1
     if search.counts.work[0] > ctx.settings.most_work:
         search.counts.refuted[0] = TOO_LONG
     elif search.counts.pending[0] == 1:
-        # what one task needs is looked at closely only where it is not found at once
         if steps == SECOND and action == RECLAIM and all_victims_come_back(p, ctx, search):
             search.counts.refuted[0] = THEIR_TURN
         elif steps == PATIENCE:
@@ -200,7 +276,10 @@ def is_hopeless(steps: int, preemptor: Preemptor, ctx: Context, search: Search) 
 
 @inner
 def is_by_itself(snapshot: Snapshot, search: Search) -> bool:
-    """Whether the scenario has no potential victims but those of the job that was added last."""
+    """Return whether the scenario has no potential victims but those of the job that came last.
+
+    Reads ``search.lists.scenario`` (T + 1,) behind the recorded victims.
+    """
     for entry in range(search.counts.recorded[0], search.counts.scenario[0]):
         if snapshot.tasks.job[search.lists.scenario[entry]] != search.counts.last_job[0]:
             return False
@@ -209,9 +288,20 @@ def is_by_itself(snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
-    """How many ranked nodes are those of the last step, in the same order, when there were ``n_nodes`` with victims.
+    """Return how many of the first ranked nodes are the same as after the chunk before, a scalar.
 
-    Shorter prefixes than that were tried in vain. None where the last chunk changed a node that was there before.
+    Bound: prefixes of at most this length make scenarios that were simulated and failed. A new chunk that only
+    touches new nodes leaves the room of the others as it was. These keep their order among themselves, so up to
+    the first new node the ranking (``search.nodes.rank``, (N,)) is the old one, and no pod of the new chunk is on
+    these nodes. If the chunk touches a node that had victims before, its room has changed, and the result is 0.
+    The caller asks only while the shortest prefix has the same length, so the same lengths were attempted.
+
+    Parameters
+    ----------
+    total : scalar
+        How many nodes are ranked now.
+    n_nodes : scalar
+        How many nodes had potential victims after the chunk before.
     """
     newest = search.counts.batches[0] - 1
     for entry in range(search.counts.potential[0] - 1, -1, -1):
@@ -229,7 +319,12 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
 
 @inner
 def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Simulate the scenario and judge it; unless it is good, all is undone."""
+    """Simulate and validate the scenario for ``k`` tasks; return whether it is valid. If not, all is undone.
+
+    The scenario is in ``search.lists.scenario`` (T + 1,). Skipped are scenarios that the precedence proof
+    excludes (``may_leave``) and those that failed before. The failure is noted first (``search.tried``, 65536
+    rows) and erased if the scenario is valid. ``search.counts.work`` grows by the victims and the queues.
+    """
     p = preemptor.job
     if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
         if not may_leave(p, ctx, search):

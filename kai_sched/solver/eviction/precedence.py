@@ -1,12 +1,19 @@
-"""A sound bound that cuts the original search (4.5, 4.7): every victim would be placed again before the preemptor.
+"""The precedence proof (docs/adr/0009): no scenario of the original search can succeed (semantics 4.5, 4.7).
 
-In a simulation victims and the preemptor compete for room in the order of queues. Two facts make a victim useless:
+Claim: if each possible victim is useless, no scenario leaves room for the preemptor's first task, and thus none for
+all of its tasks. In a simulation the victims' jobs and the preemptor compete for the room in the order of queues. A
+victim is useless for one of two reasons:
 
-1. Its leaf comes before the preemptor's as long as the victim is pending, so it is placed again before the preemptor.
-2. Fair shares let the preemptor's queue take nothing from its queue, so the validator rejects a scenario without it.
+1. Its leaf comes before the preemptor's leaf as long as the victim is pending. So it is placed again first.
+2. Shares let the preemptor's queue take nothing from its side. The validator refuses each scenario in which it leaves.
 
-If one of them holds for every possible victim, no scenario can succeed. The bound looks at the preemptor's first task
-and at no recorded victims: where the first task finds no room, there is no second.
+Why it holds: no useless victim stays away. If all victims are alike and the cluster was full for them, they fill the
+same room again. If the first task lacks GPUs in the whole cluster, room only appears if a victim with GPUs leaves for
+good. Assumptions: the first pending task, and no recorded victims; ``escalate`` probes for the first task first.
+
+Cost: for each leaf whose victims changed, its victims' tasks; then Q siblings, the waiting jobs before the last
+victims, and N nodes. ``may_leave`` costs the victims of a scenario + Q. Invariant: only scratch is written, no state.
+Tests: tests/properties/test_proofs.py switches it off; tests/unit/solver/test_precedence.py checks the steps.
 """
 
 from __future__ import annotations
@@ -31,15 +38,20 @@ IS_RUNNING = int(Status.RUNNING)
 
 @inner
 def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
-    """Whether no scenario can leave room for job ``p``; False: who knows.
+    """Return whether the proof holds for all possible victims of job ``p``; False: it cannot tell.
 
-    Sets WEIGHED, ALIKE and, for each leaf, SHIELDED, by which ``may_leave`` judges single scenarios.
+    Sets ``counts.precedence_known`` to 1, ``counts.alike`` to the common class of the victims plus 1 (0: reason 1 does
+    not apply), and ``queues.cannot_stay_evicted`` (Q,) for each leaf whose victims are all useless. ``may_leave`` then
+    judges single scenarios. A victim that was moved before in this cycle may return without room, so with one of them
+    the answer is False.
     """
     snapshot = ctx.snapshot
     queue, leaves, parent = search.queues, search.leaves, snapshot.queues.parent
     clear(search)
     like, moved = NULL, False
     alike = search.kinds.now[0] == 0
+    # Reason 1 needs all victims alike over all leaves, not only in one: each of them must fit any place that another
+    # leaves. It also needs limits that let all of them return, and no room now for the first pending task.
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 0.0:
             continue
@@ -67,7 +79,11 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def survey(q: int, ctx: Context, search: Search) -> None:
-    """Note in ``search.leaves`` what the possible victims of leaf ``q`` hold and whether they are alike."""
+    """Note in ``search.leaves`` (Q,) what the possible victims of leaf ``q`` come to, and whether they are alike.
+
+    The result holds until a commit changes the leaf (``leaves.known``), so it is computed once for many searches.
+    Cost: the tasks of the leaf's victims.
+    """
     snapshot = ctx.snapshot
     jobs, leaves = snapshot.jobs, search.leaves
     base, like, anybody = search.victims.heap.base[q], NULL, False
@@ -93,7 +109,13 @@ def survey(q: int, ctx: Context, search: Search) -> None:
 
 @inner
 def may_leave(p: int, ctx: Context, search: Search) -> bool:
-    """Whether some victim of the scenario, in which nobody is recorded, may stay away for good."""
+    """Return whether some victim of the scenario may stay away for good; False proves that the scenario cannot succeed.
+
+    The scenario, ``search.lists.scenario`` (T + 1,), has no recorded victims. If no leaf in it can lose a pod
+    for good, that is the answer. Otherwise the proof is made anew for these victims alone: fewer victims ask for less
+    on the way, and take less from the preemptor's side. Overwrites the sums by queue (Q,) that
+    ``all_victims_come_back`` used, but not ``cannot_stay_evicted``.
+    """
     snapshot = ctx.snapshot
     jobs, tasks = snapshot.jobs, snapshot.tasks
     exposed = False
@@ -117,7 +139,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def count_in_scenario(j: int, search: Search) -> int:
-    """How many tasks of job ``j`` the scenario has."""
+    """Return how many tasks of job ``j`` the scenario has, a scalar."""
     length, t = 0, search.jobs.first_in_scenario[j]
     while t != 0:
         length, t = length + 1, search.tasks.next_in_scenario[t - 1]
@@ -126,9 +148,10 @@ def count_in_scenario(j: int, search: Search) -> int:
 
 @inner
 def has_two_homes(t: int, snapshot: Snapshot, state: State, search: Search) -> bool:
-    """Whether task ``t`` may go back to the node that it left before, and take no room (``evict.place_in_search``).
+    """Return whether task ``t`` may return to the node that it left earlier in this cycle, without taking room there.
 
-    There is room on that node if there is now, or where somebody leaves it in this scenario.
+    See ``evict.place_in_search``. That is possible if the node, ``tasks.left_node`` (T,) minus 1, has room now or
+    loses a victim in this scenario.
     """
     left = search.tasks.left_node[t] - 1
     if left == NULL:
@@ -141,7 +164,7 @@ def has_two_homes(t: int, snapshot: Snapshot, state: State, search: Search) -> b
 
 @inner
 def clear(search: Search) -> None:
-    """Nobody is away."""
+    """Reset the sums by queue (Q,): no victim is away."""
     for q in range(search.queues.is_open.shape[0]):
         search.queues.last_victim[q] = 0
         search.queues.victim_gpus[q] = 0.0
@@ -151,7 +174,7 @@ def clear(search: Search) -> None:
 
 @inner
 def note_victim(t: int, q: int, snapshot: Snapshot, search: Search) -> None:
-    """Note that task ``t`` of leaf ``q`` may be away."""
+    """Count the GPUs of task ``t`` at leaf ``q``: ``queues.victim_gpus`` and ``smallest_victim`` (Q,)."""
     gpus = snapshot.classes.quota[snapshot.tasks.cls[t], GPU]
     search.queues.victim_gpus[q] += gpus
     if gpus > 0.0:
@@ -160,7 +183,10 @@ def note_victim(t: int, q: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def enter(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue: SearchQueues) -> None:
-    """Note that job ``v`` of leaf ``q`` may be away, with so many ``pods``, and whether it is the last of its leaf."""
+    """Note that job ``v`` of leaf ``q`` may be away, with so many ``pods``, in the sums by queue (Q,).
+
+    ``last_victim`` is the row, plus 1, of the victim that comes last in job order: lowest priority, then newest.
+    """
     queue.fewest_pods[q] = min(queue.fewest_pods[q], pods)
     last = int(queue.last_victim[q]) - 1
     if last == NULL:
@@ -175,9 +201,10 @@ def enter(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue:
 
 @inner
 def all_stay(p: int, ctx: Context, search: Search) -> bool:
-    """Whether of all that are enlisted nobody can stay away for good. Sets STAYS beside the path of ``p``.
+    """Return whether none of the noted victims can stay away for good.
 
-    From the leaf upwards, as whoever stays away below a queue makes it hold less.
+    Sets ``queues.cannot_lose`` (Q,) beside the path of ``p``. Reads the sums of ``note_victim`` and ``enter``, and
+    adds those of leaves up to their ancestors in place.
     """
     settings, snapshot = ctx.settings, ctx.snapshot
     queue, queues, parent = search.queues, snapshot.queues, snapshot.queues.parent
@@ -190,6 +217,12 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
     a, gone, nobody = own, 0.0, True
     if search.counts.alike[0] > 0:
         ask_before(p, settings, snapshot, search)
+    # From the preemptor's leaf to the root. At each level ``b`` is a sibling of the path's queue ``a``, and each
+    # victim leaf is at or below exactly one of them. Reason 1 is asked for leaves beside the preemptor's leaf only: at
+    # a higher level the first job of a queue depends on all queues below it. Reason 2 is asked where reason 1 fails,
+    # but only if the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``gone`` sums up
+    # what victims below ``a`` may take from it; those that cannot leave take nothing, unless victims that return count
+    # as losses, too (``allow-consolidating-reclaim`` off).
     while a != NULL:
         row = parent[a] if parent[a] != NULL else parent.shape[0]
         lost = gone
@@ -211,9 +244,13 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
-    """Whether all victims of leaf ``b`` come before the preemptor of its sibling ``own``, which ``ask_before`` was for.
+    """Return whether all victims of leaf ``b`` are placed again before the preemptor of its sibling leaf ``own``.
 
-    What ``b`` asks for on the way to its last victim counts; it holds less as long as one of them is away.
+    Bound: queue order (2.6) never puts a queue later for asking or holding less. Until its last victim is back, ``b``
+    asks for a waiting job that comes before that victim, or for the victim, and holds at least one victim job less. So
+    ``b`` counts with the largest request on the way, less the smallest victim job, on top of all it holds now. If it
+    goes first even so against what ``ask_before`` found, it goes first all the time. Writes ``weights.request`` (Q, 3)
+    of the contenders.
     """
     snapshot = ctx.snapshot
     priority, amount = snapshot.jobs.priority, search.contenders.weights
@@ -235,7 +272,12 @@ def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def ask_before(p: int, settings: Settings, snapshot: Snapshot, search: Search) -> None:
-    """Let the queue of job ``p`` ask for what it asks for at some time before the turn of ``p``, if not in it."""
+    """Set what the queue of job ``p`` asks for at some time before ``p`` is tried, in ``weights.request`` (Q, 3).
+
+    That is the first pending task of ``p``, or a waiting job before ``p`` that requests as much or more of everything.
+    The queue shows that job before ``p``, so if another leaf goes first against it, it goes first before ``p`` is
+    tried.
+    """
     priority, own = snapshot.jobs.priority, snapshot.jobs.queue[p]
     amount, price = search.contenders.weights, snapshot.classes.quota[snapshot.tasks.cls[search.pending[0]]]
     for r in range(3):
@@ -253,7 +295,10 @@ def ask_before(p: int, settings: Settings, snapshot: Snapshot, search: Search) -
 
 @inner
 def waits_before(j: int, other: int, settings: Settings, priority: Longs, waiting: JobOrder) -> bool:
-    """Whether job ``j`` comes before job ``other`` where that is below its minimum (1.3), and so at any stage of it."""
+    """Return whether job ``j`` comes before job ``other`` even when that is below its minimum (1.3).
+
+    Reads ``waiting.jobs.stage`` (J,). Below its minimum a job is at its earliest, so this holds at any stage of it.
+    """
     if settings.priority_order == 1 and priority[j] != priority[other]:
         return bool(priority[j] > priority[other])
     return j < other and (settings.elastic_order == 0 or waiting.jobs.stage[j] == BELOW_MINIMUM)
@@ -261,7 +306,10 @@ def waits_before(j: int, other: int, settings: Settings, priority: Longs, waitin
 
 @inner
 def keeps_limits(q: int, snapshot: Snapshot, book: Book) -> bool:
-    """Whether leaf ``q`` and all queues above it hold no more than their limits, so that the gates let all return."""
+    """Return whether leaf ``q`` and all queues above it hold at most ``book.limit`` (Q + 1, 3).
+
+    If so, the gates (3.4) let all victims return: together they hold no more than now.
+    """
     while q != NULL:
         for r in range(3):
             if book.held[q, r] > book.limit[q, r]:
@@ -272,7 +320,12 @@ def keeps_limits(q: int, snapshot: Snapshot, book: Book) -> bool:
 
 @inner
 def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
-    """The class of all pods of job ``v`` if they go and return together and are like class ``like``; else NULL."""
+    """Return the class of the pods of job ``v`` if they leave and return as one chunk, all alike; else NULL.
+
+    They must also be like class ``like``; NULL: any class will do. A job leaves and returns as one chunk if all its
+    sets are exactly at their minimum and nothing of it is pending. Its pods must have no inter-pod terms or ports, and
+    be allowed on the nodes where they are, which must have all that they request (``nodes.allocatable``, (N, R)).
+    """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     jobs, sets, classes = snapshot.jobs, snapshot.sets, snapshot.classes
     first, end = jobs.set_ptr[v], jobs.set_ptr[v + 1]
@@ -301,7 +354,7 @@ def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
 
 @inner
 def are_alike(c: int, like: int, snapshot: Snapshot) -> bool:
-    """Whether pods of the two classes take the same room on the same nodes."""
+    """Return whether pods of two classes request the same (C, R) and have the same static constraints (C,)."""
     classes = snapshot.classes
     if classes.signature[c] != classes.signature[like]:
         return False
@@ -313,9 +366,10 @@ def are_alike(c: int, like: int, snapshot: Snapshot) -> bool:
 
 @inner
 def is_full(like: int, ctx: Context) -> bool:
-    """Whether no node has room for a pod of class ``like``, now or once others have left, and none is overcommitted.
+    """Return whether no node has room for a pod of class ``like``, and none of its nodes is overcommitted.
 
-    On one that is, those who leave do not all find room again.
+    Reads ``state.idle`` and ``state.releasing`` (N, R). Then k evicted pods of the class leave exactly k places: node
+    by node as many as left it. On an overcommitted node fewer fit again than left.
     """
     state = ctx.state
     classes = ctx.snapshot.classes

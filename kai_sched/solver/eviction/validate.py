@@ -1,4 +1,11 @@
-"""May these victims go? Shares (reclaim), places (consolidation), minimum runtimes (semantics 4.7, 6, 11.1)."""
+"""The validator: may these victims go? (semantics 4.7 reclaim, 5 preempt, 6 consolidation, 11.1 minimum runtimes)
+
+Rules 1 and 2 of 4.7 compare two sides: the queues where the paths from the root to both leaves part. Rule 1: a chunk
+leaves only while its side is above its share, or its quota. Rule 2: the reclaimer's side ends behind the other one.
+Amounts are (CPU millicores, memory bytes, GPUs). Cost: victims x depth of the queue tree + depth x Q. Invariant: only
+scratch is written: ``queues.remains`` (Q, 3) is what is left to a queue, valid where ``remains_mark`` (Q,) is
+``counts.presence``; otherwise ``old_held`` (Q, 3) holds. A new presence gives all queues back what was taken.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +39,7 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 @inner
 def keep_old_shares(book: Book, queue: SearchQueues) -> None:
-    """Copy what queues hold: the validator weighs the shares from before the simulation."""
+    """Copy what queues hold to ``queues.old_held`` and ``old_fixed`` (Q, 3), for use after the simulation."""
     for q in range(queue.is_open.shape[0]):
         for r in range(3):
             queue.old_held[q, r] = book.held[q, r]
@@ -41,7 +48,12 @@ def keep_old_shares(book: Book, queue: SearchQueues) -> None:
 
 @inner
 def is_valid(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Whether the scenario that was rehearsed with success may be carried out."""
+    """Return whether the simulated scenario may be committed: the rule of the action holds.
+
+    Reads ``lists.scenario`` (T + 1,) and the simulated state. Consolidation: each victim has a place again, and at
+    most ``settings.most_moved`` jobs move. Others: minimum runtimes are kept, and for reclaim shares, with ``k``
+    pending tasks.
+    """
     state = ctx.state
     if action == CONSOLIDATION:
         for entry in range(search.counts.scenario[0]):
@@ -55,7 +67,7 @@ def is_valid(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def moved_jobs(search: Search, state: State) -> int:
-    """How many jobs lose or move a pod."""
+    """Return how many jobs in ``lists.jobs`` (T + 1,) lose or move a pod; the last one is the preemptor."""
     moved = 0
     for entry in range(search.counts.jobs[0] - 1):
         t = search.jobs.first_in_scenario[search.lists.jobs[entry]]
@@ -67,13 +79,13 @@ def moved_jobs(search: Search, state: State) -> int:
 
 @inner
 def has_gone(t: int, state: State, search: Search) -> bool:
-    """Whether a victim is not where it was before the simulation."""
+    """Return whether victim ``t`` has another status or node than before: ``tasks.prior`` and ``home`` (T,)."""
     return bool(state.task.status[t] != search.tasks.prior[t] or state.task.node[t] != search.tasks.home[t])
 
 
 @kernel
 def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
-    """The ancestors-or-selves of leaves ``a`` and ``b`` at the first level where their paths from the root differ."""
+    """Return the queues at or above leaves ``a`` and ``b`` at which their paths part: two scalars, rows of queues."""
     depth_a, depth_b = depth_of(a, parent), depth_of(b, parent)
     while depth_a > depth_b:
         a, depth_a = parent[a], depth_a - 1
@@ -86,7 +98,7 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
 
 @inner
 def has_quota_for(q: int, need: Floats, book: Book) -> bool:
-    """Whether the queue with ``need`` (3,) more is within its quota in every resource."""
+    """Return whether queue ``q`` with ``need``, a triple, is within ``book.quota`` (Q + 1, 3) in all resources."""
     for r in range(3):  # noqa: SIM110 -- numba compiles no generators
         if book.held[q, r] + need[r] > book.quota[q, r]:
             return False
@@ -95,7 +107,7 @@ def has_quota_for(q: int, need: Floats, book: Book) -> bool:
 
 @inner
 def depth_of(q: int, parent: Ints) -> int:
-    """How many queues stand above ``q``."""
+    """Return how many queues are above queue ``q``, a scalar."""
     depth = 0
     while parent[q] != NULL:
         q, depth = parent[q], depth + 1
@@ -104,7 +116,7 @@ def depth_of(q: int, parent: Ints) -> int:
 
 @inner
 def keeps_shares(p: int, k: int, ctx: Context, search: Search) -> bool:
-    """The reclaim validator (4.7). The last task or gang taken may push its queue below its share, none after it."""
+    """Return whether shares allow the losses of the scenario (4.7); charges ``queues.remains`` (Q, 3)."""
     snapshot = ctx.snapshot
     queue, parent = search.queues, snapshot.queues.parent
     n_queues = parent.shape[0]
@@ -113,8 +125,8 @@ def keeps_shares(p: int, k: int, ctx: Context, search: Search) -> bool:
     now = search.counts.presence[0]
     for entry in range(search.counts.jobs[0] - 1):
         queue.in_scenario[snapshot.jobs.queue[search.lists.jobs[entry]]] = now
+    # Leaf after leaf, by uid (13): the order decides which loss is the last that a queue above may have.
     for place in range(n_queues):
-        # each leaf takes all its jobs of the scenario
         q = int(snapshot.queues.by_uid[place])
         if queue.in_scenario[q] != now:
             continue
@@ -132,9 +144,10 @@ def keeps_shares(p: int, k: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def may_lose_one(a: int, b: int, lost: float, smallest: float, ctx: Context, search: Search) -> bool:
-    """Whether the validator could let queue ``b`` lose a task with GPUs for the first pending task, below its sibling.
+    """Return whether rule 2 could let queue ``b`` lose a task with ``smallest`` GPUs for the first pending task.
 
-    At best it is one with the ``smallest`` number of them, and the sibling, ``a``, has ``lost`` as many.
+    Assumes the best for it: the sibling ``a``, the reclaimer's side, has ``lost`` GPUs itself. Used by the precedence
+    proof: False proves that no loss of GPUs below ``b`` passes. Reads ``book.held`` and ``book.fair`` (Q + 1, 3).
     """
     book = ctx.state.book
     mine = ratio(book.held[a, GPU] - lost + requested(1, GPU, ctx.snapshot, search), book.fair[a, GPU])
@@ -144,9 +157,11 @@ def may_lose_one(a: int, b: int, lost: float, smallest: float, ctx: Context, sea
 
 @inner
 def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search) -> bool:
-    """Take what job ``j`` of leaf ``q`` loses, surplus tasks one by one, then the rest together; False: not allowed.
+    """Charge what job ``j`` of leaf ``q`` loses: surplus tasks one by one, then its core; False: not allowed.
 
-    A task counts as often as the scenario names it.
+    The first losses of each pod set up to its minimum are the core, counted in ``sets.core`` (S,). A task counts as
+    often as the scenario names it (``tasks.times``, (T,)). Victims that are home or have another place are no losses,
+    unless configured.
     """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     sets, cls = snapshot.sets, snapshot.tasks.cls
@@ -173,14 +188,17 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
 
 @inner
 def left_to(q: int, r: int, search: Search) -> float:
-    """How much of resource ``r`` queue ``q`` holds without what was taken from it in this scenario."""
+    """Return how much of resource ``r`` is left to queue ``q`` in this scenario, a scalar."""
     queue = search.queues
     return float(queue.remains[q, r] if queue.remains_mark[q] == search.counts.presence[0] else queue.old_held[q, r])
 
 
 @inner
 def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -> bool:
-    """Whether one more chunk may be taken from leaf ``v``, however much it holds."""
+    """Return whether rule 1 lets one more chunk leave from leaf ``v``, of whatever size (4.7).
+
+    Monotone: losses only lower ``queues.remains`` (Q, 3), and all else is fixed. So a False stays False.
+    """
     snapshot, book = ctx.snapshot, ctx.state.book
     queue = search.queues
     reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
@@ -195,7 +213,7 @@ def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -
 
 @inner
 def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Take one chunk from leaf ``v`` and all above it, if the queue where the paths part is still above its share."""
+    """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it."""
     queue, parent = search.queues, ctx.snapshot.queues.parent
     if not may_lose_more(p, need, v, ctx, search):
         return False
@@ -215,10 +233,10 @@ def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, se
 
 @inner
 def note_short(k: int, ctx: Context, search: Search) -> None:
-    """Note the resources of which a queue that is within its quotas may take from one above (4.7, the second rule).
+    """Mark in ``counts.short``, a scalar for each resource, where the second rule applies (4.7).
 
-    All, or, with minimal victims, those that the first ``k`` pending tasks ask for and some node lacks: who is
-    above a quota of what there is plenty of has nothing that others need, and they would take from each other in turn.
+    With minimal victims: what the ``k`` pending tasks request and a ready node lacks. A queue above a quota of a
+    resource that is plentiful holds nothing that others need: queues would take from each other in turn.
     """
     snapshot, state = ctx.snapshot, ctx.state
     for r in range(3):
@@ -233,7 +251,7 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
 
 @inner
 def requested(k: int, r: int, snapshot: Snapshot, search: Search) -> float:
-    """How much of resource ``r`` the first ``k`` pending tasks ask for."""
+    """Return how much of resource ``r`` the first ``k`` pending tasks request: a scalar."""
     amount = 0.0
     for entry in range(k):
         amount += snapshot.classes.quota[snapshot.tasks.cls[search.pending[entry]], r]
@@ -242,13 +260,13 @@ def requested(k: int, r: int, snapshot: Snapshot, search: Search) -> float:
 
 @inner
 def requested_amounts(k: int, snapshot: Snapshot, search: Search) -> Amounts:
-    """What the first ``k`` pending tasks ask for."""
+    """Return what the first ``k`` pending tasks request: three scalars, CPU, memory, GPUs."""
     return requested(k, 0, snapshot, search), requested(k, 1, snapshot, search), requested(k, 2, snapshot, search)
 
 
 @inner
 def ratio(amount: float, share: float) -> float:
-    """How far a share is used."""
+    """Return the part of a ``share`` that an amount uses, a scalar: 0 of an infinite one, infinite if it is 0."""
     if share == np.inf:
         return 0.0
     if share == 0.0:
@@ -258,7 +276,10 @@ def ratio(amount: float, share: float) -> float:
 
 @inner
 def stays_behind(p: int, k: int, u: int, ctx: Context, search: Search) -> bool:
-    """Whether queue ``u``, the reclaimer's or one above, may grow: not past a sibling that it takes from (4.7, 2)."""
+    """Return whether queue ``u``, on the reclaimer's path, ends behind each sibling that lost something (4.7).
+
+    Rule 2; reads ``queues.remains`` and ``involved`` (Q, 3). Checks the quota, too, if job ``p`` is not preemptible.
+    """
     settings, snapshot, book = ctx.settings, ctx.snapshot, ctx.state.book
     queue, parent = search.queues, snapshot.queues.parent
     fixed = snapshot.jobs.preemptible[p] == 0
@@ -285,7 +306,7 @@ def stays_behind(p: int, k: int, u: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
-    """The nearest value that is set from queue ``q`` upwards, else ``otherwise`` (11.1)."""
+    """Return the nearest value of ``own`` (Q,) set at or above queue ``q``, in ns, else ``otherwise`` (11.1)."""
     while q != NULL:
         if own[q] != NULL:
             return int(own[q])
@@ -295,7 +316,7 @@ def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
 
 @inner
 def any_runtime(settings: Settings, queues: Queues) -> bool:
-    """Whether some minimum runtime is set anywhere."""
+    """Return whether a minimum runtime is set by default or for a queue: ``queues.preempt_runtime`` (Q,)."""
     if settings.min_runtime == 0:
         return False
     if settings.preempt_runtime > 0 or settings.reclaim_runtime > 0:
@@ -308,7 +329,10 @@ def any_runtime(settings: Settings, queues: Queues) -> bool:
 
 @inner
 def is_protected(action: int, p: int, j: int, ctx: Context, search: Search) -> bool:
-    """Whether job ``j`` started too lately to be evicted for job ``p``."""
+    """Return whether job ``j`` has not run for its minimum runtime yet, as its eviction for ``p`` demands (11.1).
+
+    Compares ``settings.now`` with ``jobs.last_start`` (J,) plus the queue's runtime, in ns.
+    """
     settings, snapshot = ctx.settings, ctx.snapshot
     queues, jobs = snapshot.queues, snapshot.jobs
     if search.counts.runtimes[0] == 0 or jobs.last_start[j] == 0:
@@ -326,7 +350,7 @@ def is_protected(action: int, p: int, j: int, ctx: Context, search: Search) -> b
 
 @inner
 def is_elastic(j: int, snapshot: Snapshot) -> bool:
-    """Whether some pod set has more pods than its minimum."""
+    """Return whether some pod set of job ``j`` has more tasks than its minimum; reads ``sets.minimum`` (S,)."""
     sets = snapshot.sets
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         is_pod_set = sets.child_ptr[s] == sets.child_end[s]
@@ -337,7 +361,10 @@ def is_elastic(j: int, snapshot: Snapshot) -> bool:
 
 @inner
 def keeps_runtimes(action: int, p: int, ctx: Context, search: Search) -> bool:
-    """Whether protected jobs keep their minimums; those that are evicted already still count here."""
+    """Return whether protected jobs keep their minimums (11.1); counts losses in ``sets.core`` (S,).
+
+    Tasks that were evicted before in this cycle still count as used; only losses of this scenario are subtracted.
+    """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     sets, jobs = snapshot.sets, snapshot.jobs
     if search.counts.runtimes[0] == 0:

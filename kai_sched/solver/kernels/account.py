@@ -1,4 +1,14 @@
-"""Opening a cycle's books: room on nodes, what queues hold and ask for, how far gangs are (semantics 0.3, 2.1, 2.2)."""
+"""Opening the books of a cycle: room on nodes, what queues hold, counters of sets (semantics 0.3, 2.1, 2.2).
+
+Each kernel fills columns of the working state that are zero, from the frozen snapshot, once at the start of a cycle.
+They write directly, not through the undo log, as there is nothing before them to go back to.
+
+Cost: one pass over T tasks each, with R resources (``open_nodes``), L levels of the queue tree (``open_queues``) or
+the bonds of the task's class (``open_bonds``); ``open_nodes`` and ``open_cluster`` also pass N nodes.
+
+Invariant afterwards: for each node and tracked resource, idle is allocatable minus what pods with a used status
+request; for each queue, ``held`` and ``asked`` are the sums of its jobs and of the queues below it.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +40,15 @@ COUNTS_ALL = 1  # Nodes.counted
 
 @inner
 def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) -> None:
-    """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are there.
+    """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are on the nodes (0.3).
 
-    A resource that a node does not have is not tracked on it: its entries stay 0.
+    Amounts are in the units of the resource (0.2). A resource that a node does not have is not tracked on it: its
+    entries stay 0. Devices that pods with parts of GPUs share are taken from the idle GPUs.
+
+    Parameters
+    ----------
+    status : (T,), ``tasks.status``, the ``Status`` of each task when the cycle begins
+    idle, releasing : (N, R), zeros that are filled in place, directly
     """
     nodes, node_of = ctx.snapshot.nodes, ctx.snapshot.tasks.node
     n_resources = idle.shape[1]
@@ -48,13 +64,19 @@ def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) 
             asked = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t], r]
             if asked > 0.0 and nodes.allocatable[n, r] > 0.0:
                 idle[n, r] -= asked
+                # Only the room of pods that are leaving comes back. That of pods stuck in releasing is in neither
+                # amount, so that no job waits for it.
                 if status[t] == IS_RELEASING:
                     releasing[n, r] += asked
 
 
 @inner
 def open_jobs(ctx: Context) -> None:
-    """Fill where tasks are (T, 2) and the counters of their sets (S, 4)."""
+    """Fill ``state.task`` (T,) with the status and node of each task, and count the tasks of each set.
+
+    Writes ``pending`` and ``active`` of ``state.sets``, (S,) each. Tasks of no job are copied but not counted.
+    ``active`` includes pipelined tasks, as they hold a place.
+    """
     tasks, task_state, set_state = ctx.snapshot.tasks, ctx.state.task, ctx.state.sets
     for t in range(tasks.job.shape[0]):
         status = tasks.status[t]
@@ -70,7 +92,13 @@ def open_jobs(ctx: Context) -> None:
 
 @inner
 def open_queues(ctx: Context) -> None:
-    """Fill the queues' settings, what they hold and what they ask for, ancestors included; ``prices`` are (C, 3)."""
+    """Fill what queues may have, hold and request, for the queue of each job and all queues above it (2.2).
+
+    Reads ``classes.quota`` (C, 3), the amounts that count for a queue: millicores, bytes and GPUs. Writes ``quota``,
+    ``limit``, ``held``, ``held_fixed`` and ``asked`` of the book, (Q + 1, 3) each, and ``priority``; row Q, the
+    cluster, stays 0. A task that holds a place counts as held and as requested, a pending one as requested only. Tasks
+    on nodes outside the snapshot hold nothing here.
+    """
     queues, tasks, jobs, book = ctx.snapshot.queues, ctx.snapshot.tasks, ctx.snapshot.jobs, ctx.state.book
     for q in range(queues.parent.shape[0]):
         for r in range(3):
@@ -99,7 +127,11 @@ def open_queues(ctx: Context) -> None:
 
 @inner
 def open_bonds(status: Statuses, ctx: Context) -> None:
-    """Fill the counters of inter-pod terms and host ports from the pods on nodes, leaving ones included (12.2)."""
+    """Count the pods on nodes for inter-pod terms and host ports, those that are leaving included (12.2).
+
+    Adds to ``state.domains.matched`` and ``carried`` (D,) and to ``state.ports`` (N, P), directly. ``status`` (T,) is
+    that of the snapshot. A node without the topology label of a term belongs to no domain and is not counted.
+    """
     node_of, cls, terms = ctx.snapshot.tasks.node, ctx.snapshot.tasks.cls, ctx.snapshot.terms
     bonds, domains = ctx.snapshot.bonds, ctx.state.domains
     for t in range(node_of.shape[0]):
@@ -118,10 +150,15 @@ def open_bonds(status: Statuses, ctx: Context) -> None:
 
 @inner
 def open_cluster(total: Floats, ctx: Context) -> None:
-    """Add to ``total``, a row of the book, what there is to divide (2.1): ready nodes, less other schedulers' pods.
+    """Add the capacity (2.1) to ``total``: what ready nodes have, minus what pods of other schedulers request.
 
-    A node gives no less than nothing: pods that ask for more than it has, as those may that no scheduler placed, must
-    not take from what the others have. ``own`` (N, 3) is space to work in.
+    A node contributes at least 0: pods that request more than it has, as pods that no scheduler placed may, must not
+    take from the capacity of other nodes. ``nodes.counted`` (N,) says which nodes contribute all, or all but GPUs.
+
+    Parameters
+    ----------
+    total : one row of ``book.share`` (Q + 1, 3), in millicores, bytes and GPUs; written in place, directly.
+        ``scratch.own`` (N, 3) is overwritten
     """
     nodes, tasks, own = ctx.snapshot.nodes, ctx.snapshot.tasks, ctx.scratch.own
     for n in range(nodes.counted.shape[0]):

@@ -1,4 +1,14 @@
-"""What all actions do with a job: see what it asks for next, and put its tasks on nodes (semantics 3.3, 3.5)."""
+"""What all actions do with a job: find out what it asks for next, and place its tasks (semantics 3.2, 3.3, 3.5).
+
+An attempt goes through these steps: ``next_chunk`` writes the chunk, ``settle`` places its tasks one by one through
+the undo log, and the caller either takes all of it back (``undo.undo_all``) or makes it final (``commit``). After a
+commit the caller empties the log, so that no later rollback reaches it.
+
+Cost: for each task the cost of finding a node (``find``, ``score``) plus R resources, L levels of the queue tree and
+the bonds of its class.
+Invariant: between two calls the room of nodes and the counters of sets agree with the status and node of each task.
+``decisions`` is written only by ``commit`` and ``record_placement``, which are never undone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +30,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @inner
 def count_pending(first: int, end: int, set_state: SetState) -> int:
-    """How many tasks of a job with the sets [first, end) are pending."""
+    """Return how many tasks of the sets [first, end) of a job are pending: the sum of ``set_state.pending`` (S,)."""
     pending = 0
     for s in range(first, end):
         pending += set_state.pending[s]
@@ -29,9 +39,15 @@ def count_pending(first: int, end: int, set_state: SetState) -> int:
 
 @inner
 def note_next_request(j: int, ctx: Context, tree: Tree) -> None:
-    """Note the job's stage and what its next chunk will ask of the queues (``tree.request``)."""
+    """Note what job ``j`` asks of the queues next, and its stage in job order.
+
+    Writes ``tree.request[j]`` (J, 3), the CPU (millicores), memory (bytes) and GPUs of its next chunk, and
+    ``tree.stage[j]`` (J,), directly. The job does not move in its heap: the caller puts it there. ``scratch.survey``
+    and ``scratch.chunk`` hold the chunk afterwards.
+    """
     first, end = ctx.snapshot.jobs.set_ptr[j], ctx.snapshot.jobs.set_ptr[j + 1]
     length = next_chunk(j, ctx)
+    # ``next_chunk`` logs the cursors that it moves. They are true now and need not be undone.
     ctx.log.size[:] = 0
     for r in range(3):
         tree.request[j, r] = 0.0
@@ -44,7 +60,10 @@ def note_next_request(j: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
-    """Whether some pod that a set of the job needs for its minimum has to wait for its room."""
+    """Return whether some set of job ``j`` lacks its minimum without its pipelined tasks (3.3, step 4).
+
+    Such a gang must wait as a whole. Reads ``waiting`` and ``active`` of ``state.sets``, (S,) each.
+    """
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         waiting = state.sets.waiting[s]
         if waiting > 0 and state.sets.active[s] - waiting < snapshot.sets.minimum[s]:
@@ -54,7 +73,15 @@ def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
 
 @inner
 def settle(j: int, t: int, ctx: Context) -> int:
-    """Place one task on the best node, bound where the room is idle, else pipelined; returns the verdict (3.5)."""
+    """Place task ``t`` of job ``j`` on its best node, through the undo log (3.5).
+
+    The task is bound if its request fits the idle room now, else it is pipelined.
+
+    Returns
+    -------
+    int : a ``Verdict``: OK; the reason why no node can take the class (``finder.refused`` (C,)); or NO_FIT if no node
+        takes it at present
+    """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
     if finder.refused[c] != OK:
@@ -68,7 +95,11 @@ def settle(j: int, t: int, ctx: Context) -> int:
 
 @inner
 def best_node(t: int, ctx: Context) -> int:
-    """The best node for a task, now or later; NULL where none will do."""
+    """Return the best node for task ``t``, on room that is idle or will be; NULL if no node takes it (3.5).
+
+    Both ways choose by the scores of 9. The short one (``find_node``) is for classes whose order of nodes depends on
+    each node alone; it may update ``finder`` (C, B), which holds no decisions and is never undone.
+    """
     snapshot, finder = ctx.snapshot, ctx.finder
     classes = snapshot.classes
     c = snapshot.tasks.cls[t]
@@ -83,7 +114,18 @@ def best_node(t: int, ctx: Context) -> int:
 
 @inner
 def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
-    """Place task ``t`` on node ``n`` with all that follows from it."""
+    """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
+
+    That is the room of the node (N, R), the counters of the set, what the queue and its ancestors hold (Q + 1, 3), and
+    inter-pod terms and host ports. The block of the node is marked for the finder, which is not undone: a rollback
+    marks it again.
+
+    Parameters
+    ----------
+    j, t : rows of the job and its task, which is pending or was evicted by a search
+    n : row of a node on which the task fits, now or later; this is not checked
+    wait : True: the task is pipelined; False: it is bound
+    """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
     place(t, n, wait, ctx)
@@ -96,14 +138,22 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
 
 @inner
 def commit(length: int, state: State, chunk: Ints, decisions: Decisions) -> None:
-    """Write the placements of the tasks in ``chunk`` down; from here on they are not undone."""
+    """Write the placements of the first ``length`` tasks of ``chunk`` to the decision log, in their order.
+
+    ``chunk`` is ``scratch.chunk``, rows of tasks; node and status come from ``state.task`` (T,). The caller empties the
+    undo log.
+    """
     for entry in range(length):
         record_placement(chunk[entry], state.task, decisions)
 
 
 @inner
 def record_placement(t: int, task_state: TaskState, decisions: Decisions) -> None:
-    """Append a placement; the one that the task had before, if any, no longer counts."""
+    """Append the placement of task ``t`` to the decision log, directly; an earlier one of the same task is cancelled.
+
+    Writes ``task``, ``node`` and ``waits`` of ``decisions``, (2 T,) each, and ``decisions.row`` (T,). A cancelled row
+    has NULL as its task, so the order of the others does not change.
+    """
     if decisions.length[0] == decisions.task.shape[0]:
         close_gaps(decisions)
     if decisions.row[t] != NULL:
@@ -118,7 +168,11 @@ def record_placement(t: int, task_state: TaskState, decisions: Decisions) -> Non
 
 @inner
 def close_gaps(decisions: Decisions) -> None:
-    """Take the placements that no longer count out of the log, which has twice the rows that can count."""
+    """Remove cancelled placements from the decision log in place, without changing the order of the others.
+
+    The log has 2 T rows and at most T tasks have a placement, so this is needed at most once in T placements. The rows
+    of the tasks, ``decisions.row`` (T,), follow.
+    """
     kept = 0
     for row in range(decisions.length[0]):
         t = decisions.task[row]

@@ -1,4 +1,13 @@
-"""Static feasibility: what of a node's own properties keeps a class of pods away (semantics 12.2, the static steps)."""
+"""Static feasibility: which properties of a node keep a class of pods away (semantics 12.2, the static steps).
+
+The verdict depends on the snapshot alone, so it is computed once in a cycle. Classes that share their static
+constraints share a signature. Room, ports and inter-pod terms change during the cycle and are checked elsewhere
+(``kernels.fit``, ``kernels.score``).
+
+Cost: N nodes for each of K signatures that is wanted, times the requirements of its selectors; what a requirement says
+about a node is a table (``signatures.truth``) that the snapshot brings along.
+Invariant: verdicts of signatures that are not wanted keep their zeros and must not be read.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +22,16 @@ MIG_MIXED = 2
 
 @inner
 def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: Flags) -> None:
-    """Write the verdict of each wanted signature on each node.
+    """Write the verdict of each wanted signature on each node, directly; OK (0): no property is in the way.
 
-    ``wanted`` u1 (K,): 1 where some pending pod has the signature; ``verdicts`` u1 (K, N), written where wanted.
-    Order of the steps, first failure wins: node type, node conditions, taints, selectors (12.2, steps 2, 5, 6 and 7).
+    The first failing step wins: node type, node conditions, taints, selectors (12.2, steps 2, 5, 6 and 7).
+
+    Parameters
+    ----------
+    nodes : (N,) columns ``condition``, ``mig`` and ``taint_set`` are read
+    signatures : (K,) columns, and ``tolerated``, toleration set by taint set
+    wanted : (K,), 1 where some pod that may be placed has the signature
+    verdicts : (K, N), written in place for wanted signatures
     """
     for k in range(signatures.toleration.shape[0]):
         if wanted[k] == 0:
@@ -34,7 +49,11 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 
 @inner
 def judge_selectors(signatures: Signatures, k: int, n: int) -> int:
-    """The verdict of the first selector of signature ``k`` that does not hold on node ``n``, else OK."""
+    """Return the verdict, a scalar, of the first selector of signature ``k`` that does not hold on node ``n``, or OK.
+
+    All selectors must hold. Of the terms of a selector one must hold, of the requirements of a term all; a term without
+    requirements never holds (12.2, step 6).
+    """
     for selector in range(signatures.selector_ptr[k], signatures.selector_ptr[k + 1]):
         holds = False
         for term in range(signatures.term_ptr[selector], signatures.term_ptr[selector + 1]):

@@ -1,10 +1,14 @@
-"""The best node for a task (semantics 3.5, 9).
+"""The best node for a task, without scoring all nodes (semantics 3.5, 9; ADR 3).
 
-Without inter-pod terms the order of two nodes depends on these two nodes alone: idle room first, then CPU-only nodes
-for CPU-only pods, then the fuller (or emptier) node, then the name. The normalisation of binpack over all nodes never
-changes which of two nodes is ahead. So the best node of each block of neighbouring nodes is remembered per class, and
-only blocks that changed since are looked through again: a placement costs one block, not the cluster. Classes with
-inter-pod terms or host ports, and pods with a nominated node, are scored in full (``kernels.score``).
+For a class without inter-pod terms and host ports, and a pod without a nominated node, which of two nodes is better
+depends on these two alone: idle room first, then CPU-only nodes for CPU-only pods, then the fuller (or emptier) node,
+then the name. Normalising binpack over all nodes never changes which of two nodes is better, as it is monotone in
+the free amount. So the best node of each block of neighbouring nodes is remembered for each class, and only blocks
+that changed since are searched again. Other classes and pods are scored in full (``kernels.score``).
+
+Cost: about sqrt(N) blocks to compare, plus R times the nodes of each changed block: mostly one or two.
+Invariant: ``finder.best[c, b]`` is the best node of block ``b`` for class ``c`` if ``finder.seen[c, b]`` equals
+``finder.stamp[b]``. Whatever changes the room of a node calls ``undo.touch``.
 """
 
 from __future__ import annotations
@@ -24,7 +28,12 @@ SPREAD = int(Placement.SPREAD)
 
 @inner
 def find_node(c: int, ctx: Context) -> int:
-    """The best node now or later for a task of class ``c``; NULL where none will do."""
+    """Return the best node for a task of class ``c``, on room that is idle or will be; NULL if no node takes it.
+
+    Blocks are compared in order and a later one must be strictly better, so the lower row, which is by name, wins a
+    tie. Writes ``finder.seen`` and, through ``scan_block``, the other columns (C, B), directly: they depend on the
+    state alone.
+    """
     finder, best = ctx.finder, NULL
     points, preference = 0.0, 0.0
     for b in range(finder.stamp.shape[0]):
@@ -41,7 +50,11 @@ def find_node(c: int, ctx: Context) -> int:
 
 @inner
 def scan_block(b: int, c: int, ctx: Context) -> None:
-    """Look through block ``b`` again, and note its best node for class ``c``."""
+    """Find the best node of block ``b`` for class ``c`` anew, and write it to the finder.
+
+    Reads ``state.idle`` and ``state.releasing`` (N, R) of the nodes of the block. Writes ``best`` (NULL if no node of
+    the block takes the class), ``points`` and ``preference`` of the finder, (C, B) each, directly.
+    """
     settings, nodes, finder = ctx.settings, ctx.snapshot.nodes, ctx.finder
     idle, releasing = ctx.state.idle, ctx.state.releasing
     request, cpu_only = ctx.snapshot.classes.request[c], ctx.snapshot.classes.cpu_only[c]
@@ -57,6 +70,8 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
         points = settings.available_points if fits_now(request, idle[n]) else 0.0
         if cpu_only == 1 and nodes.cpu_only[n] == 1:
             points += settings.cpu_node_points
+        # Points are multiples of what separates nodes for certain (idle room, CPU-only); only nodes of as many points
+        # are compared by their preference.
         if best != NULL and points < best_points:
             continue
         free = idle[n, resource] + releasing[n, resource]
@@ -69,7 +84,11 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
 
 @inner
 def preference_for(free: float, allocatable: float, size: float, placement: int) -> float:
-    """Larger is better for nodeplacement: the less room for binpack, the larger part that is free for spread."""
+    """Return how much nodeplacement (9) prefers a node among nodes of as many points, a scalar; larger is better.
+
+    Binpack: the less is free, the better; a node without the resource comes last, as it gets 0 points. Spread: the
+    larger the part of ``size`` that is free. ``free`` and ``allocatable`` are amounts of CPU (millicores) or GPUs.
+    """
     if placement == BINPACK:
         return -free if allocatable != 0.0 else -np.inf
     if placement == SPREAD and size != 0.0:

@@ -1,8 +1,15 @@
-"""Gangs: which pods of a job are asked for next (semantics 0.4, 3.2).
+"""Gangs: which tasks a job asks for next, its chunk (semantics 0.4, 3.2).
 
-A job is a tree of sets; its leaves are pod sets. Rows of a tree are contiguous with parents first, so one loop
-backwards goes from the leaves to the root. Two marked defects of the original are done right: an unsatisfied set asks
-only for the members that it misses, and a member that cannot reach its minimum takes up no place.
+A job is a tree of sets whose leaves are pod sets. The rows of a tree are contiguous, parents first, so one loop over
+them backwards goes from the leaves to the root. A chunk is made in two passes: ``survey_sets`` goes upwards and finds
+out which sets are satisfied and which can be asked for; ``next_of`` goes downwards and chooses members and tasks.
+
+Rules that differ from v0.17.0: an unsatisfied set asks only for the members that it lacks, and a member that cannot
+reach its minimum takes up no place.
+
+Cost for a job with S sets and T tasks: O(S) for the survey, O(m^2) at worst to order m members (they are mostly in
+order), and O(T) over the whole life of a cursor, not per chunk.
+Invariant: nothing but scratch and the cursor of pod sets is written; a cursor never passes a pending task.
 """
 
 from __future__ import annotations
@@ -34,9 +41,17 @@ ABOVE_MINIMUM = int(GangStage.ABOVE_MINIMUM)
 
 @inner
 def survey_sets(first: int, end: int, returning: bool, ctx: Context) -> None:
-    """Fill ``scratch.survey`` of sets [first, end): satisfied members or placed pods; whether it can ask for more.
+    """Fill ``scratch.survey`` (S,) for the sets [first, end) of a job: how far each is and what it can give.
 
-    With ``returning`` only evicted tasks are there to be asked for.
+    ``met`` is the number of active tasks of a pod set, or of satisfied members of a set; a set is satisfied if that
+    reaches its minimum. ``able`` is 1 if a satisfied set has something to give, or an unsatisfied one can reach its
+    minimum with what is pending ("reachable" in 0.4).
+
+    Parameters
+    ----------
+    first, end : the rows of the job's sets, the root first
+    returning : whether only tasks that a search has evicted may be asked for (``scratch.returning.left`` (S,)), instead
+        of all pending tasks (``state.sets.pending`` (S,))
     """
     sets, scratch = ctx.snapshot.sets, ctx.scratch
     set_state, survey = ctx.state.sets, scratch.survey
@@ -51,6 +66,8 @@ def survey_sets(first: int, end: int, returning: bool, ctx: Context) -> None:
             able_unmet = 0
             able_any = False
             for member in range(sets.child_ptr[s], sets.child_end[s]):
+                # Members have higher rows than their set, so their survey is done. A satisfied member counts but does
+                # not help to reach the minimum; an unsatisfied one helps only if it can be satisfied itself.
                 if survey.met[member] >= sets.minimum[member]:
                     count += 1
                 elif survey.able[member] == 1:
@@ -63,7 +80,12 @@ def survey_sets(first: int, end: int, returning: bool, ctx: Context) -> None:
 
 @inner
 def count_returning(first: int, end: int, ctx: Context) -> None:
-    """Count for each pod set of [first, end), a whole job, what a search has evicted of it, for ``next_return``."""
+    """Prepare ``next_return`` for a job with the sets [first, end): count the tasks that a search has evicted.
+
+    Writes, in place and not through the undo log, ``scratch.returning`` (S,) and ``scratch.away`` (longest job), which
+    holds one flag for each task of the job, counted from its first: 0 if the task may return. The rows must be those of
+    a whole job, as both are indexed relative to its first task.
+    """
     sets, scratch = ctx.snapshot.sets, ctx.scratch
     base = sets.task_ptr[first]
     for s in range(first, end):
@@ -78,7 +100,11 @@ def count_returning(first: int, end: int, ctx: Context) -> None:
 
 @inner
 def take_off(t: int, ctx: Context) -> None:
-    """Ask no more for task ``t`` of pod set ``s`` in ``next_return``: it is back, or there is no room for it."""
+    """Remove task ``t`` from those that ``next_return`` may ask for: it has returned, or there is no room for it.
+
+    Writes ``scratch.away`` and ``scratch.returning.left`` (S,) in place, not through the undo log. Removing a task
+    twice counts once.
+    """
     first, s = ctx.snapshot.jobs.set_ptr[ctx.snapshot.tasks.job[t]], ctx.snapshot.tasks.set[t]
     task_ptr, scratch = ctx.snapshot.sets.task_ptr, ctx.scratch
     if scratch.away[t - task_ptr[first]] == 0:
@@ -88,7 +114,12 @@ def take_off(t: int, ctx: Context) -> None:
 
 @inner
 def stage_of(first: int, end: int, sets: Sets, set_state: SetState) -> int:
-    """Where a job stands for the elastic order (1.3): some pod set below its minimum, all at it, or some above it."""
+    """Return where the job with sets [first, end) stands in the elastic order (1.3).
+
+    BELOW_MINIMUM if some pod set has too few active tasks, else ABOVE_MINIMUM if some pod set has more than its
+    minimum, else AT_MINIMUM. Reads ``set_state.active`` (S,) and ``sets.minimum`` (S,); only pod sets count, not the
+    sets above.
+    """
     stage = AT_MINIMUM
     for s in range(first, end):
         if sets.child_ptr[s] == sets.child_end[s]:
@@ -101,7 +132,11 @@ def stage_of(first: int, end: int, sets: Sets, set_state: SetState) -> int:
 
 @inner
 def goes_before(a: int, b: int, minimum: Ints, survey: Survey) -> bool:
-    """Member order (1.3): unsatisfied first, then minimum > 0 before 0, then the lower ratio; ties by row (name)."""
+    """Return whether member ``a`` of a set goes before member ``b`` in member order (1.3).
+
+    Unsatisfied members first, then members with a minimum above 0 by the ratio of count to minimum, then the others by
+    count. Ties go by row, which is by name. ``minimum`` (S,) is ``sets.minimum``; counts are ``survey.met`` (S,).
+    """
     unmet_a = survey.met[a] < minimum[a]
     unmet_b = survey.met[b] < minimum[b]
     if unmet_a or unmet_b:
@@ -116,7 +151,10 @@ def goes_before(a: int, b: int, minimum: Ints, survey: Survey) -> bool:
 
 @inner
 def order_members(first: int, end: int, ctx: Context) -> None:
-    """Write the members [first, end) of a set to ``order`` in member order (insertion sort: they mostly are in it)."""
+    """Write the members [first, end) of a set to ``scratch.order`` (S,), from entry 0 on, in member order (1.3).
+
+    Insertion sort: members of equal standing are in order already, as rows go by name, so it is mostly linear.
+    """
     order = ctx.scratch.order
     for place in range(end - first):
         member = first + place
@@ -129,22 +167,39 @@ def order_members(first: int, end: int, ctx: Context) -> None:
 
 @inner
 def next_chunk(j: int, ctx: Context) -> int:
-    """Write the next chunk of the job with sets [first, end) to ``scratch.chunk`` (task rows); returns its length.
+    """Write the next chunk of job ``j`` (3.2) to ``scratch.chunk``; return its length; 0: it asks for nothing.
 
-    0 means that there is nothing to ask for. The sets are surveyed on the way.
+    The chunk has rows of tasks, by pod set and in task order. Pending tasks and those that a search has evicted count
+    alike. Fills ``scratch.survey`` (S,) on the way, which callers use to find out why a chunk is empty. Moves the
+    cursors of pod sets (``state.sets.cursor``) through the undo log.
     """
     return next_of(j, False, ctx)
 
 
 @inner
 def next_return(j: int, ctx: Context) -> int:
-    """The same of those tasks that a search has evicted (``count_returning``, ``take_off``), whatever else waits."""
+    """Write the next chunk of the evicted tasks of job ``j`` to ``scratch.chunk``; return its length.
+
+    Evicted means: by the search that runs. Tasks that were pending before it are left out. ``count_returning`` must
+    have prepared ``scratch.returning`` (S,), and ``take_off`` removes what has been asked for; nothing goes through the
+    undo log.
+    """
     return next_of(j, True, ctx)
 
 
 @inner
 def next_of(j: int, returning: bool, ctx: Context) -> int:
-    """The next chunk of what waits and what a search has evicted, or, ``returning``, of what it has evicted alone."""
+    """Write the next chunk of job ``j`` to ``scratch.chunk``, one entry for each task; return its length (3.2).
+
+    Parameters
+    ----------
+    j : row of the job
+    returning : False: pending and evicted tasks (``next_chunk``); True: evicted tasks alone (``next_return``)
+
+    Returns
+    -------
+    int : length of the chunk, 0 if the root cannot be asked for. ``scratch.survey`` (S,) is filled in any case.
+    """
     first, end, sets = ctx.snapshot.jobs.set_ptr[j], ctx.snapshot.jobs.set_ptr[j + 1], ctx.snapshot.sets
     scratch = ctx.scratch
     survey = scratch.survey
@@ -155,6 +210,8 @@ def next_of(j: int, returning: bool, ctx: Context) -> int:
     depth = 1
     stack = scratch.stack
     stack[0] = first
+    # Depth first from the root. Each set is on the stack at most once, so S + 1 entries are enough. A pod set that is
+    # reached gives what it lacks, or one task if it lacks nothing; ``able`` guarantees that it has so many.
     while depth > 0:
         depth -= 1
         s = stack[depth]
@@ -173,20 +230,32 @@ def next_of(j: int, returning: bool, ctx: Context) -> int:
 
 @inner
 def choose_members(n_members: int, missing: int, depth: int, ctx: Context) -> int:
-    """Push the members of a set that go into the chunk; returns how many.
+    """Push those members of a set onto ``scratch.stack`` (S + 1,) that go into the chunk (3.2).
 
-    With members missing, as many unsatisfied ones as are missing; else the first that can take more. The stack gives
-    back the last one first, so they are pushed in reverse.
+    A set that lacks members asks for as many unsatisfied, reachable members as it lacks. A satisfied set asks for the
+    first member that has something to give.
+
+    Parameters
+    ----------
+    n_members : how many entries of ``scratch.order`` (S,) hold the members, in member order; the list is overwritten
+    missing : how many satisfied members the set lacks; 0 or less: it is satisfied
+    depth : how many entries the stack has
+
+    Returns
+    -------
+    int : how many members were pushed
     """
     survey, order = ctx.scratch.survey, ctx.scratch.order
     wanted = max(missing, 1)
     chosen = 0
+    # The chosen members are moved to the front of the same list: ``chosen`` never passes ``place``.
     for place in range(n_members):
         member = order[place]
         met = survey.met[member] >= ctx.snapshot.sets.minimum[member]
         if chosen < wanted and survey.able[member] == 1 and not (missing > 0 and met):
             order[chosen] = member
             chosen += 1
+    # The stack gives back the last entry first, so the members are pushed in reverse.
     for place in range(chosen):
         ctx.scratch.stack[depth + place] = order[chosen - 1 - place]
     return chosen
@@ -194,7 +263,18 @@ def choose_members(n_members: int, missing: int, depth: int, ctx: Context) -> in
 
 @inner
 def take_returning(s: int, wanted: int, length: int, first: int, ctx: Context) -> int:
-    """Append the first ``wanted`` tasks of pod set ``s`` that may return to ``scratch.chunk``; returns its length."""
+    """Append the first ``wanted`` tasks of pod set ``s`` that may return to ``scratch.chunk``; return its new length.
+
+    Starts at ``scratch.returning.before`` (S,), and moves it to the first task that may still return. That is sound
+    until the next ``count_returning``: in between tasks are only removed (``take_off``).
+
+    Parameters
+    ----------
+    s : row of a pod set
+    wanted : how many tasks to take; fewer are taken if fewer may return
+    length : entries that the chunk has already
+    first : row of the job's root set, from whose first task ``scratch.away`` counts
+    """
     task_ptr, scratch = ctx.snapshot.sets.task_ptr, ctx.scratch
     begin = task_ptr[s] + scratch.returning.before[s]
     found = NULL
@@ -213,10 +293,11 @@ def take_returning(s: int, wanted: int, length: int, first: int, ctx: Context) -
 
 @inner
 def take_pending(s: int, wanted: int, length: int, ctx: Context) -> int:
-    """Append the first ``wanted`` pending (or, in a search, evicted) tasks of pod set ``s``; returns the new length.
+    """Append the first ``wanted`` pending tasks of pod set ``s`` to ``scratch.chunk``; return its new length.
 
-    A cursor remembers before which task none is pending, so that growing an elastic job pod by pod does not pass its
-    running pods each time.
+    Tasks that a search has evicted count as pending. ``state.sets.cursor`` (S,) remembers the place in the set before
+    which no task is pending, so that growing an elastic job pod by pod does not pass its running pods each time. It is
+    moved through the undo log: a rollback that makes earlier tasks pending again also moves the cursor back.
     """
     task_ptr, state = ctx.snapshot.sets.task_ptr, ctx.state
     base = task_ptr[s]

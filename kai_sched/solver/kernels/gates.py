@@ -1,4 +1,9 @@
-"""The capacity gates of a chunk: limits, and quota for non-preemptible jobs, at every level (semantics 3.4)."""
+"""The capacity gates of a chunk: limits, and the quota for non-preemptible jobs, at every level (semantics 3.4).
+
+A gate compares what a queue holds together with what the chunk requests. The gates hold for the chunk as a whole, so
+they are checked once before its tasks are placed. No gate keeps a preemptible job from going beyond the fair share.
+Cost: three comparisons for each level of the queue tree. Nothing is written; a verdict says which gate stopped the job.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,11 @@ OVER_QUOTA = int(Verdict.OVER_QUOTA)
 
 @inner
 def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Book) -> bool:
-    """Whether a non-preemptible job with this ``need`` (3,) stays within the quota at every level."""
+    """Return whether a non-preemptible job with this ``need`` stays within the quota of its queue and all above (3.4).
+
+    ``need`` is CPU in millicores, memory in bytes and GPUs. Compares ``book.held_fixed`` with ``book.quota``,
+    (Q + 1, 3) each; ``parent`` (Q,) leads from the ``leaf`` to the root.
+    """
     q = leaf
     while q != NULL:
         for r in range(3):
@@ -26,9 +35,21 @@ def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Book) -> bool:
 
 @inner
 def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Book) -> tuple[int, int, int]:
-    """Returns (verdict, queue, resource) of the first gate that stops ``need`` (3,); all limits come before all quotas.
+    """Return which gate stops a chunk, if any (3.4): all limits from the leaf upwards, then all quotas.
 
-    ``fixed``: the job is non-preemptible. A resource that is not asked for is not looked at.
+    Parameters
+    ----------
+    leaf : row of the job's queue
+    need : amounts of CPU (millicores), memory (bytes) and GPUs that the whole chunk requests; those of 0 are not
+        checked
+    fixed : whether the job is non-preemptible; the quota gates are only for these
+    parent : (Q,), ``queues.parent``
+    book : reads ``limit``, ``held``, ``quota`` and ``held_fixed``, (Q + 1, 3) each
+
+    Returns
+    -------
+    tuple of three scalars : verdict (OK, OVER_LIMIT or OVER_QUOTA), queue and resource of the first gate that stops the
+        chunk, or NULL
     """
     q = leaf
     while q != NULL:

@@ -1,9 +1,15 @@
-"""Which job is tried next: a heap of queues at each level, a heap of jobs in each leaf (semantics 2.6, 3.1).
+"""Which job is tried next: a heap of queues at each level, a heap of jobs in each leaf queue (semantics 2.6, 3.1).
 
-Heaps are binary and are mended only at the top and only when a path was touched, as the original does: with comparisons
-that have gone stale meanwhile, the result depends on it. Storage is flat: the heap of queue q's children lies where its
-children lie in ``queues.child``, the heap of a leaf's jobs from ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job
-on top of the path of heads below q asks for.
+Storage is flat. The heap of the children of queue ``q`` lies where its children lie in ``queues.child``; row Q is the
+heap of the roots. The heap of the jobs of leaf ``q`` begins at ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job
+asks for that one reaches from ``q`` by going from head to head.
+
+Invariant: the heap of a leaf is always in order. The heaps of queues are not: a queue whose holdings changed keeps its
+place, and ``tree.dirty`` marks the path above it. A marked queue is sifted down only when it is the head of its heap.
+So the plan depends on when heaps are mended; this is the lazy sorting of 3.1, and must not be "repaired".
+
+Cost, with Q queues on L levels and J jobs: building takes O(J + Q log Q) comparisons; taking one job out takes
+O(L log Q + log J), as each job taken out or put back marks one path of L queues.
 """
 
 from __future__ import annotations
@@ -18,7 +24,12 @@ from kai_sched.solver.state import Book, Context, Tree
 
 @inner
 def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints) -> bool:
-    """Job order (1.3): priority, then below, at and above the minimum, then row, which is by age and uid."""
+    """Return whether job ``a`` goes before job ``b`` of the same leaf queue in job order (1.3).
+
+    Higher priority first, then the lower ``stage``: below, at, above the minimum; then the lower row, which is age and
+    uid. The plugins priority and elastic switch the first two steps. ``priority`` and ``stage`` are ``jobs.priority``
+    and ``tree.stage``, (J,) each.
+    """
     if settings.priority_order == 1 and priority[a] != priority[b]:
         return bool(priority[a] > priority[b])
     if settings.elastic_order == 1 and stage[a] != stage[b]:
@@ -28,7 +39,7 @@ def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints)
 
 @inner
 def dominant(q: int, book: Book) -> float:
-    """The dominant share (2.5) of what queue ``q`` holds."""
+    """Return the dominant share (2.5) of what queue ``q`` holds, of ``book.held`` (Q + 1, 3); a scalar, at least 0."""
     share = 0.0
     for r in range(3):
         share = max(share, used_share(q, r, book.held[q, r], book))
@@ -37,7 +48,10 @@ def dominant(q: int, book: Book) -> float:
 
 @inner
 def dominant_with(q: int, extra: Floats, book: Book) -> float:
-    """The dominant share (2.5) of what queue ``q`` holds together with the ``extra`` (Q, 3), which may be negative."""
+    """Return the dominant share (2.5) of what ``q`` holds and ``extra`` (Q, 3) together, at least 0.
+
+    ``extra`` is negative where a victim is to leave.
+    """
     share = 0.0
     for r in range(3):
         share = max(share, used_share(q, r, book.held[q, r] + extra[q, r], book))
@@ -46,7 +60,11 @@ def dominant_with(q: int, extra: Floats, book: Book) -> float:
 
 @inner
 def used_share(q: int, r: int, amount: float, book: Book) -> float:
-    """Which part ``amount`` of resource ``r`` is of what queue ``q`` is entitled to."""
+    """Return which part ``amount`` is of the allocatable share of ``q``, in ``book.share`` (Q + 1, 3); see 2.5.
+
+    Of an unlimited share (inf) it is the part of the cluster's capacity, row Q. If the share is 0, the amount counts
+    1000 times.
+    """
     entitled = book.share[q, r]
     if entitled == 0.0:
         return float(amount * 1000.0)
@@ -59,17 +77,21 @@ def used_share(q: int, r: int, amount: float, book: Book) -> float:
 
 @inner
 def queue_before(a: int, b: int, book: Book, extra: Floats) -> bool:
-    """Queue order (2.6): whether sibling ``a`` goes before ``b``, given what the next job of each asks for."""
+    """Return whether sibling ``a`` goes before ``b`` (2.6); ``extra`` (Q, 3): what the next job of each asks for."""
     return goes_first(a, b, book, extra, extra)
 
 
 @inner
 def goes_first(a: int, b: int, book: Book, extra: Floats, left: Floats) -> bool:
-    """Queue order (2.6) of siblings.
+    """Return whether sibling queue ``a`` goes before ``b`` in queue order (2.6).
 
-    ``extra`` (Q, 3): what the next job of each asks for; ``left`` (Q, 3): what counts beside what it holds in its
-    dominant share.
+    The first of the eight steps that tells the queues apart decides; step 8 compares rows, so the order is total. Reads
+    ``held``, ``fair``, ``quota`` and ``share`` of the book, (Q + 1, 3) each, and ``priority``. ``extra`` (Q, 3) is what
+    the next job of each queue asks for (steps 2 and 4), ``left`` (Q, 3) what step 5 adds to what each holds; it is
+    negative where a victim is to leave.
     """
+    # The flags are those of steps 1, 2 and 4 of 2.6: over its fair share in all three resources; within its quota with
+    # the next chunk in all three; holding something of a resource of which it is entitled to none.
     over_a, over_b = True, True
     starved_a, starved_b = True, True
     violates_a, violates_b = False, False
@@ -100,7 +122,11 @@ def goes_first(a: int, b: int, book: Book, extra: Floats, left: Floats) -> bool:
 
 @inner
 def by_share(a: int, b: int, book: Book) -> bool:
-    """Steps 7 and 8 of queue order (2.6): the allocatable share that is smaller throughout, if any; the lower row."""
+    """Return whether ``a`` goes before ``b`` by steps 7 and 8 of queue order (2.6).
+
+    A row of ``book.share`` (Q + 1, 3) that is smaller in some resource and larger in none goes first, else the lower
+    row.
+    """
     less_a, less_b = False, False
     for r in range(3):
         less_a = less_a or book.share[a, r] < book.share[b, r]
@@ -112,7 +138,10 @@ def by_share(a: int, b: int, book: Book) -> bool:
 
 @inner
 def update_ancestors_of(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints, extra: Floats) -> None:
-    """Carry what the job on top of ``q`` asks for up the path, as long as the path is one of heads."""
+    """Copy ``extra[q]`` (Q, 3) to the queues above ``q``, in place, up to the first that is not the head of its heap.
+
+    A queue that is not the head of ``queue_heap`` (Q,) does not change what its parent is compared with.
+    """
     above = parent[q]
     while above != NULL and queue_heap[child_ptr[above]] == q:
         for r in range(3):
@@ -123,7 +152,7 @@ def update_ancestors_of(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints,
 
 @inner
 def queues_up(base: int, at: int, heap: Ints, book: Book, extra: Floats) -> None:
-    """Sift the entry at ``at`` of the heap at ``base`` towards the top."""
+    """Sift the entry at ``base + at`` of ``heap`` (Q,) towards the head of its heap at ``base``, in place."""
     while at > 0:
         above = (at - 1) // 2
         if not queue_before(heap[base + at], heap[base + above], book, extra):
@@ -134,7 +163,7 @@ def queues_up(base: int, at: int, heap: Ints, book: Book, extra: Floats) -> None
 
 @inner
 def queues_down(base: int, size: int, heap: Ints, book: Book, extra: Floats) -> None:
-    """Sift the top of the heap at ``base`` down to its place."""
+    """Sift the head of the heap of ``size`` queues at ``base`` of ``heap`` (Q,) down to its place, in place."""
     at = 0
     while 2 * at + 1 < size:
         below = 2 * at + 1
@@ -148,7 +177,7 @@ def queues_down(base: int, size: int, heap: Ints, book: Book, extra: Floats) -> 
 
 @inner
 def jobs_up(base: int, at: int, heap: Ints, ctx: Context, tree: Tree) -> None:
-    """Sift the job at ``at`` of the heap at ``base`` towards the top."""
+    """Sift the job at ``base + at`` of ``heap`` (J,) towards the head of its leaf's heap at ``base``, in place."""
     while at > 0:
         above = (at - 1) // 2
         if not job_before(heap[base + at], heap[base + above], ctx.settings, ctx.snapshot.jobs.priority, tree.stage):
@@ -159,7 +188,7 @@ def jobs_up(base: int, at: int, heap: Ints, ctx: Context, tree: Tree) -> None:
 
 @inner
 def jobs_down(base: int, at: int, size: int, heap: Ints, ctx: Context, tree: Tree) -> None:
-    """Sift the job at ``at`` of the heap at ``base`` down to its place."""
+    """Sift the job at ``base + at`` of ``heap`` (J,) down to its place in a leaf's heap of ``size``, in place."""
     settings, priority, stage = ctx.settings, ctx.snapshot.jobs.priority, tree.stage
     while 2 * at + 1 < size:
         below = 2 * at + 1
@@ -173,16 +202,20 @@ def jobs_down(base: int, at: int, size: int, heap: Ints, ctx: Context, tree: Tre
 
 @inner
 def build_job_tree(depth: int, ctx: Context, tree: Tree) -> None:
-    """Make heaps of the jobs that lie in their leaves in any order, and of the queues with jobs, lower levels first.
+    """Make the heaps of an action from the jobs that the caller put into their leaves in any order (3.1).
 
-    A queue joins its siblings for its largest gang, and stays where it is until it comes up: only then is it seen what
-    its first job asks for, as the whole tree counts as touched.
+    Orders ``tree.job_heap`` (J,), keeps at most ``depth`` jobs in each leaf, and fills ``queue_heap`` (Q,),
+    ``queue_size`` (Q + 1,), ``extra`` (Q, 3) and ``dirty`` (Q,) of the tree. Reads ``tree.request`` (J, 3).
+
+    A queue joins its siblings for its largest gang. After that ``extra`` is what its best job asks for, but no queue
+    moves: all are marked, and each is compared by its best job when it becomes the head of its heap.
     """
     queues = ctx.snapshot.queues
     tree.dirty[:] = 1
     n_queues = queues.parent.shape[0]
+    # From the last row to row 0, and row Q after them: parents have lower rows, so the heap of each queue is complete,
+    # and its ``extra`` known, before the queue joins its siblings.
     for row in range(n_queues, -1, -1):
-        # the roots' heap comes last: its row is that of no queue
         above = n_queues if row == 0 else row - 1
         base = int(queues.child_ptr[above])
         for child in range(base, queues.child_ptr[above + 1]):
@@ -208,7 +241,7 @@ def build_job_tree(depth: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def largest_gang(base: int, size: int, task_ptr: Ints, job_heap: Ints) -> int:
-    """The job with the most pods among those of one leaf, the older of two."""
+    """Return the job with the most pods among ``job_heap[base : base + size]``, of (J,); the older of two."""
     largest, most = NULL, 0
     for at in range(base, base + size):
         j = job_heap[at]
@@ -220,9 +253,14 @@ def largest_gang(base: int, size: int, task_ptr: Ints, job_heap: Ints) -> int:
 
 @inner
 def push_queue(q: int, ctx: Context, tree: Tree) -> None:
-    """Put a queue that has work now into its parent's heap, and the parent, if it had none, into its own."""
+    """Add queue ``q``, which has jobs again, to the heap of its parent, in place.
+
+    A parent that was empty until now joins the heap above in the same way, and so on up to row Q of ``queue_size``
+    (Q + 1,). ``tree.extra`` (Q, 3) is carried up from the head of each heap that changed.
+    """
     queues = ctx.snapshot.queues
     newly = True
+    # The loop ends at the first queue that had other children with jobs, which is in its parent's heap already.
     while newly:
         above = queues.parent[q]
         row = above if above != NULL else queues.parent.shape[0]
@@ -237,11 +275,15 @@ def push_queue(q: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def keep_best(q: int, depth: int, ctx: Context, tree: Tree) -> None:
-    """Make a heap of the jobs of leaf ``q`` and leave the best ``depth`` of them in it."""
+    """Order the heap of leaf ``q`` in place and drop all but its best ``depth`` jobs.
+
+    Writes ``tree.job_heap`` (J,) and ``tree.job_size`` (Q,); ``tree.sorted_jobs`` (J,) is scratch.
+    """
     base, size = tree.job_ptr[q], tree.job_size[q]
     heap = tree.job_heap
     for at in range(size // 2 - 1, -1, -1):
         jobs_down(base, at, size, heap, ctx, tree)
+    # Otherwise take the best ``depth`` jobs out. A sorted list is a heap, so they go back as they are.
     if size <= depth:
         return
     for place in range(depth):
@@ -255,9 +297,12 @@ def keep_best(q: int, depth: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def push_job(j: int, depth: int, ctx: Context, tree: Tree) -> None:
-    """Put the job into its leaf; queues that become non-empty join their parents' heaps; the path is marked.
+    """Put a job back into its leaf, with the request that ``tree.request`` (J, 3) has now.
 
-    A leaf holds the best ``depth`` jobs: a worse one falls out (the original drops an arbitrary one).
+    A leaf without jobs joins the heap of its parent (``push_queue``). The queues of the path are marked in
+    ``tree.dirty`` (Q,), as what they hold or what they are compared with has changed. A leaf holds at most ``depth``
+    jobs: if it is full, its worst job falls out, or ``j`` itself. The cost is O(log J), or O(``depth``) for a full
+    leaf.
     """
     settings, jobs = ctx.settings, ctx.snapshot.jobs
     q = jobs.queue[j]
@@ -265,6 +310,7 @@ def push_job(j: int, depth: int, ctx: Context, tree: Tree) -> None:
     size = tree.job_size[q]
     at = size
     if size >= depth:
+        # The leaf is full. The worst job of a heap can be anywhere in its lower half, so all are compared.
         at = 0
         for other in range(1, size):
             if job_before(tree.job_heap[base + at], tree.job_heap[base + other], settings, jobs.priority, tree.stage):
@@ -285,7 +331,7 @@ def push_job(j: int, depth: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def update_leaf(q: int, ctx: Context, tree: Tree) -> None:
-    """Take over what the first job of leaf ``q`` asks for."""
+    """Set ``tree.extra[q]`` (Q, 3) of a leaf to what its first job asks for, and carry it up the path."""
     queues = ctx.snapshot.queues
     j = tree.job_heap[tree.job_ptr[q]]
     for r in range(3):
@@ -295,7 +341,11 @@ def update_leaf(q: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def pop_job(ctx: Context, tree: Tree) -> int:
-    """Take the next job out of the tree; NULL if it is empty. Touched heads are put in their place on the way down."""
+    """Take the next job out of the tree and return it (3.1); NULL if the tree is empty.
+
+    On the way down each marked head is sifted down, until the heads on the path carry no mark. Writes ``queue_heap``
+    (Q,), ``dirty`` (Q,), ``extra`` (Q, 3) and the heap of the leaf in place; leaves the path of the leaf marked.
+    """
     queues = ctx.snapshot.queues
     row: int = queues.parent.shape[0]
     if tree.queue_size[row] == 0:
@@ -306,6 +356,8 @@ def pop_job(ctx: Context, tree: Tree) -> int:
         if q != NULL:
             row = q
         base: int = queues.child_ptr[row]
+        # Each turn clears one mark, so the loop ends. A head that sifts down brings up another one, which may be marked
+        # too.
         while tree.dirty[heap[base]] == 1:
             tree.dirty[heap[base]] = 0
             queues_down(base, tree.queue_size[row], heap, ctx.state.book, tree.extra)
@@ -325,7 +377,11 @@ def pop_job(ctx: Context, tree: Tree) -> int:
 
 @inner
 def pop_empty_queues(q: int, empty: bool, ctx: Context, tree: Tree) -> None:
-    """Mark the path above a leaf that gave a job; take emptied queues, which are heads, out of their parents' heaps."""
+    """Mark the queues from leaf ``q``, which gave a job, up to its root in ``tree.dirty`` (Q,), in place.
+
+    With ``empty`` the leaf has no jobs left: it leaves its parent's heap, and so does each ancestor that becomes empty.
+    Each of them is the head of its heap, because ``pop_job`` came down from head to head.
+    """
     queues = ctx.snapshot.queues
     heap = tree.queue_heap
     while q != NULL:

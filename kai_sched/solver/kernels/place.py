@@ -1,4 +1,13 @@
-"""Putting a task on a node and taking all consequences into the books (semantics 0.3, 2.2, 3.6)."""
+"""Changing the books for one task: its place on a node, its queues, and its bonds (semantics 0.3, 2.2, 3.6).
+
+``attempt.put`` calls all three kernels; ``eviction.evict`` does the reverse for a task that leaves. All writes go
+through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.
+
+Cost: R resources, L levels of the queue tree times 3, and the bonds of the class. Each write takes one entry of the
+log; ``state.make_log`` allows for as many.
+Invariant: a request is taken out of exactly one of idle and releasing, so idle plus releasing is what is left once
+leaving pods are gone.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +26,12 @@ PORT = int(Bond.PORT)
 
 @inner
 def place(t: int, n: int, wait: bool, ctx: Context) -> None:
-    """Put pending task ``t`` on node ``n``: bound, or, with ``wait``, pipelined on room being left.
+    """Put pending task ``t`` on node ``n``: bound, or pipelined if ``wait`` is true.
 
-    The queues are charged apart (``charge``), and the finder is told by the caller (``undo.touch``).
+    Through the undo log it takes the request from ``state.idle`` or, pipelined, from ``state.releasing`` (N, R), also
+    if the room is idle (0.3), sets the status and node of the task (T,), and moves one task of its set (S,) from
+    pending to active. The caller charges the queues (``charge``), counts the bonds (``count_bonds``) and marks the node
+    (``undo.touch``).
     """
     at, s = ctx.state.at, ctx.snapshot.tasks.set[t]
     request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
@@ -37,9 +49,14 @@ def place(t: int, n: int, wait: bool, ctx: Context) -> None:
 
 @inner
 def charge(q: int, price: Floats, times: float, fixed: bool, ctx: Context) -> None:
-    """Add ``price`` (3,) so many ``times`` to what the queue and all above hold; ``fixed``: non-preemptible jobs, too.
+    """Add ``price`` to what queue ``q`` and all queues above it hold (2.2), through the undo log.
 
-    Negative ``times`` pay back.
+    Parameters
+    ----------
+    q : row of the leaf queue, or NULL: nothing is charged
+    price : one row of ``classes.quota`` (C, 3): millicores, bytes, GPUs
+    times : how often the price is added; negative to pay back, as an eviction does
+    fixed : whether the job is non-preemptible: the amount also counts in ``book.held_fixed`` (Q + 1, 3)
     """
     at = ctx.state.at
     while q != NULL:
@@ -53,7 +70,11 @@ def charge(q: int, price: Floats, times: float, fixed: bool, ctx: Context) -> No
 
 @inner
 def count_bonds(c: int, n: int, sign: int, ctx: Context) -> None:
-    """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports; ``sign`` -1: no longer."""
+    """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports (12.2), through the undo log.
+
+    Changes ``state.domains.matched`` and ``carried`` (D,) in the domain of the node, and ``state.ports`` (N, P).
+    ``sign`` is 1 for a pod that is placed and -1 for one that is taken off.
+    """
     domain, bonds, at = ctx.snapshot.terms.domain, ctx.snapshot.bonds, ctx.state.at
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]

@@ -1,4 +1,14 @@
-"""Nodes scored in full, for pods whose place depends on the pods placed so far (semantics 9, 12.2 step 6)."""
+"""Nodes scored in full, for pods whose best node depends on more than each node by itself (semantics 9, 12.2 step 6).
+
+These are pods with inter-pod terms or host ports, pods with a nominated node, and CPU-only pods without a CPU request
+where some node has no CPU (``finder.dynamic``). All others are placed by ``kernels.find``, which chooses the same
+node without computing scores.
+
+Cost: for one task N nodes times R resources, the bonds of its class, and P host ports for each bond that is a port;
+the check for a first pod of its kind adds N for each required term.
+Invariant: nothing is written. Counters of terms and ports are those of the pods placed so far in this cycle, so the
+result is only valid until the next placement.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +37,29 @@ PORT = int(Bond.PORT)
 
 @inner
 def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
-    """The best node for a task of class ``c`` by the sum of scores, the lower row on a tie; NULL where none will do."""
+    """Return the best node for a task of class ``c`` by the sum of its points (9); NULL if no node takes it.
+
+    Only nodes on which the task fits later and that pass all predicates compete. The lower row wins a tie, which is the
+    order by name.
+
+    Parameters
+    ----------
+    c : row of the class
+    nominated : the node that ``status.nominatedNodeName`` names, or NULL
+    verdicts : (N,), the static verdict of each node for the class's signature; other nodes than those of OK are skipped
+
+    Returns
+    -------
+    int : row of the node, or NULL
+    """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     nodes, classes = snapshot.nodes, snapshot.classes
     request = classes.request[c]
     cpu_only = classes.cpu_only[c] == 1
     resource = CPU if cpu_only else GPU
     placement = settings.cpu_placement if cpu_only else settings.gpu_placement
+    # Bin-pack is relative to the least and the most free amount of all nodes that have the resource, also of nodes on
+    # which the task does not fit (9).
     least, most = np.inf, -np.inf
     for n in range(state.idle.shape[0]):
         if nodes.allocatable[n, resource] != 0.0:
@@ -64,7 +90,16 @@ def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
 
 @inner
 def placement_score(free: float, allocatable: float, size: float, placement: int, least: float, most: float) -> float:
-    """nodeplacement (9): binpack 0 to 9 by free room between the least and the most of all nodes, spread 0 to 1."""
+    """Return the points of nodeplacement (9), a scalar: 0 to 9 for binpack, 0 to 1 for spread, else 0.
+
+    Parameters
+    ----------
+    free : idle plus releasing of the resource on the node; CPU for CPU-only pods, else GPUs
+    allocatable : what the node has of it
+    size : what spreading divides by: for GPUs the devices of the node (label), else what is allocatable
+    placement : OFF, BINPACK or SPREAD
+    least, most : the smallest and the largest ``free`` of all nodes that have the resource
+    """
     if placement == BINPACK:
         if allocatable == 0.0 or most == 0.0:
             return 0.0
@@ -76,7 +111,11 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
 
 @inner
 def nobody_matches(c: int, ctx: Context) -> bool:
-    """Whether nobody matches the required terms of class ``c`` yet but its own pods do: the first may go anywhere."""
+    """Return whether class ``c`` may start anywhere although no pod matches its required affinity terms yet (12.2).
+
+    This holds for a class whose own pods match all its terms (``bonds.self_match`` (C,)), as long as no domain of these
+    terms has a matching pod (``state.domains.matched`` (D,)).
+    """
     terms, bonds = ctx.snapshot.terms, ctx.snapshot.bonds
     if bonds.self_match[c] == 0:
         return False
@@ -91,7 +130,18 @@ def nobody_matches(c: int, ctx: Context) -> bool:
 
 @inner
 def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
-    """The verdict by the pods placed so far: inter-pod (anti-)affinity and host ports, in the order of the bonds."""
+    """Return the verdict on node ``n`` for class ``c`` by the pods that are placed so far (12.2, step 6).
+
+    Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's bonds; the
+    first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, else OK. Reads
+    ``state.domains`` (D,) and ``state.ports`` (N, P).
+
+    Parameters
+    ----------
+    c, n : rows of the class and the node
+    first_of_kind : result of ``nobody_matches``: a domain without matching pods satisfies a required term; the node
+        must have the topology label all the same
+    """
     terms, bonds, domains, ports = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains, ctx.state.ports
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
         role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
@@ -105,6 +155,8 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
             if domain == NULL or (domains.matched[domain] == 0 and not first_of_kind):
                 return POD_AFFINITY
         elif terms.kind[row] == ANTI and domain != NULL:
+            # Anti-affinity holds in both directions: a term of this class that placed pods match, and a term that
+            # placed pods carry and this class matches.
             if role == CARRY and domains.matched[domain] > 0:
                 return POD_ANTI_AFFINITY
             if role == MATCH and domains.carried[domain] > 0:
@@ -114,7 +166,11 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
 
 @inner
 def affinity_of(c: int, n: int, ctx: Context) -> int:
-    """The raw preference of class ``c`` for node ``n``: its preferred terms, and those of placed pods that match it."""
+    """Return how much class ``c`` prefers node ``n`` (9), a scalar: a sum of weights, negative for anti-affinity.
+
+    It counts preferred terms of the class by the pods that match them (``domains.matched`` (D,)), and preferred terms
+    of placed pods that match the class by their weight (``domains.carried`` (D,)).
+    """
     terms, bonds, domains = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains
     score = 0
     for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):

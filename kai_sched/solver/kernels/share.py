@@ -1,7 +1,14 @@
 """Fair share: how one resource is divided among sibling queues (semantics 2.3), and so on down the tree (2.4, 2.5).
 
-Siblings stand side by side in ``work`` (``state.Division``), oldest first.
-Unlimited = inf.
+CPU (millicores), memory (bytes) and GPUs are divided independently, by the same code. Siblings are entries
+0 to n - 1 of the columns of ``work`` (``state.Division``, (Q,) each), the oldest first, so that a tie goes to the
+lower entry. Unlimited is inf.
+
+Cost: a division among n siblings takes O(n) for each round and each unit of remainder; a round is repeated only if
+it satisfied some queue, so there are about n rounds at most. The tree has 3 (Q + 1) divisions.
+
+Invariant: no queue is given more than it can use (its request within its limit), except by the remainders, one unit
+each. The sum may exceed the amount only if the granted quotas do.
 """
 
 from __future__ import annotations
@@ -17,10 +24,18 @@ NO_REMAINDER = -1.0
 
 @kernel
 def divide(amount: float, k_value: float, n_queues: int, work: Division) -> None:
-    """Divide ``amount`` of one resource among the first ``n_queues`` siblings of ``work``, into its column ``given``.
+    """Divide ``amount`` of one resource among the first ``n_queues`` siblings of ``work`` into ``work.given`` (2.3).
 
-    The sum of quotas is granted even where it exceeds the amount; the remainder of a division may lift a queue above
-    what it asked for (2.3, steps 1 to 3).
+    Quotas come first and are granted in full, even if their sum exceeds the amount. What remains goes over quota by
+    priority, in rounds of whole units; then the fractions that rounding left are handed out.
+
+    Parameters
+    ----------
+    amount : units of the resource, millicores, bytes or GPUs; may not be inf
+    k_value : how strongly past usage lowers the part of a queue; without effect where ``work.usage`` is 0 throughout
+    n_queues : number of siblings
+    work : (Q,) columns; ``quota``, ``limit``, ``weight``, ``request``, ``usage`` and ``priority`` are read, the others
+        written in place
     """
     granted = 0.0
     for q in range(n_queues):
@@ -37,6 +52,8 @@ def divide(amount: float, k_value: float, n_queues: int, work: Division) -> None
         remaining = divide_bucket(remaining, k_value, bucket, n_queues, work)
         bucket = next_bucket(bucket, n_queues, work)
     bucket = next_bucket(np.inf, n_queues, work)
+    # All priorities had their rounds before the remainder of any queue is handed out: a unit that the rounds left over
+    # goes to the highest priority that noted a remainder (2.3, step 3).
     while bucket > -np.inf and remaining > 0.0:
         remaining = give_remainders(remaining, bucket, n_queues, work)
         bucket = next_bucket(bucket, n_queues, work)
@@ -44,7 +61,7 @@ def divide(amount: float, k_value: float, n_queues: int, work: Division) -> None
 
 @inner
 def next_bucket(bucket: float, n_queues: int, work: Division) -> float:
-    """The highest priority below ``bucket``; -inf where there is none."""
+    """Return the highest priority in ``work.priority`` (Q,) that is below ``bucket``; -inf if there is none."""
     best = -np.inf
     for q in range(n_queues):
         if best < work.priority[q] < bucket:
@@ -54,16 +71,33 @@ def next_bucket(bucket: float, n_queues: int, work: Division) -> float:
 
 @inner
 def takes_part(q: int, bucket: float, work: Division) -> bool:
-    """Whether the queue is of this priority and not satisfied yet."""
+    """Return whether sibling ``q`` has this priority and wants more than it was given, within its limit.
+
+    Reads the columns ``priority``, ``request``, ``limit`` and ``given`` of ``work``, (Q,) each.
+    """
     given = work.given[q]
     return bool(work.priority[q] == bucket and work.request[q] > given and work.limit[q] > given)
 
 
 @inner
 def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int, work: Division) -> float:
-    """The over-quota rounds of one priority (2.3 step 2a). Returns what remains."""
+    """Run the over-quota rounds of one priority (2.3, step 2) and return the amount that remains.
+
+    Parameters
+    ----------
+    remaining : units to divide, those that the priorities above left over
+    k_value : see ``divide``
+    bucket : the priority, a value of ``work.priority`` (Q,)
+    n_queues : number of siblings
+    work : ``given`` and ``remainder`` (Q,) are updated in place; ``strength`` (Q,) is scratch
+
+    Returns
+    -------
+    float : units that are left
+    """
     again = True
-    # above 0, not unequal: rounding may leave a hair less than nothing, of which nobody can be given a part
+    # Compared with "above 0", not "unequal 0": rounding may leave slightly less than nothing, of which no queue can be
+    # given a part.
     while again and remaining > 0.0:
         again = False
         total_weight = 0.0
@@ -81,6 +115,7 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
                 total_strength += work.strength[q]
         if total_strength == 0.0:
             break
+        # All parts of a round are shares of the same amount, so the order of the siblings does not matter (step 2a).
         amount = remaining
         for q in range(n_queues):
             if remaining <= 0.0:
@@ -98,13 +133,19 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
                     work.remainder[q] = share - given
             work.given[q] += given
             remaining -= given
+            # A queue that wanted less than its part is satisfied and leaves the rounds: what it did not take is divided
+            # again. Without such a queue another round would only give out what rounding left, which is for remainders.
             again = again or (given > 0.0 and want < share)
     return remaining
 
 
 @inner
 def give_remainders(remaining: float, bucket: float, n_queues: int, work: Division) -> float:
-    """Hand out one unit each for what rounding took away, largest remainder first, then the older queue (2.3, 3)."""
+    """Hand out one unit for each noted remainder of one priority, largest first, then the older queue (2.3, step 3).
+
+    ``work.remainder`` (Q,) is the fraction that rounding took away, NO_REMAINDER if there is none; each is served once.
+    Adds to ``work.given`` (Q,) in place, the last time less than a unit if less is left, and returns what remains.
+    """
     while remaining > 0.0:
         best = -1
         for q in range(n_queues):
@@ -122,13 +163,21 @@ def give_remainders(remaining: float, bucket: float, n_queues: int, work: Divisi
 
 @inner
 def divide_tree(queues: Queues, k_value: float, book: Book, work: Division) -> None:
-    """Write the fair share and allocatable share of every queue (2.4, 2.5) to its row of the book; ``work`` is scratch.
+    """Write the fair share and the allocatable share of every queue to its row of the book (2.4, 2.5), in place.
 
-    Children divide what their parent got; the roots divide the cluster, the book's last row. Parents have lower rows,
-    so one pass downwards is enough. The allocatable share is how much a queue may hold before it counts as over its
-    share; inf = any.
+    The roots divide the cluster, ``book.share`` of row Q; the children of a queue divide its fair share. The
+    allocatable share is what a queue may hold before it counts as over its share; inf: any amount. Nothing is undone:
+    fair shares stay as they are for the whole cycle (2.2).
+
+    Parameters
+    ----------
+    queues : the tree, with ``weight`` and ``usage`` (Q, 3)
+    k_value : see ``divide``
+    book : reads ``quota``, ``limit``, ``asked`` (Q + 1, 3) and ``priority``; writes ``fair`` and ``share`` (Q + 1, 3)
+    work : scratch, (Q,) columns
     """
     n_queues = queues.parent.shape[0]
+    # Parents have lower rows, so one pass downwards is enough: row Q (the cluster) first, then row 0 and on.
     for step in range(n_queues + 1):
         above = n_queues if step == 0 else step - 1
         first = queues.child_ptr[above]

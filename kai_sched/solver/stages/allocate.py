@@ -1,4 +1,12 @@
-"""Allocate: the pending jobs of the cluster, fairest queue first, each whole or not at all (semantics 3)."""
+"""The action allocate: place pending jobs on free room, the fairest queue first, each chunk whole or not at all.
+
+The rules are semantics 3: which jobs are tried (3.1), the chunk (3.2), one attempt (3.3) and the gates (3.4). A job
+that fails is not tried again in this cycle. A job that succeeds and has more to ask for goes back into the tree.
+
+Cost: each of T pending tasks is placed once, for the cost of finding its node (``kernels.find``); each attempt costs
+one pass through the tree of queues (``kernels.order``) and one through the sets of the job (``kernels.gang``).
+Invariant: after each attempt the undo log is empty; the state and the decision log agree on what is placed.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +31,17 @@ IS_PENDING = int(Status.PENDING)
 
 @kernel
 def allocate(turn: int, ctx: Context, tree: Tree) -> None:
-    """Run the action for the jobs whose turn it is: FIRST for those that go ahead, ORDINARY for all who need not wait.
+    """Run the action for the jobs of one turn (3.1), until no job is left in the tree.
 
-    ``decisions`` gets the placements in order, and by job why something of it is still pending.
+    Writes placements to ``decisions`` in the order of deciding, and, for each job of which something stays pending, the
+    ``Verdict`` and what belongs to it (J,).
+
+    Parameters
+    ----------
+    turn : FIRST: only jobs to which an earlier cycle promised room, each with at most as many pods as were promised
+        (``jobs.n_first`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
+        and still have something pending
+    tree : empty heaps (``state.make_tree``)
     """
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
     jobs = snapshot.jobs
@@ -51,7 +67,10 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
-    """How many pods of job ``j`` got a place in this cycle."""
+    """Return how many pods of job ``j`` were placed in this cycle, a scalar.
+
+    That is how many were pending in ``tasks.status`` (T,), minus how many are pending now.
+    """
     jobs = snapshot.jobs
     taken = -count_pending(jobs.set_ptr[j], jobs.set_ptr[j + 1], state.sets)
     for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
@@ -61,7 +80,11 @@ def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
 
 @inner
 def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
-    """Put all jobs of this turn that can be tried into the tree; the others get their verdict now (3.1)."""
+    """Put the jobs of this turn that can be tried into ``tree``, and build it; the others get their verdict now (3.1).
+
+    A job is tried if it has a pending task and a next chunk, and its queue takes jobs. Else ``decisions.verdict`` (J,)
+    is its ``jobs.refused``, or NO_CHUNK if its minimums are met and nothing can be added, or GANG_NOT_READY.
+    """
     settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
     jobs, sets = snapshot.jobs, snapshot.sets
     for j in range(jobs.queue.shape[0]):
@@ -84,7 +107,23 @@ def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def attempt(j: int, length: int, ctx: Context) -> bool:
-    """Try to place the chunk of ``length`` tasks (3.3). On failure all is undone and the reason is written down."""
+    """Try to place the chunk of job ``j`` once (3.3), through the undo log.
+
+    Support and the capacity gates are checked first, for the chunk as a whole. Then the tasks are placed in their
+    order.
+
+    Parameters
+    ----------
+    j : row of the job
+    length : how many entries of ``scratch.chunk`` the chunk has; 0 fails with NO_CHUNK
+
+    Returns
+    -------
+    bool : True: all tasks are placed, and the caller commits them. False: everything is undone, and the reason is in
+        ``decisions`` (J,): ``verdict``; ``blocking_row``, the queue of a gate or the task that found no node;
+        ``resource`` and ``need`` of a gate; ``asked`` and ``placed``, tasks of the chunk and tasks placed before the
+        failure
+    """
     snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
     jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
     decisions.asked[j] = length
@@ -98,7 +137,7 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
             jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, ctx.state.book
         )
     for entry in range(length):
-        # before any gate: what is not supported cannot be helped by a higher limit
+        # This reason is reported before that of any gate: a higher limit does not help a pod that is not supported.
         if ctx.finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
             decisions.verdict[j] = NOT_SUPPORTED
             decisions.blocking_row[j] = scratch.chunk[entry]
@@ -125,12 +164,18 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
 
 @inner
 def wait_together(j: int, length: int, ctx: Context) -> None:
-    """Where a gang must wait for some pod of its minimum, all of the chunk waits: nothing is bound (3.3, step 4)."""
+    """Pipeline the whole chunk if a set of the gang lacks its minimum without pipelined tasks (3.3, step 4).
+
+    Then no pod of the gang is bound in this cycle. The tasks keep the nodes (N, R) on which they were placed; the
+    changes go through the undo log. ``scratch.node`` is overwritten.
+    """
     state, scratch = ctx.state, ctx.scratch
     if not waits_for_minimum(j, ctx.snapshot, state):
         return
     for entry in range(length):
         scratch.node[entry] = state.task.node[scratch.chunk[entry]]
+    # Bound tasks took idle room and pipelined ones room that is being left. Placing all of them anew, as pipelined,
+    # books them alike; the nodes fit, as the room together is the same.
     undo_all(ctx)
     for entry in range(length):
         put(j, scratch.chunk[entry], scratch.node[entry], True, ctx)

@@ -1,4 +1,18 @@
-"""Consolidation, reclaim and preempt: jobs that wait look for others that make room (semantics 4 to 6)."""
+"""The actions consolidation, reclaim and preempt: pending jobs get room from victims (semantics 4 to 6).
+
+This module decides which jobs are tried, in which order, and which queues and jobs may lose pods. The search for
+victims is the package ``solver.eviction``, whose front page says how it goes. The three actions differ in
+
+- the pending job: reclaim asks that its queue stays within the fair share (4.1), preempt that a non-preemptible job
+  stays within the quota (5), consolidation that the job is preemptible and enough GPUs are free somewhere (6);
+- the victims: jobs of other queues that have more than they are due (4.2), jobs of the same queue with a lower priority
+  (5), or jobs of all queues, which must get another place (6).
+
+Cost: one search for each job that ``reason_not_to_search`` lets pass; its own checks cost no more than the chunks of
+two jobs and a path of queues. The searches of an action together end after ``settings.most_work`` (4.8). Invariant:
+after each job the undo log is empty. A job for which no search succeeded has changed nothing but ``decisions`` and the
+memory of failures.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +66,18 @@ EVERYBODY = 2**62
 
 @kernel
 def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
-    """Run one action: each job that waits is looked at once, the fairest queue first."""
+    """Run one action: each pending job is tried once, the fairest queue first (4.1, 5, 6).
+
+    Writes ``decisions.help`` (J, 4), a ``Help`` for each job that was tried, and ``decisions.verdict`` (J,): OK if the
+    job got room, NO_HELP if no other reason stands there. ``eviction.commit`` writes evictions and placements.
+
+    Parameters
+    ----------
+    action : CONSOLIDATION, RECLAIM or PREEMPT
+    tree : empty heaps (``state.make_tree``) for the pending jobs
+    search : tables of the search; what concerns the cycle (``settled``, ``left_node``, ``overpaid``) is kept between
+        actions, the rest is overwritten
+    """
     settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
     if not enqueue_pending_jobs(action, ctx, tree):
         return
@@ -67,14 +92,18 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
             break
         length = next_chunk(p, ctx)
         ctx.log.size[:] = 0
+        # A search for another job placed this one as well, so it asks for nothing any more.
         if length == 0:
             continue  # a search for another job took it along and gave it what it asked for
         help_code = reason_not_to_search(action, p, length, idle, ctx, search)
+        # The jobs after the one that used up the budget get their turn in the next cycle (4.8), so they do not count as
+        # failed and are not remembered.
         if help_code == OK and search.counts.work[0] > settings.most_work:
             help_code = TOO_LONG
         elif help_code == OK:
             help_code = search_for_victims(action, p, length, ctx, search)
             if help_code == HELPED:
+                # The search may have placed or moved pods of other jobs, which ask for something else now.
                 refresh_contenders(ctx, tree, search)
                 idle = idle_gpus(action, snapshot, state)
             elif help_code != TOO_LONG:
@@ -88,7 +117,16 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
 
 @inner
 def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
-    """Put the jobs that the action may help into the tree; the others are told why not. False where there are none."""
+    """Put the jobs that the action may help into ``tree``, and build it.
+
+    The others get their reason now, in ``decisions.verdict`` (J,) or ``decisions.help`` (J, 4): no usable queue, no
+    chunk, NOT_PREEMPTIBLE (consolidation moves pods only for preemptible jobs), or DELAYED (11.4, or others have their
+    turn in a search round). Each leaf keeps as many jobs as the queue depth of the action allows (3.1).
+
+    Returns
+    -------
+    bool : whether any job is in the tree; if not, the action is done
+    """
     settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
     jobs, sets = snapshot.jobs, snapshot.sets
     any_seeker = False
@@ -127,9 +165,19 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
 
 @inner
 def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Context, search: Search) -> int:
-    """What can be told before any search; OK where a search is due. The chunk goes to ``search.pending``.
+    """Return why no search for job ``p`` is due, as a ``Help``; OK (0) if one is due (4.1, 5, 6).
 
-    ``idle``: the GPUs that are free or will be (``idle_gpus``).
+    In order: the gate of reclaim (OVER_SHARE, OVER_QUOTA), a similar job that failed (LIKE_ANOTHER), a task that no
+    node can take (NO_ROOM), the quota gate of preempt (OVER_QUOTA), no victim of lower priority, too few GPUs
+    (NO_ROOM).
+
+    Parameters
+    ----------
+    action : CONSOLIDATION, RECLAIM or PREEMPT
+    p : row of the job
+    length : tasks of its chunk. The chunk is copied from ``scratch.chunk`` to ``search.pending``, as later checks
+        overwrite the former; ``scratch.need`` gets the sum of its ``classes.quota`` (C, 3)
+    idle : GPUs that are free or will be, inf if that is no bound (``idle_gpus``)
     """
     settings, snapshot, scratch = ctx.settings, ctx.snapshot, ctx.scratch
     jobs, tasks, book = snapshot.jobs, snapshot.tasks, ctx.state.book
@@ -144,6 +192,7 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
             scratch.need[r] += snapshot.classes.quota[tasks.cls[t], r]
     if action == RECLAIM:
         for r in range(3):
+            # The gate of 4.1 checks all three resources, also those that the chunk does not request.
             if book.held[q, r] + scratch.need[r] > book.fair[q, r]:
                 return OVER_SHARE
             if fixed and book.held_fixed[q, r] + scratch.need[r] > book.quota[q, r]:
@@ -158,7 +207,7 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
         return OVER_QUOTA
     if action == PREEMPT and settings.priority_order == 1:
         slot = search.victims.heap
-        # listed the lowest priority first
+        # The list of a leaf has the lowest priority first. If that is not below the priority of ``p``, none is.
         least = search.victims.jobs.listed[slot.base[q] + slot.begin[q]] if slot.begin[q] < slot.end[q] else NULL
         if least == NULL or jobs.priority[least] >= jobs.priority[p]:
             return NOBODY
@@ -169,9 +218,11 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
 
 @inner
 def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
-    """How many GPUs are free on the nodes that may be used, or will be once others have left.
+    """Return how many GPUs are free on ready nodes, or will be; inf for other actions than consolidation (6).
 
-    Infinity for other actions than consolidation, whose victims leave for good: free room is no bound then.
+    Sums idle and releasing, (N, R); an overcommitted node counts negative. Consolidation needs as many as the chunk
+    requests, as moves do not add to the sum: each victim takes as many GPUs of a ready node as it leaves. The victims
+    of other actions leave for good, so what is free is no bound for them.
     """
     if action != CONSOLIDATION:
         return np.inf
@@ -184,7 +235,21 @@ def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
 
 @inner
 def search_for_victims(action: int, p: int, length: int, ctx: Context, search: Search) -> int:
-    """Search for victims for job ``p``, and carry out what was found; returns a Help."""
+    """Search for victims for job ``p`` (4.5), and commit what was found.
+
+    Queues are judged by what they held before the simulation, which is copied to ``search.queues.old_held`` (Q, 3).
+    ``settings.minimal`` selects the search. If none is found, everything has been undone.
+
+    Parameters
+    ----------
+    action : CONSOLIDATION, RECLAIM or PREEMPT
+    p : row of the job
+    length : tasks of its chunk, the first entries of ``search.pending``
+
+    Returns
+    -------
+    int : a ``Help``: HELPED, TOO_LONG (the budget of 4.8 ended the search), or why nothing was found
+    """
     settings, state = ctx.settings, ctx.state
     search.counts.clock[0] += 1
     ceiling = choose_victims(action, p, ctx, search)
@@ -206,7 +271,10 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
 
 @inner
 def refresh_contenders(ctx: Context, tree: Tree, search: Search) -> None:
-    """Note what those that took part in the last search ask for now, as far as they still wait for their turn."""
+    """Update ``tree.request`` (J, 3) of the jobs that took part in the last search and are still in the tree.
+
+    Their position in the heap of their leaf does not change (lazy sorting, 3.1).
+    """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
     for entry in range(search.counts.jobs[0]):
@@ -219,7 +287,17 @@ def refresh_contenders(ctx: Context, tree: Tree, search: Search) -> None:
 
 @inner
 def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
-    """Open the queues of possible victims and mark jobs that are protected; returns the priority to be below."""
+    """Mark which queues and jobs may lose pods to job ``p`` (4.2, 5, 6).
+
+    Writes ``search.queues.is_open`` (Q,): reclaim opens other leaves from which shares allow to take, preempt the leaf
+    of ``p`` alone, consolidation all. Jobs that are excluded from this search alone, ``p`` among them, get the number
+    of the search in ``search.victims.jobs.skip`` (J,). DEAD entries, jobs that are no victims in this action, stay.
+
+    Returns
+    -------
+    int : victims have a lower priority than this: that of ``p`` for preempt, whose lists are sorted by priority; else
+        EVERYBODY, which excludes no job
+    """
     settings, snapshot = ctx.settings, ctx.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
     clock, own = search.counts.clock[0], jobs.queue[p]
@@ -233,6 +311,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
         search.queues.is_open[q] = 1.0 if is_open else 0.0
     if search.victims.jobs.skip[p] != DEAD:
         search.victims.jobs.skip[p] = clock
+    # Without the plugin priority the lists are not sorted by priority, so each job is compared by itself.
     by_priority = action == PREEMPT and settings.priority_order == 0
     by_runtime = action != CONSOLIDATION and search.counts.runtimes[0] == 1
     if by_priority or by_runtime:
@@ -240,6 +319,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
             if search.victims.jobs.skip[j] == DEAD:
                 continue
             protected = by_runtime and is_protected(action, p, j, ctx, search)
+            # A protected elastic job may give its surplus (11.1); the validator checks that it keeps its minimums.
             if (protected and not is_elastic(j, snapshot)) or (by_priority and jobs.priority[j] >= jobs.priority[p]):
                 search.victims.jobs.skip[j] = clock
     return int(jobs.priority[p]) if action == PREEMPT and settings.priority_order == 1 else EVERYBODY
@@ -247,7 +327,14 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
 
 @inner
 def may_lose(own: int, q: int, ctx: Context) -> bool:
-    """Whether something may be taken from leaf ``q`` for leaf ``own``, which needs ``scratch.need`` (4.2)."""
+    """Return whether victims may come from leaf ``q`` for leaf ``own`` in reclaim, by what their queues hold (4.2).
+
+    The two queues are compared in which the paths from the root to the leaves first differ. If that of ``own`` has
+    quota for the chunk (``scratch.need``), the other must be above its quota in a resource of the chunk, or below it in
+    none. If not, the other must hold more than its allocatable share of some resource.
+
+    Reads ``book.held``, ``book.share`` and ``book.quota``, (Q + 1, 3) each.
+    """
     scratch = ctx.scratch
     reclaimer, victim = diverge(own, q, ctx.snapshot.queues.parent)
     book = ctx.state.book
@@ -263,7 +350,11 @@ def may_lose(own: int, q: int, ctx: Context) -> bool:
 
 @inner
 def bound_nodes(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Note whether the search is for GPUs only, and then which nodes have any."""
+    """Note for the original search whether it is restricted to nodes with GPUs, and which nodes these are (4.5).
+
+    It is restricted if no pod of job ``p`` is CPU-only. Writes ``search.counts.restricted`` and then
+    ``search.nodes.feasible`` (N,): 1 where some GPU is idle or releasing. Nodes of victims are added in the simulation.
+    """
     jobs, tasks = snapshot.jobs, snapshot.tasks
     restricted = 1
     for t in range(jobs.task_ptr[p], jobs.task_ptr[p + 1]):

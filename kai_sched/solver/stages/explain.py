@@ -1,7 +1,10 @@
-"""Why pods are pending, in numbers: for each class that found no node, what stands in the way on how many nodes.
+"""Why pods are pending, in numbers: for each class that found no node, the obstacles by node (semantics 3.9).
 
-Measured once per class against the end of the cycle, not once per failed attempt as in the original, so that counts
-never exceed the nodes.
+Measured once for each class against the end of the cycle, not at each failed attempt, so that the counts add up to the
+number of nodes. ``cycle.explain`` turns the numbers into sentences.
+
+Cost: N nodes times R resources for each class with which some job's attempt failed, and the bonds of the class.
+Invariant: only ``Facts`` is written; state and decisions stay as they are.
 """
 
 from __future__ import annotations
@@ -24,17 +27,21 @@ N_VERDICTS = 40
 
 
 class Facts(NamedTuple):
-    """By class, filled where ``asked`` is 1."""
+    """What was measured, by class; a row is filled where ``asked`` is 1.
+
+    ``room`` counts pods node by node and adds up. It does not regard that one such pod may forbid the next (ports,
+    anti-affinity). Resources are in their units (0.2).
+    """
 
     asked: Longs  # (C,)
     nodes: Longs  # (C, 40) how many nodes have the verdict
     short: Longs  # (C, R) how many otherwise fit nodes lack the resource
     largest_free: Floats  # (C, R) most that one of these has free or freeing
-    room: Longs  # (C,) how many such pods would still fit, looked at one node at a time
+    room: Longs  # (C,) how many such pods would still fit, each by itself
 
 
 def make_facts(snapshot: Snapshot) -> Facts:
-    """Nothing asked yet."""
+    """Return tables of zeros: nothing measured yet."""
     n_classes, n_resources = snapshot.classes.request.shape
     return Facts(
         np.zeros(n_classes, np.int64),
@@ -47,7 +54,10 @@ def make_facts(snapshot: Snapshot) -> Facts:
 
 @kernel
 def explain(ctx: Context, facts: Facts) -> None:
-    """Fill the facts of every class with which some job's attempt ended."""
+    """Measure every class whose task was the first of some job's chunk to find no node.
+
+    Reads ``verdict`` and ``blocking_row`` of ``decisions``, (J,) each; writes ``facts``, (C,) and longer, directly.
+    """
     decisions = ctx.decisions
     tasks = ctx.snapshot.tasks
     for j in range(decisions.verdict.shape[0]):
@@ -60,7 +70,11 @@ def explain(ctx: Context, facts: Facts) -> None:
 
 @inner
 def measure(c: int, ctx: Context, facts: Facts) -> None:
-    """Look at all nodes for class ``c`` as they are now."""
+    """Count the nodes by their verdict on class ``c``, in the state as it is now; add to ``facts.nodes`` (C, 40).
+
+    The first failing check is the verdict of a node, in the order of 12.2: static verdict, room, then inter-pod terms
+    and host ports. ``facts.room`` adds up how many pods fit on nodes without an obstacle.
+    """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
@@ -78,7 +92,11 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
 
 @inner
 def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: Facts) -> int:
-    """NO_POD_SLOT, NO_ROOM or OK; what is short is counted by resource."""
+    """Return NO_POD_SLOT, NO_ROOM or OK for one node; what is short is counted by resource.
+
+    All resources are checked, not only the first that is short. Adds to ``facts.short`` and raises
+    ``facts.largest_free``, (C, R) each. ``request``, ``idle`` and ``releasing`` are rows (R,).
+    """
     verdict = OK
     for r in range(request.shape[0]):
         free = idle[r] + releasing[r]
@@ -92,7 +110,10 @@ def judge_room(c: int, request: Floats, idle: Floats, releasing: Floats, facts: 
 
 @inner
 def pods_that_fit(request: Floats, idle: Floats, releasing: Floats) -> int:
-    """How many pods with this request the node takes."""
+    """Return how many pods with this ``request`` (R,) the node takes; ``idle`` and ``releasing`` are its rows.
+
+    0 for a request of nothing, which cannot be counted.
+    """
     fits = np.inf
     for r in range(request.shape[0]):
         if request[r] > 0.0:

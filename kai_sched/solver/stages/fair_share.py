@@ -1,4 +1,11 @@
-"""Fair share: opens the books of the cycle and says what each queue is entitled to (semantics 2)."""
+"""The start of a cycle: open the books, compute fair shares (semantics 2), and judge nodes and classes (semantics 12).
+
+Everything here depends on the snapshot alone and is computed once, before the first action. Fair shares do not change
+during the cycle (2.2).
+
+Cost: a few passes over T tasks and N nodes, 3 (Q + 1) divisions, and N nodes for each of K static signatures.
+Invariant: afterwards the working state is complete, and the undo log is empty.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +28,12 @@ TOO_LARGE = int(Verdict.TOO_LARGE)
 
 @kernel
 def fair_share(ctx: Context) -> None:
-    """Fill the books: room, counters, what queues hold, ask for and are entitled to."""
+    """Fill the working state of ``make_state``, in place and directly: rooms, counters and the books of queues.
+
+    Afterwards ``state.idle`` and ``state.releasing`` (N, R) hold the room of nodes, ``state.task`` (T,), ``state.sets``
+    (S,), ``state.domains`` (D,) and ``state.ports`` (N, P) the tasks and their bonds, and ``state.book`` (Q + 1, 3)
+    what queues hold and request (2.2) and their fair and allocatable shares (2.3 to 2.5).
+    """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     tasks = snapshot.tasks
     open_nodes(tasks.status, state.idle, state.releasing, ctx)
@@ -34,12 +46,16 @@ def fair_share(ctx: Context) -> None:
 
 @kernel
 def feasibility(ctx: Context) -> None:
-    """Judge all nodes for the classes of pending pods, and all classes against the largest node (12.1)."""
+    """Judge all nodes for the classes of pods that may be placed, and all classes against the largest node (12.1).
+
+    Writes ``finder.verdicts`` (K, N), ``finder.refused`` (C,) and ``finder.dynamic`` (C,), directly. A class is
+    TOO_LARGE if a request exceeds the largest allocatable amount of any node; the maxima may come from different nodes.
+    """
     snapshot, finder, scratch = ctx.snapshot, ctx.finder, ctx.scratch
     classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
     allocatable = snapshot.nodes.allocatable
     for t in range(tasks.job.shape[0]):
-        # those that are placed may have to move
+        # Running tasks as well: a search may have to place them elsewhere.
         if tasks.job[t] != NULL and IS_PENDING <= tasks.status[t] <= IS_RUNNING:
             scratch.wanted[classes.signature[tasks.cls[t]]] = 1
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
@@ -54,7 +70,8 @@ def feasibility(ctx: Context) -> None:
         for r in range(n_resources):
             if finder.refused[c] == OK and classes.request[c, r] > largest[r]:
                 finder.refused[c] = TOO_LARGE
-        # A node without CPU ties with the one that has most of it free, which only a look at all nodes can tell.
+        # Bin-pack gives a node without CPU 0 points, as many as the node with the most free CPU. Which node that is
+        # depends on all nodes, so such classes are scored in full.
         odd = classes.cpu_only[c] == 1 and classes.request[c, CPU] == 0.0 and not every_node_has_cpu
         finder.dynamic[c] = 1 if odd or bonds.ptr[c + 1] > bonds.ptr[c] else 0
 
@@ -70,7 +87,18 @@ def divide(
     priority: Longs,
     rank: Longs,
 ) -> Floats:
-    """Divide one resource among siblings in any order; returns (Q,). ``rank``: 0 for the oldest; inf: unlimited."""
+    """Divide one resource among siblings that are given in any order; return their fair shares (Q,).
+
+    This is for callers in Python; kernels use ``kernels.share``, to which it gives the siblings by age.
+
+    Parameters
+    ----------
+    total : units of the resource to divide
+    k_value : how strongly past usage counts (``kernels.share.divide``)
+    quota, limit : (Q,), units; inf is unlimited
+    weight, request, usage, priority : (Q,), as in ``state.Division``
+    rank : (Q,), the order by age, 0 for the oldest
+    """
     order = np.argsort(rank)
     work = Division(*np.zeros((len(Division._fields), order.size)))
     for column, given in zip(work, (quota, limit, weight, request, usage, priority), strict=False):

@@ -1,4 +1,12 @@
-"""The end of a cycle with evictions: pipelined tasks without room, and what queues were paid back too often."""
+"""The end of a cycle with evictions: promises without room are taken back, kept victims stay (semantics 3.6, 3.7, 4.5).
+
+Several searches of one cycle do not know of each other: a later one may evict a larger pod beside the victims of an
+earlier one, so that these are no longer needed, or promised room may turn out to be free. Only the end of the cycle can
+tell, as until then any room may still be given away.
+
+Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal_return`` and ``eviction.pipelined_room``.
+Invariant: it runs after all actions, and nothing is decided on the state afterwards. What it changes is final.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +26,16 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 @kernel
 def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
-    """Put the books right, evict moved pods again where there is no room for them, and keep what can be.
+    """Correct the books, take back promises that nodes cannot keep, and keep victims and promises that have room.
 
-    Searches leave both as the original does (semantics 3.6, 4.5); nothing is decided on them any more. ``room`` and
-    ``leaving`` are (N, R) zeros to work in.
+    The searches of ``victims: original`` leave queues that were paid back too often and moved pods on overcommitted
+    nodes, as v0.17.0 does (3.6, 4.5). With ``victims: minimal`` evictions without need are taken back and torn gangs
+    wait.
+
+    Parameters
+    ----------
+    search : reads ``search.queues.overpaid`` (Q, 3) and ``search.tasks.left_node`` (T,)
+    room, leaving : (N, R), zeros to work in
     """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     for q in range(snapshot.queues.parent.shape[0]):
@@ -38,9 +52,10 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
             continue
         if not is_overcommitted(state.idle[n], state.releasing[n]):
             continue
+        # The pod moved within this cycle. Its eviction was recorded at the first move, or never if it did not run, so
+        # only the promised place is taken back here.
         evict(snapshot.tasks.job[t], t, 1, ctx, search)
         ctx.log.size[:] = 0
-        # not dismissed: that it is evicted was written down when it moved, or never, as it did not run
         leave(t, ctx)
         if snapshot.tasks.node[t] != NULL:
             state.task.node[t] = snapshot.tasks.node[t]  # where it leaves

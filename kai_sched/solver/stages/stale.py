@@ -1,4 +1,12 @@
-"""Stale gang eviction: what is left of a gang that lost pods goes after its grace (semantics 7)."""
+"""The action stalegangeviction: after its grace, what is left of a gang that lost pods is evicted (semantics 7).
+
+It regards no share, priority or protection: pods of a torn gang hold room and do no work. It runs last by default, so
+that a pod that was placed in this cycle makes its gang whole again, and so that evictions of this cycle, whose pods
+still count as used, tear no gang.
+
+Cost: one pass over the T tasks and S sets of jobs.
+Invariant: the undo log is empty after each eviction; the evictions are final.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +27,13 @@ IS_STUCK = int(Status.STUCK_IN_RELEASING)
 
 @kernel
 def evict_stale(ctx: Context, search: Search) -> None:
-    """Evict what still runs of every gang that lacks pods for longer than its grace."""
+    """Evict all active tasks of every job that is stale for longer than its grace (7).
+
+    Reads ``jobs.grace`` and ``jobs.stale_since`` (J,), in ns: a grace of NULL is for ever, and a time of 0 means that
+    the job is stale from now on, so it is evicted at once only if its grace is 0. Evictions are recorded in
+    ``decisions.eviction`` (T, 5) with the action STALE_GANG and NULL for the job that gains. A task that was placed in
+    this cycle loses its place without being deleted.
+    """
     settings, state = ctx.settings, ctx.state
     jobs = ctx.snapshot.jobs
     for j in range(jobs.queue.shape[0]):
@@ -38,7 +52,11 @@ def evict_stale(ctx: Context, search: Search) -> None:
 
 @inner
 def is_stale(j: int, ctx: Context) -> bool:
-    """Whether the job runs with fewer pods than it needs; a job of which a pod succeeded is on its way out."""
+    """Return whether job ``j`` is stale (7): some pod is used, none succeeded, and its tree of sets is not satisfied.
+
+    Reads ``state.task.status`` (T,), not the snapshot, so a missing pod that got a place in this cycle counts. A job of
+    which a pod succeeded is about to end; its other pods are not evicted.
+    """
     snapshot = ctx.snapshot
     used = False
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
@@ -51,11 +69,16 @@ def is_stale(j: int, ctx: Context) -> bool:
 
 @inner
 def is_whole(j: int, ctx: Context) -> bool:
-    """Whether the job's tree of sets is satisfied, pods on their way out included."""
+    """Return whether the tree of sets of job ``j`` is satisfied if all used pods count, leaving ones included.
+
+    This differs from ``state.sets.active`` (S,), which leaves out pods that are being deleted: a gang is not stale as
+    long as a pod that is replaced has not left. Overwrites ``scratch.survey.met`` (S,).
+    """
     snapshot = ctx.snapshot
     sets = snapshot.sets
     first, end = snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]
     survey = ctx.scratch.survey
+    # Members have higher rows than their set, so each set finds its members counted.
     for s in range(end - 1, first - 1, -1):
         count = 0
         if sets.child_ptr[s] == sets.child_end[s]:
