@@ -24,7 +24,7 @@ LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
-HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_front_page.py
+HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
 # What runs a second time with kernels interpreted; how they are compiled is no part of it.
 KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
 
@@ -42,7 +42,7 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
-	@echo 'make docs       write docs/data-model.md anew from kai_sched/snapshot'
+	@echo 'make docs       write docs/data-model.md anew from the tables of the solver'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
@@ -86,14 +86,14 @@ check: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --quiet $(HOUSE)
 	$(BIN)/python -m kai_sched.files.crds --check crds
-	$(BIN)/python -m kai_sched.snapshot.document | diff - docs/data-model.md || { \
+	$(BIN)/python -m tests.data_model | diff - docs/data-model.md || { \
 	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
 
 crds: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds crds
 
 docs: $(DEV)
-	$(BIN)/python -m kai_sched.snapshot.document > docs/data-model.md
+	$(BIN)/python -m tests.data_model > docs/data-model.md
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)

@@ -57,8 +57,6 @@ OUTSIDE_ATTRIBUTES = {
 ALLOWED = {
     # finds the folder of compiled kernels, and warns where there is none
     "kai_sched.solver.jit": {"importlib", "os", "pathlib", "platform", "tempfile", "warnings"},
-    # also a command for developers, `make docs`
-    "kai_sched.snapshot.document": {"sys.stdout"},
 }
 
 # Only these may import the package named.

@@ -131,7 +131,7 @@ def recipe(target: str) -> str:
 def test_every_test_is_run_by_test_or_by_test_long() -> None:
     """Both run the whole tree, one without what is marked as long, the other with that alone."""
     commands = re.findall(r"-m pytest (.*)", recipe("test"))
-    rules = "tests/test_architecture.py tests/test_tidy.py tests/test_front_page.py"
+    rules = "tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py"
     left_out = " ".join(f"--ignore={path}" for path in rules.split())
     assert commands[:2] == [f"--quiet {rules}", f"--hypothesis-profile=full -m 'not long' {left_out}"]
     long = recipe("test-long")

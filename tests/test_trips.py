@@ -2,15 +2,15 @@
 
 A trip is a list of steps. To add one, add its steps to TRIPS, and its list to ARCHITECTURE.md under the same title. A
 function hands on to the next one by mentioning its name, or by a port: then it mentions the port, and the function that
-connects the two mentions the name of the next one.
+connects the two mentions the name of the next one. If a function hands on to nothing, the next step says which earlier
+one calls it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -21,12 +21,16 @@ STEPS_MAX = 12
 
 @dataclass(frozen=True)
 class Step:
-    """A function. ``port`` is what it calls if that is not named as the next step; ``wired`` is who connects them."""
+    """A function. ``port`` is what it calls if that is not named as the next step; ``wired`` is who connects them.
+
+    ``caller`` is the function that calls it, if that is not the one of the step before.
+    """
 
     file: str
     function: str
     port: str = ""
     wired: tuple[str, str] = ("", "")
+    caller: str = ""
 
     @property
     def name(self) -> str:
@@ -39,6 +43,8 @@ LOOP = "kai_sched/operator/cycle_loop.py"
 BINDER = "kai_sched/cluster/pod_binder.py"
 EXECUTOR = "kai_sched/operator/delivery/cycle_executor.py"
 APP = "kai_sched/operator/app.py"
+EVICTING = "kai_sched/solver/stages/evicting.py"
+MINIMAL_SEARCH = "kai_sched/solver/eviction/minimal_search.py"
 
 TRIPS = {
     "From an event's bytes to the bind's request": (
@@ -59,6 +65,20 @@ TRIPS = {
         Step(BINDER, "PodBinder.submit", "_queue", (BINDER, "PodBinder.__init__")),
         Step(BINDER, "PodBinder._work", "_BindRequest", ("kai_sched/cluster/delivery.py", "deliver")),
         Step(BINDER, "_BindRequest.send"),
+    ),
+    "From a snapshot to a committed eviction": (
+        Step("kai_sched/solver/pipeline.py", "solve"),
+        Step(EVICTING, "make_room"),
+        Step(EVICTING, "search_for_victims"),
+        Step(MINIMAL_SEARCH, "find_minimal_victims"),
+        Step(MINIMAL_SEARCH, "try_victims_in_order"),
+        Step("kai_sched/solver/eviction/potential_victims.py", "accumulate"),
+        Step(MINIMAL_SEARCH, "try_choices", caller="try_victims_in_order"),
+        Step("kai_sched/solver/eviction/minimal_choice.py", "choose"),
+        Step("kai_sched/solver/eviction/minimal_simulation.py", "simulate", caller="try_choices"),
+        Step("kai_sched/solver/eviction/validate.py", "is_valid"),
+        Step(MINIMAL_SEARCH, "drop_unneeded_victims", caller="try_choices"),
+        Step("kai_sched/solver/eviction/commit.py", "commit_scenario", caller="search_for_victims"),
     ),
 }
 
@@ -88,7 +108,8 @@ def broken(steps: tuple[Step, ...]) -> list[str]:
     try:
         for step in steps:
             function(step.file, step.function)
-        for step, following in pairwise(steps):
+        for place, following in enumerate(steps[1:], 1):
+            step = _caller(steps[:place], following)
             wanted = step.port or following.name
             if wanted not in mentions(step.file, step.function):
                 found.append(f"{step.function} does not mention {wanted}")
@@ -97,6 +118,14 @@ def broken(steps: tuple[Step, ...]) -> list[str]:
     except LookupError as error:
         found.append(str(error))
     return found
+
+
+def _caller(before: tuple[Step, ...], step: Step) -> Step:
+    """The earlier step that calls the step. Raises LookupError."""
+    for each in reversed(before):
+        if step.caller in ("", each.function):
+            return each
+    raise LookupError(f"{step.caller}, which calls {step.function}, is no earlier step")
 
 
 def _connects(step: Step, following: Step) -> bool:
@@ -131,3 +160,9 @@ def test_a_broken_trip_is_found() -> None:
     assert broken((Step(SINK, "EventSink.nothing"),)) == [f"{SINK} has no EventSink.nothing"]
     assert broken((steps[3], steps[6])) == ["build_intake does not connect EventSink._take to CycleLoop._turn"]
     assert broken(steps + steps)[0] == "24 steps"
+    steps = TRIPS["From a snapshot to a committed eviction"]
+    assert broken(steps[:5] + steps[11:]) == []
+    assert broken(steps[4:]) == ["search_for_victims, which calls commit_scenario, is no earlier step"]
+    choices, choose = steps[6:8]
+    assert broken((*steps[:5], replace(choose, caller="make_room"))) == ["make_room does not mention choose"]
+    assert broken((choices, choose, replace(choices, caller=""))) == ["choose does not mention try_choices"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,17 @@ from kai_sched.api.custom import QUANTITY_PATTERN, Model
 
 Schema = dict[str, Any]
 Column = tuple[str, str, str, int]  # name, type, path, priority
-# Priorities of columns: whether kubectl shows them without `-o wide`.
-ALWAYS, WIDE = 0, 1
+
+
+class ColumnPriority(enum.IntEnum):
+    """Whether kubectl shows a column always, or with `-o wide` only."""
+
+    ALWAYS = 0
+    WIDE = 1
+
+
+ALWAYS = int(ColumnPriority.ALWAYS)
+WIDE = int(ColumnPriority.WIDE)
 
 # Words of a JSON schema that a structural schema knows. Titles, defaults and references are not among them.
 _KEPT = (

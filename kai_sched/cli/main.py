@@ -168,13 +168,13 @@ def warmup() -> None:
     raise typer.Exit(0 if kept else 1)
 
 
-def _tell_warning(message: Warning | str, *_: object) -> None:
+def _print_warning(message: Warning | str, *_: object) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
 def main() -> None:
     """Run the command. If the reader of its output goes away, exit with status 1 and without a message."""
-    warnings.showwarning = _tell_warning  # type: ignore[assignment]
+    warnings.showwarning = _print_warning  # type: ignore[assignment]
     try:
         try:
             app()

@@ -52,7 +52,7 @@ def simulate(options: SimulateOptions) -> int:
     if options.solver == library.COMPILED and jit.interpreted() and not jit.decided():
         problems.append(Problem("", "", "--solver", "compiled, but KAI_SCHED_JIT=off is set: unset it", fatal=True))
     loaded = load(options.paths, config=options.config, settings=options.settings, on_progress=progress.say)
-    if _tell([*problems, *loaded.problems]):
+    if _print_problems([*problems, *loaded.problems]):
         return BAD_INPUT
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
     if not jit.decided():
@@ -74,7 +74,7 @@ def _choose_solver(cases: Sequence[SimulationCase], solver: str, progress: Progr
     library.choose(effort_s, max(len(cluster.nodes) for cluster in clusters), solver, progress)
 
 
-def _tell(problems: Iterable[Problem]) -> bool:
+def _print_problems(problems: Iterable[Problem]) -> bool:
     """Print each problem on its line of stderr; whether one of them stops the command."""
     fatal = False
     for problem in problems:

@@ -125,7 +125,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
     """The reason for the verdict on the group, apart from evictions."""
     decisions = solution.decisions
     verdict = Verdict(int(decisions.verdict[j]))
-    blocking_row = int(decisions.culprit[j])
+    blocking_row = int(decisions.blocking_row[j])
     queue = lowered.groups[j].queue
     match verdict:
         case Verdict.OK:
@@ -215,7 +215,7 @@ def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str,
 
 def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Reason:
     decisions, table = solution.decisions, lowered.snapshot.queues
-    q, r = int(decisions.culprit[j]), int(decisions.resource[j])
+    q, r = int(decisions.blocking_row[j]), int(decisions.resource[j])
     need = float(decisions.need[j])
     queue = lowered.queues.queues[q]
     name = queue.display_name or queue.name

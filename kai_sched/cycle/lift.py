@@ -19,7 +19,7 @@ from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import RESTS, Help, Status
-from kai_sched.solver.eviction.promised_room import FREE
+from kai_sched.solver.eviction.pipelined_room import FREE
 from kai_sched.solver.eviction.validate import diverge
 from kai_sched.solver.pipeline import Solution
 

@@ -16,7 +16,7 @@ _TRAILING = "trailing characters"
 _BOM = b"\xef\xbb\xbf"
 
 
-def looks_like_json(data: bytes) -> bool:
+def may_be_json(data: bytes) -> bool:
     """Kubernetes objects in JSON start with a brace; YAML can too, but rarely does."""
     return data[:64].removeprefix(_BOM).lstrip(_BLANKS)[:1] in (b"{", b"[")
 

@@ -68,7 +68,7 @@ def read_bytes(path: str, stdin: BinaryIO | None) -> bytes:
 
 def documents(path: str, data: bytes, pace: Pace) -> Iterator[bytes | memoryview]:
     """The file's documents as JSON, the empty ones left out. Raises BrokenInput."""
-    if path.lower().endswith(".json") or json_input.looks_like_json(data):
+    if path.lower().endswith(".json") or json_input.may_be_json(data):
         try:
             yield from list(json_input.documents(data))
             return

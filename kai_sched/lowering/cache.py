@@ -28,7 +28,7 @@ from kai_sched.lowering.roles import (
     placing,
     task_priority,
 )
-from kai_sched.lowering.rows import Entry, Names, RowTable
+from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.keys import bare_pod_group_key, is_marked
@@ -37,13 +37,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import TermKind
 
-# Columns of the pods' matrix. The last ones are the task order, smaller first (1.3: kubeflow, ray, taskorder).
-GROUP, SUB_GROUP, CLASS, NODE, BINDING, NOMINATED, PHASE, DELETED, GATED, FOREIGN = range(10)
-KUBEFLOW, RAY, LABELLED, TASK_PRIORITY = range(10, 14)
-LABEL_SET = 14  # number of the pod's namespace and labels; NULL while there are no inter-pod terms
-# Columns of the pod groups' matrix.
-ID, QUEUE, PRIORITY_CLASS, PREEMPTIBLE, LAYOUT, BARE, LAST_START, MAY_EVICT_AT, STALE_SINCE, GRACE = range(10)
-UNSET = -2  # GRACE: the group does not set one
+UNSET = -2  # GroupCell.GRACE: the group does not set one
 
 SPARE_NUMBERS = 10_000
 
@@ -93,7 +87,7 @@ class Cache:
     Attributes
     ----------
     pods, groups
-        Row tables; the constants above name their columns. ``groups`` has PodGroups and bare pods.
+        Row tables with the columns ``PodCell`` and ``GroupCell``. ``groups`` has PodGroups and bare pods.
     nodes
         The nodes of the pool by name.
     node_names, group_ids, sub_groups, queue_names, priority_classes
@@ -113,8 +107,8 @@ class Cache:
 
     def reset(self) -> None:
         """Forget everything: the next ``sync`` reads all objects."""
-        self.pods = RowTable(15)
-        self.groups = RowTable(10)
+        self.pods = RowTable(len(PodCell))
+        self.groups = RowTable(len(GroupCell))
         self.nodes: dict[str, Node] = {}
         self.node_names = Names()
         self.group_ids = Names()
@@ -164,7 +158,7 @@ class Cache:
             groups = [key for kind, key in changes if kind is PodGroup]
             nodes = [key for kind, key in changes if kind is Node]
             for name in [key for kind, key in changes if kind is Namespace]:
-                self._match_again(self.terms.look_again(name))
+                self._match_again(self.terms.rematch(name))
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
@@ -348,7 +342,7 @@ class Cache:
     def _match_again(self, label_sets: set[int]) -> None:
         """Classify the pods with these label sets again: other terms match them now."""
         if label_sets:
-            column = self.pods.cells[:, LABEL_SET]
+            column = self.pods.cells[:, PodCell.LABEL_SET]
             for row in np.flatnonzero(np.isin(column, np.fromiter(label_sets, np.int64))).tolist():
                 if self.pods.objects[row] is not None:
                     self._classify(row, int(column[row]))
@@ -357,12 +351,12 @@ class Cache:
         """Number the label sets of all pods: the first inter-pod term makes labels matter."""
         for row in self.pods.row_of.values():
             label_set = self.terms.label_set(self.pods.objects[row])
-            self.pods.cells[row, LABEL_SET] = label_set
+            self.pods.cells[row, PodCell.LABEL_SET] = label_set
             self._classify(row, label_set)
 
     def _classify(self, row: int, label_set: int) -> None:
-        before = self.classes[self.pods.cells[row, CLASS]]
-        self.pods.cells[row, CLASS] = self._class_of(before.known, before.reserves, label_set)
+        before = self.classes[self.pods.cells[row, PodCell.CLASS]]
+        self.pods.cells[row, PodCell.CLASS] = self._class_of(before.known, before.reserves, label_set)
 
 
 def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:

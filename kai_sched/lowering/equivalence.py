@@ -56,7 +56,7 @@ def job_equivalence(
     Returns
     -------
     tuple
-        (J,) the columns ``likeness`` and ``kin`` of the job table, numbered in the order of first occurrence.
+        (J,) ``Jobs.equivalence`` and ``Jobs.queue_equivalence``, numbered in the order of first occurrence.
     """
     chosen = np.flatnonzero(waits & (task_job != NULL))
     per_set = np.zeros(int(task_set.max(initial=NULL)) + 1, np.uint64)

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering import cache as cells
-from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.cache import UNSET, Cache
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
-from kai_sched.lowering.rows import Names
+from kai_sched.lowering.rows import GroupCell, Names, PodCell
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass
@@ -45,7 +44,7 @@ class JobRows:
         (J,) the Verdict that keeps the job from being scheduled; 0 for none.
     turn
         (J,) a Turn: first, ordinary, later, or pipelined onto free room before.
-    ahead
+    n_first
         (J,) for how many pods the job goes first.
     times
         (J, 4) last start, end of the preemption delay, stale since (ns since the epoch), grace (ns; NULL: no end).
@@ -61,7 +60,7 @@ class JobRows:
     preemptible: Flags
     refused: Flags
     turn: Flags
-    ahead: Ints
+    n_first: Ints
     times: Longs
     layout: Longs
     set_ptr: Ints
@@ -81,21 +80,21 @@ def lower_jobs(
     """
     rows = cache.groups.ordered()
     columns = cache.groups.cells[rows]
-    queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, cells.QUEUE])
-    layout = columns[:, cells.LAYOUT]
+    queue = take(rows_of(cache.queue_names, queues.row_of), columns[:, GroupCell.QUEUE])
+    layout = columns[:, GroupCell.LAYOUT]
     known = queue != NULL
     refused = np.where(known, 0, int(Verdict.NO_QUEUE)).astype(np.uint8)
     refused[known] = np.where(queues.is_leaf[queue[known]], 0, int(Verdict.QUEUE_NOT_LEAF))
     with_topology = np.array([each.topology for each in cache.layouts], bool)
     refused[(refused == 0) & with_topology[layout]] = int(Verdict.NOT_SUPPORTED)
-    priority = _priorities(cluster, cache)[columns[:, cells.PRIORITY_CLASS]]
-    explicit = columns[:, cells.PREEMPTIBLE]
+    priority = _priorities(cluster, cache)[columns[:, GroupCell.PRIORITY_CLASS]]
+    explicit = columns[:, GroupCell.PREEMPTIBLE]
     preemptible = np.where(explicit == NULL, priority < PREEMPTIBLE_BELOW, explicit == 1)
     sizes = np.array([len(each.parent) for each in cache.layouts], np.int64)
     set_ptr = np.zeros(rows.size + 1, np.int32)
     np.cumsum(sizes[layout], out=set_ptr[1:])
-    times = columns[:, cells.LAST_START : cells.GRACE + 1].copy()
-    times[times[:, 3] == cells.UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
+    times = columns[:, GroupCell.LAST_START : GroupCell.GRACE + 1].copy()
+    times[times[:, 3] == UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
     _defer_searches(times[:, 1], cache.groups.objects[rows], hints, now_ns)
     return JobRows(
         rows,
@@ -116,10 +115,10 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
     The key of a hint may stand for a PodGroup and for a bare pod of the same name; it holds for both. ``rows`` (J,) are
     rows of the cache's group table.
     """
-    found, ahead = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
+    found, n_first = np.zeros(rows.size, np.uint8), np.zeros(rows.size, np.int32)
     named = hints.pipelined_free | hints.first.keys() | hints.deferred
     if not named:
-        return found, ahead
+        return found, n_first
     place = np.empty(len(cache.groups.objects), np.int64)
     place[rows] = np.arange(rows.size)
     for key in named:
@@ -130,10 +129,10 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
             if key in hints.deferred:
                 found[j] = Turn.LATER
             elif key in hints.first:
-                found[j], ahead[j] = Turn.FIRST, hints.first[key]
+                found[j], n_first[j] = Turn.FIRST, hints.first[key]
             else:
-                found[j] = Turn.PROMISED
-    return found, ahead
+                found[j] = Turn.PIPELINED_FREE
+    return found, n_first
 
 
 def _defer_searches(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
@@ -164,11 +163,11 @@ def memberships(cache: Cache, columns: Longs, jobs: JobRows) -> tuple[Ints, Ints
     (T, cells) are cells of the pods.
     """
     job_of_id = np.full(len(cache.group_ids), NULL, np.int32)
-    job_of_id[cache.groups.cells[jobs.rows, cells.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
-    job = take(job_of_id, columns[:, cells.GROUP])
+    job_of_id[cache.groups.cells[jobs.rows, GroupCell.ID]] = np.arange(jobs.rows.size, dtype=np.int32)
+    job = take(job_of_id, columns[:, PodCell.GROUP])
     member = np.flatnonzero(job != NULL)
     names = {row: name for name, row in cache.sub_groups.items()}
-    pairs = jobs.layout[job[member]] * len(names) + columns[member, cells.SUB_GROUP]
+    pairs = jobs.layout[job[member]] * len(names) + columns[member, PodCell.SUB_GROUP]
     distinct, inverse = np.unique(pairs, return_inverse=True)
     local = np.array(
         [_local_set(cache.layouts[pair // len(names)], names[pair % len(names)]) for pair in distinct], np.int32
@@ -212,7 +211,7 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
         _joined(cache.layouts, "minimum")[entry].astype(np.int32),
         task_ptr,
     )
-    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.ahead)
+    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.n_first)
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
     times = (last_start, waits_until, stale_since, grace)
     table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering import cache as cells
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
@@ -28,6 +27,7 @@ from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
+from kai_sched.lowering.rows import GroupCell, PodCell
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
@@ -122,8 +122,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
     # Pending pods need a node, and so may running pods that are moved to make room for them.
     movable = (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
-    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, cells.CLASS], movable)
-    foreign = pods.cells[:, cells.FOREIGN].astype(np.uint8)
+    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], movable)
+    foreign = pods.cells[:, PodCell.FOREIGN].astype(np.uint8)
     tasks = Tasks(pods.job, pods.sets, classes.of_task, pods.node, pods.nominated, pods.status, foreign)
     traits = _traits(jobs, config)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, _not_placed(pods.status), traits, jobs.queue)
@@ -148,7 +148,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         nodes,
         cache.groups.objects[jobs.rows],
         [cache.layouts[number] for number in jobs.layout],
-        cache.groups.cells[jobs.rows, cells.BARE] == 1,
+        cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
         cache.pods.objects[pods.rows],
         cache.pods.objects[pods.omitted],
         _statuses(cache.pods.cells[pods.omitted], now_ns, config),
@@ -171,14 +171,14 @@ def _place_pods(
     status = _statuses(columns, now_ns, config)
     job, sets = memberships(cache, columns, jobs)
     node_rows = rows_of(cache.node_names, {node.name: n for n, node in enumerate(nodes)})
-    node = take(node_rows, columns[:, cells.NODE])
-    binding = take(node_rows, columns[:, cells.BINDING])
+    node = take(node_rows, columns[:, PodCell.NODE])
+    binding = take(node_rows, columns[:, PodCell.BINDING])
     binds = binding != NULL
     node[binds], status[binds] = binding[binds], Status.BINDING
     wanted = (job != NULL) | ((node != NULL) & (status >= Status.PIPELINED))
     order = _task_order(columns, sets, wanted)
     columns = columns[order]
-    nominated = take(node_rows, columns[:, cells.NOMINATED])
+    nominated = take(node_rows, columns[:, PodCell.NOMINATED])
     return _PlacedPods(
         rows[order], columns, status[order], job[order], sets[order], node[order], nominated, rows[~wanted]
     )
@@ -196,7 +196,7 @@ def _columns(cache: Cache, rows: Longs, nominated: Mapping[str, str]) -> Longs:
         for key, node in nominated.items():
             row = cache.pods.row_of.get(key)
             if row is not None:
-                columns[place[row], cells.NOMINATED] = cache.node_names.row(node)
+                columns[place[row], PodCell.NOMINATED] = cache.node_names.row(node)
     return columns
 
 
@@ -206,13 +206,13 @@ def _statuses(columns: Longs, now_ns: int, config: Config) -> npt.NDArray[np.int
     ``columns`` (T, cells) are cells of the pods. A running pod that has been leaving for longer than
     ``Config.stuck_in_releasing_s`` is StuckInReleasing.
     """
-    phase, deleted = columns[:, cells.PHASE], columns[:, cells.DELETED]
+    phase, deleted = columns[:, PodCell.PHASE], columns[:, PodCell.DELETED]
     leaving = deleted != 0
     stuck = leaving & (now_ns - deleted > duration(config.stuck_in_releasing_s))
     waiting = np.where(
-        columns[:, cells.NODE] != NULL,
+        columns[:, PodCell.NODE] != NULL,
         Status.BOUND,
-        np.where(columns[:, cells.GATED] == 1, Status.GATED, Status.PENDING),
+        np.where(columns[:, PodCell.GATED] == 1, Status.GATED, Status.PENDING),
     )
     running = np.where(stuck, Status.STUCK_IN_RELEASING, np.where(leaving, Status.RELEASING, Status.RUNNING))
     known = np.where(phase == Phase.SUCCEEDED, Status.SUCCEEDED, Status.UNKNOWN)
@@ -242,6 +242,6 @@ def _task_order(columns: Longs, sets: Ints, wanted: npt.NDArray[np.bool_]) -> Lo
     """
     chosen = np.flatnonzero(wanted)
     by_set = np.where(sets[chosen] == NULL, np.iinfo(np.int32).max, sets[chosen])
-    ranks = [columns[chosen, cell] for cell in (cells.TASK_PRIORITY, cells.LABELLED, cells.RAY, cells.KUBEFLOW)]
+    ranks = [columns[chosen, cell] for cell in (PodCell.TASK_PRIORITY, PodCell.LABELLED, PodCell.RAY, PodCell.KUBEFLOW)]
     ranks = [rank for rank in ranks if rank.size and (rank != rank[0]).any()]
     return chosen[np.lexsort((*ranks, by_set))]

@@ -1,11 +1,12 @@
 """Row tables that persist between cycles: the cost of a cycle depends on the changes, not on the size of the cluster.
 
-Only ``lowering.cache`` uses them. Row numbers and the numbers of ``Names`` never appear in a snapshot, as they depend
+``lowering.cache`` fills them. Row numbers and the numbers of ``Names`` never appear in a snapshot, as they depend
 on the history of the cache.
 """
 
 from __future__ import annotations
 
+import enum
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +17,41 @@ import numpy.typing as npt
 # New rows are merged into the order if there are this many times as many old rows; else sorting all is cheaper.
 MERGED = 16
 Entry = tuple[str, Any, Any, tuple[int, ...]]  # key, sort key, object, cells
+
+
+class PodCell(enum.IntEnum):
+    """Columns of the cache's table of pods."""
+
+    GROUP = 0
+    SUB_GROUP = 1
+    CLASS = 2
+    NODE = 3
+    BINDING = 4
+    NOMINATED = 5
+    PHASE = 6
+    DELETED = 7
+    GATED = 8
+    FOREIGN = 9
+    KUBEFLOW = 10  # the task order begins here, smaller first (1.3: kubeflow, ray, taskorder)
+    RAY = 11
+    LABELLED = 12
+    TASK_PRIORITY = 13
+    LABEL_SET = 14  # number of the pod's namespace and labels; NULL while there are no inter-pod terms
+
+
+class GroupCell(enum.IntEnum):
+    """Columns of the cache's table of pod groups."""
+
+    ID = 0
+    QUEUE = 1
+    PRIORITY_CLASS = 2
+    PREEMPTIBLE = 3
+    LAYOUT = 4
+    BARE = 5
+    LAST_START = 6
+    MAY_EVICT_AT = 7
+    STALE_SINCE = 8
+    GRACE = 9
 
 
 class Names:

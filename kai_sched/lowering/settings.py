@@ -8,12 +8,12 @@ from __future__ import annotations
 from kai_sched.lowering.limits import duration
 from kai_sched.model.config import Config
 from kai_sched.model.times import parse_duration
-from kai_sched.snapshot.tables import Generator, Settings
+from kai_sched.snapshot.tables import Generator, Placement, Settings
 
 NO_DEPTH_LIMIT = 2**31 - 1
 SATURATION = "relcaimerSaturationMultiplier"  # as the original spells it
 _GENERATORS = {"sg-nodelocalgreedy": Generator.NODE_LOCAL, "sg-multinodegang": Generator.MULTI_NODE}
-_PLACEMENT = {"binpack": 1, "spread": 2}
+_PLACEMENT = {"binpack": int(Placement.BINPACK), "spread": int(Placement.SPREAD)}
 
 
 def lower_settings(config: Config, now_ns: int) -> Settings:
@@ -30,7 +30,9 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         return value if plugin in plugins else 0.0
 
     def strategy(resource: str) -> int:
-        return 0 if placement is None else _PLACEMENT.get(placement.get(resource, "binpack"), 0)
+        if placement is None:
+            return int(Placement.OFF)
+        return _PLACEMENT.get(placement.get(resource, "binpack"), int(Placement.OFF))
 
     return Settings(
         k_value=_k_value(plugins.get("proportion", {}).get("kValue")),

@@ -128,7 +128,7 @@ class TermBook:
         near = [number for handle in _handles(namespace, labels) for number in self._terms_at.get(handle, ())]
         return tuple(sorted(number for number in near if self._counts(self.terms[number], namespace, labels)))
 
-    def look_again(self, namespace: str) -> set[int]:
+    def rematch(self, namespace: str) -> set[int]:
         """Match the label sets of a namespace again after it changed; returns those with other matches than before."""
         changed = set()
         if self._select_namespaces:

@@ -36,7 +36,7 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 DEFAULT_QUEUE_PRIORITY = 100
 MEGABYTE = 1_000_000.0
 # The most unknown fields of a part that are reported; a broken writer may set any number.
-UNKNOWN_TOLD_MAX = 20
+UNKNOWN_SHOWN_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EXPECTED = {
@@ -64,7 +64,7 @@ def parse_part(model: type[AnyModel], raw: bytes, path: str, warn: Warn) -> AnyM
 
 def warn_unknown(found: Model, path: str, warn: Warn) -> None:
     """Warn of every field that the model does not have."""
-    for place, known in islice(found.unknown_fields(path), UNKNOWN_TOLD_MAX):
+    for place, known in islice(found.unknown_fields(path), UNKNOWN_SHOWN_MAX):
         field = place.lstrip(".")
         name = field.rsplit(".", 1)[-1]
         near = difflib.get_close_matches(name[:QUOTED_MAX], known, n=1)
@@ -87,7 +87,7 @@ def _fault(error: ErrorDetails, path: str) -> FieldError:
 
 def warn_top_fields(raw: bytes, warn: Warn) -> None:
     """Warn of top-level fields that no object has."""
-    for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_TOLD_MAX]:
+    for name in sorted(decode_part(_parts, raw, "").keys() - _TOP_FIELDS)[:UNKNOWN_SHOWN_MAX]:
         warn(name, "unknown field, ignored: the fields of this kind belong below spec")
 
 

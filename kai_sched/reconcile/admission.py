@@ -82,7 +82,7 @@ def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> 
         if asked.object is None:
             raise ValueError("request.object is missing")
         request = AdmissionRequest(asked.operation, asked.name, asked.namespace, asked.object, asked.old_object or {})
-        answer = _shielded(answer_for, request, settings, suffix)
+        answer = _safe_answer(answer_for, request, settings, suffix)
     response: dict[str, Any] = {"uid": asked.uid, "allowed": not answer.denied}
     if answer.denied:
         response["status"] = {"code": FORBIDDEN, "reason": "Forbidden", "message": answer.denied}
@@ -104,7 +104,7 @@ def _read(body: bytes) -> _Request:
     return found.request
 
 
-def _shielded(
+def _safe_answer(
     answer_for: Callable[[AdmissionRequest, AdmissionSettings, str], Answer],
     request: AdmissionRequest,
     settings: AdmissionSettings,

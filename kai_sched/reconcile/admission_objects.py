@@ -19,7 +19,7 @@ from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import is_too_long
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_types import (
-    TOLD_MAX,
+    SHOWN_MAX,
     AdmissionRequest,
     AdmissionSettings,
     Answer,
@@ -99,8 +99,8 @@ def validate_pod_group(request: AdmissionRequest, _settings: AdmissionSettings, 
         for text, on_update in _minimum_faults(i, entry, children):
             (warnings if on_update and request.operation == "UPDATE" else refusals).append(text)
     warnings += _never_met(spec, groups, children)
-    if len(warnings) > TOLD_MAX:
-        warnings[TOLD_MAX:] = [f"and {len(warnings) - TOLD_MAX:,} more"]
+    if len(warnings) > SHOWN_MAX:
+        warnings[SHOWN_MAX:] = [f"and {len(warnings) - SHOWN_MAX:,} more"]
     if refusals:
         return Answer(denied=f"{request.label}: {together(refusals)}", warnings=tuple(warnings))
     return Answer(_unreadable(request), tuple(warnings))
@@ -154,7 +154,7 @@ def _tree_faults(groups: list[tuple[int, Mapping[str, Any]]]) -> Iterator[str]:
 def _circle(name: str, parents: Mapping[str, str]) -> str:
     """The way from parent to parent back to the name, or its beginning where it is long."""
     path = [name, parents[name]]
-    while path[-1] != name and len(path) <= TOLD_MAX:
+    while path[-1] != name and len(path) <= SHOWN_MAX:
         path.append(parents[path[-1]])
     return " -> ".join(each[:DNS_LABEL_LENGTH] for each in path) + ("" if path[-1] == name else " -> ...")
 

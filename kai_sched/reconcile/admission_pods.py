@@ -118,5 +118,5 @@ def _hide_devices(pod: dict[str, Any], own: tuple[str, int] | None) -> None:
 
 
 def _hidden(variable: dict[str, Any]) -> dict[str, Any]:
-    tells = variable.get("name") == names.VISIBLE_DEVICES_ENV and variable.get("valueFrom") is None
-    return {**variable, "value": HIDDEN} if tells else variable
+    hides = variable.get("name") == names.VISIBLE_DEVICES_ENV and variable.get("valueFrom") is None
+    return {**variable, "value": HIDDEN} if hides else variable

@@ -14,7 +14,7 @@ from kai_sched.model.faults import shown
 
 RUNTIME_CLASS = "nvidia"
 # Of what is wrong with one object; a person mends these first.
-TOLD_MAX = 10
+SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def word(value: object) -> str:
 
 def together(texts: Sequence[str], between: str = "; ") -> str:
     """The texts as one; the first ones where they are many."""
-    more = [f"and {len(texts) - TOLD_MAX:,} more"] if len(texts) > TOLD_MAX else []
-    return between.join([*texts[:TOLD_MAX], *more])
+    more = [f"and {len(texts) - SHOWN_MAX:,} more"] if len(texts) > SHOWN_MAX else []
+    return between.join([*texts[:SHOWN_MAX], *more])
 
 
 def reserved(name: str) -> str:

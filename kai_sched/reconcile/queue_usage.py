@@ -23,7 +23,7 @@ SPARE_SHAPES = 1_000
 
 
 @dataclass(slots=True)
-class Counts:
+class ShapeCounts:
     """How many pods of each shape (by ``id``) hold a node, and how many hold one or wait for one."""
 
     held: dict[int, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class GroupUsage:
     queue: str
     preemptible: bool
     sets: frozenset[str]
-    counts: Counts = field(default_factory=Counts)
+    counts: ShapeCounts = field(default_factory=ShapeCounts)
     used: dict[str, int] = field(default_factory=dict)
     finished: bool = False
 
@@ -67,7 +67,7 @@ class QueueUsage:
             for _, request in sorted(cluster.bind_requests.items(), reverse=True)  # of two for a pod the first counts
             if request.is_live and request.node in cluster.nodes
         }
-        self._queues: dict[tuple[str, bool], Counts] = {}
+        self._queues: dict[tuple[str, bool], ShapeCounts] = {}
         self._shapes: dict[int, Shape] = {}
         self._most_shapes = SPARE_SHAPES
         self._prices: dict[int, list[tuple[str, float]]] = {}
@@ -142,7 +142,7 @@ class QueueUsage:
             self._bare_classes[name] = is_preemptible(alone, self._cluster.priority_classes, self._default)
         self._add(pod, None, self._counts(pod.queue or names.DEFAULT_QUEUE, self._bare_classes[name]), count)
 
-    def _add(self, pod: Pod, group: GroupUsage | None, counts: Counts, count: int) -> None:
+    def _add(self, pod: Pod, group: GroupUsage | None, counts: ShapeCounts, count: int) -> None:
         if group is not None and (pod.sub_group or DEFAULT_SET) not in group.sets:
             return
         if pod.phase not in _LIVE:
@@ -164,8 +164,8 @@ class QueueUsage:
         self._shapes[shape] = pod.shape
         counts.add(shape, bool(node), count)
 
-    def _counts(self, queue: str, preemptible: bool) -> Counts:
-        return self._queues.setdefault((queue, preemptible), Counts())
+    def _counts(self, queue: str, preemptible: bool) -> ShapeCounts:
+        return self._queues.setdefault((queue, preemptible), ShapeCounts())
 
     def _forget_shapes(self) -> None:
         """Forget shapes that no pod has any more, once they may be the majority."""
@@ -178,8 +178,8 @@ class QueueUsage:
 
     def queue_amounts(self, queue: str) -> tuple[Amounts, Amounts, Amounts]:
         """Return what the groups in this queue, not below it, hold, hold without being preemptible, and request."""
-        elastic = self._queues.get((queue, True)) or Counts()
-        fixed = self._queues.get((queue, False)) or Counts()
+        elastic = self._queues.get((queue, True)) or ShapeCounts()
+        fixed = self._queues.get((queue, False)) or ShapeCounts()
         fixed_amounts = self.amounts(fixed.held)
         held, asked = self.amounts(elastic.held), self.amounts(elastic.asked)
         add_amounts(held, fixed_amounts)
@@ -213,7 +213,7 @@ def _add(counts: dict[int, int], shape: int, count: int) -> None:
         counts.pop(shape, None)
 
 
-def _join(total: Counts, more: Counts, sign: int) -> None:
+def _join(total: ShapeCounts, more: ShapeCounts, sign: int) -> None:
     for into, counts in ((total.held, more.held), (total.asked, more.asked)):
         for shape, count in counts.items():
             _add(into, shape, sign * count)

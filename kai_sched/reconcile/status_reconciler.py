@@ -43,7 +43,7 @@ class StatusReconciler:
         self._reconcilers = (self._queues, self._groups, self._pods, self._owners)
         self._cluster: Cluster | None = None  # the last view; None: reconcile everything
         self._result: CycleResult | None = None
-        self._tally: QueueUsage | None = None
+        self._usage: QueueUsage | None = None
         self._placed: frozenset[str] = frozenset()
         self._states: Mapping[str, GroupState] = {}
         self.faults: list[ReconcileFault] = []
@@ -67,8 +67,8 @@ class StatusReconciler:
     def observe_owner(self, group: str, owned: GroupOwner | None) -> None:
         """The owner of the group "namespace/name" is this one; None: the group has no pods any more."""
         self._owners.observe(group, owned)
-        if self._tally is not None:
-            self._pods.mark(self._tally.members.get(group, ()))
+        if self._usage is not None:
+            self._pods.mark(self._usage.members.get(group, ()))
 
     def forget_queue(self, name: str) -> None:
         """The Queue is gone. It need not have been observed."""
@@ -84,7 +84,7 @@ class StatusReconciler:
 
     def mark_all(self) -> None:
         """Reconcile everything the next time."""
-        self._cluster = self._tally = None
+        self._cluster = self._usage = None
 
     def writes(
         self, cluster: Cluster, result: CycleResult, now_ns: int, steady_ns: int, most: int = MOST_WRITES
@@ -121,7 +121,7 @@ class StatusReconciler:
 
     def _mark_changes(self, cluster: Cluster, result: CycleResult) -> QueueUsage:
         """Mark every object whose status may have changed since the last time; return the usage as of now."""
-        before, usage = self._cluster, self._tally
+        before, usage = self._cluster, self._usage
         changes = None if before is None else cluster.changes_since(before.store_id, before.serial)
         if result is not self._result or changes is None or changes:
             self._queues.mark_all()
@@ -137,7 +137,7 @@ class StatusReconciler:
             self._mark_objects(cluster, usage, changes, touched)
         if result is not self._result:
             self._mark_result(result, usage)
-        self._cluster, self._result, self._tally = cluster, result, usage
+        self._cluster, self._result, self._usage = cluster, result, usage
         return usage
 
     def _mark_objects(self, cluster: Cluster, usage: QueueUsage, changes: set[Change], touched: Iterable[str]) -> None:

@@ -119,15 +119,15 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "preemptible": Column("u1", "j", ""),
         "refused": Column("u1", "j", "0, or why the job cannot be looked at: NO_QUEUE, QUEUE_NOT_LEAF, NOT_SUPPORTED"),
         "turn": Column("u1", "j", "a Turn"),
-        "ahead": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),
+        "n_first": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),
         "last_start": Column("i8", "j", "when it last came from nothing to its minimum, ns; 0: not known"),
         "waits_until": Column(
             "i8", "j", "before this time, ns, it may not have others evicted; 0: at any time, RESTS: later"
         ),
         "stale_since": Column("i8", "j", "since when it is known to lack pods, ns; 0: not known"),
         "grace": Column("i8", "j", "how long it may lack pods before it is evicted, ns; NULL: for ever"),
-        "likeness": Column("i4", "j", "jobs of equal number, which is below J, differ in their requests at most"),
-        "kin": Column("i4", "j", "jobs of equal number, which is below J, are alike and in one queue"),
+        "equivalence": Column("i4", "j", "equivalence class, below J: its jobs differ in their requests at most"),
+        "queue_equivalence": Column("i4", "j", "the same within a queue: its jobs are in one queue, too"),
         "set_ptr": Column("i4", "j+1", "sets of the job, the root first"),
         "task_ptr": Column("i4", "j+1", "tasks of the job"),
     },

@@ -19,8 +19,19 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.uint8]
 Amounts = tuple[float, float, float]  # CPU milli, memory bytes, GPU devices
 
-# The first rows of axis r; other resources follow by name.
-CPU, MEMORY, GPU, PODS = range(4)
+
+class Resource(enum.IntEnum):
+    """The first rows of axis r; other resources follow by name."""
+
+    CPU = 0
+    MEMORY = 1
+    GPU = 2
+    PODS = 3
+
+
+CPU = int(Resource.CPU)
+GPU = int(Resource.GPU)
+PODS = int(Resource.PODS)
 
 
 class Status(enum.IntEnum):
@@ -95,14 +106,14 @@ class Turn(enum.IntEnum):
     """When a job is tried: among the others, before all of them with some of its pods, or not in this cycle.
 
     ORDINARY: in the order of queues and jobs (semantics 3.1). FIRST: before all others with as many pods as an earlier
-    cycle promised room (3.7). LATER: not in this cycle. PROMISED: as ORDINARY, and an earlier cycle promised the job
-    room that was free already, so that such a promise is kept this time.
+    cycle promised room (3.7). LATER: not in this cycle. PIPELINED_FREE: as ORDINARY, and an earlier cycle promised
+    the job room that was free already, so that such a promise is kept this time.
     """
 
     ORDINARY = 0
     FIRST = 1
     LATER = 2
-    PROMISED = 3
+    PIPELINED_FREE = 3
 
 
 class Action(enum.IntEnum):
@@ -142,6 +153,14 @@ class Generator(enum.IntEnum):
     NONE = 0
     NODE_LOCAL = 1
     MULTI_NODE = 2
+
+
+class Placement(enum.IntEnum):
+    """What is preferred of two nodes: the one with less room, the one of which a larger part is free, or neither."""
+
+    OFF = 0
+    BINPACK = 1
+    SPREAD = 2
 
 
 class TermKind(enum.IntEnum):
@@ -287,13 +306,13 @@ class Jobs(NamedTuple):
     preemptible: Flags
     refused: Flags
     turn: Flags
-    ahead: Ints
+    n_first: Ints
     last_start: Longs
     waits_until: Longs
     stale_since: Longs
     grace: Longs
-    likeness: Ints
-    kin: Ints
+    equivalence: Ints
+    queue_equivalence: Ints
     set_ptr: Ints
     task_ptr: Ints
 
@@ -335,8 +354,8 @@ class Snapshot(NamedTuple):
 class Settings(NamedTuple):
     """The configuration in numbers (semantics 1.2, 1.3). A switch is 1 for on and 0 for off; times are in ns.
 
-    Points are those of a scoring plugin that wins (9), 0 where the plugin is off. A placement is 0 for off, 1 for
-    binpack and 2 for spread. A depth is the number of jobs of each leaf queue that the action tries (3.1), a very large
+    Points are those of a scoring plugin that wins (9), 0 where the plugin is off. ``*_placement``
+    is a ``Placement``. A depth is the number of jobs of each leaf queue that the action tries (3.1), a very large
     number for all. ``priority_order`` and ``elastic_order`` switch steps of the job order.
     """
 

@@ -220,8 +220,8 @@ class Decisions(NamedTuple):
     evicted: Flags  # (T,) 1: there is an eviction of the task
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,) a Verdict
-    free: Flags  # (J,) 1: all its promised places are free, but not bound; 2: not free (``eviction.promised_room``)
-    culprit: Ints  # (J,) queue of a gate, or the task that found no node
+    free: Flags  # (J,) a RoomState (``eviction.pipelined_room``)
+    blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) resource of a gate
     asked: Ints  # (J,) tasks in the chunk that failed
     placed: Ints  # (J,) how many of them had a place before the failure

@@ -39,23 +39,23 @@ class MeasuredLoop(uvloop.Loop):
         self._longer, self._longer_s = 0, 0.0
         self.longest_s = 0.0
         self._garbage_began, self._garbage_s, self._garbage_before_s = 0.0, 0.0, 0.0
-        gc.callbacks.append(self._looks_for_garbage)
+        gc.callbacks.append(self._note_garbage_collection)
 
     def close(self) -> None:
         """As in any loop."""
-        gc.callbacks.remove(self._looks_for_garbage)
+        gc.callbacks.remove(self._note_garbage_collection)
         super().close()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """As in any loop; but that a generator of a library objects to being closed at the end of the process harms
-        nobody, and is told at debug."""
+        nobody, and is logged at debug."""
         if "asyncgen" in context:
             log.debug("loop.generator_closed", what=str(context["asyncgen"]), problem=str(context.get("exception")))
         else:
             super().call_exception_handler(context)
 
-    def _looks_for_garbage(self, phase: str, _: dict[str, int]) -> None:
-        """Python does, in whichever thread, and all others wait for it."""
+    def _note_garbage_collection(self, phase: str, _: dict[str, int]) -> None:
+        """Measure garbage collection: one thread does it, and all others wait."""
         if phase == "start":
             self._garbage_began = _wall()
         else:

@@ -42,7 +42,7 @@ STAGES: tuple[tuple[Any, str], ...] = (
     (Names, "row"),
     (terms.TermBook, "learn"),
     (terms.TermBook, "label_set"),
-    (terms.TermBook, "look_again"),
+    (terms.TermBook, "rematch"),
     (cells, "make_layout"),
     *((lower, name) for name in ("node_list", "lower_queues", "lower_jobs", "memberships", "lower_classes")),
     *((lower, name) for name in ("job_equivalence", "make_tables", "lower_nodes", "lower_signatures", "freeze")),

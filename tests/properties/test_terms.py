@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cache, Store
-from kai_sched.lowering.cache import CLASS
+from kai_sched.lowering.rows import PodCell
 from kai_sched.lowering.terms import Term, terms_of
 from kai_sched.model import objects as o
 from kai_sched.model.selectors import holds
@@ -32,7 +32,7 @@ def test_terms_count_whom_they_should(rng: random.Random, n_cycles: int, n_chang
         view = store.cluster()
         cache.sync(view, CONFIG)
         for key, row in cache.pods.row_of.items():
-            found = cache.classes[cache.pods.cells[row, CLASS]].matches
+            found = cache.classes[cache.pods.cells[row, PodCell.CLASS]].matches
             terms = {term: number for number, term in enumerate(cache.terms.terms)}
             wanted = {terms[term] for term in every_term(view.pods) if counts(term, view.pods[key], view.namespaces)}
             known = {number for term, number in terms.items() if counts(term, view.pods[key], view.namespaces)}

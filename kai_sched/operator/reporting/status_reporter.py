@@ -31,7 +31,7 @@ from kai_sched.telemetry.metrics import CycleTimes, Metrics
 log = structlog.get_logger("cycle")
 
 STATUS_PERIOD_S = 1.0
-BUSY_LOOK_S = 0.2
+BUSY_POLL_S = 0.2
 BUSY_PERIOD_S = 5.0  # between two computations while binds wait
 MANY_CYCLES = 8  # each holds a view of the cluster, so no more of them are kept
 HEARTBEAT_S = 600.0  # an idle cycle is logged this often all the same
@@ -99,7 +99,7 @@ class StatusReporter:
         while True:
             await self._wait()
             if self._must_wait(self._clock.monotonic()) and len(self._batch.cycles) < MANY_CYCLES:
-                self._plan(BUSY_LOOK_S)
+                self._plan(BUSY_POLL_S)
             else:
                 await self._round()
 
@@ -221,7 +221,7 @@ class StatusReporter:
             self._want_statuses(now + max(again_s, STATUS_PERIOD_S))
         elif self._statuses_at is not None:
             wait_s = self._statuses_at - self._clock.monotonic()
-            self._plan(max(wait_s, BUSY_LOOK_S) if self._is_busy() else wait_s)
+            self._plan(max(wait_s, BUSY_POLL_S) if self._is_busy() else wait_s)
 
     async def _hand_over(self, writes: list[Write]) -> None:
         """Submit in slices: there may be tens of thousands of writes, and others need the event loop."""

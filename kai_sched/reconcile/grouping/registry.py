@@ -80,8 +80,8 @@ def _rule(owner: Owner, settings: GroupingSettings) -> Rule:
     rule = RULES.get((owner.api_version, owner.kind))
     if rule is not None:
         return rule
-    told = settings.rules.get((owner.group, owner.kind))
-    return plain.base if told is None else declared(told)
+    by_setting = settings.rules.get((owner.group, owner.kind))
+    return plain.base if by_setting is None else declared(by_setting)
 
 
 def _below_skipped(case: GroupingCase) -> GroupingCase:

@@ -13,6 +13,8 @@ written, and no state.
 
 from __future__ import annotations
 
+import enum
+
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
@@ -28,10 +30,22 @@ OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 ROUNDING = 1e-6
-# The candidate sets of a reclaim, in the order in which they are searched (4.5, step 1): victims that may leave
-# alone, victims that may leave with others, and all, which may also move. Moves are evictions too, so they come
-# last.
-ALONE, GIVERS, EVERYBODY = range(3)
+
+
+class CandidateSet(enum.IntEnum):
+    """The candidate sets of a reclaim, in the order of the search (4.5, step 1).
+
+    Moves are evictions, too, so they come last.
+    """
+
+    ALONE = 0  # victims that may leave alone
+    GIVERS = 1  # victims that may leave with others
+    EVERYBODY = 2  # all victims, which may also move
+
+
+ALONE = int(CandidateSet.ALONE)
+GIVERS = int(CandidateSet.GIVERS)
+EVERYBODY = int(CandidateSet.EVERYBODY)
 
 
 @inner

@@ -1,9 +1,8 @@
 """Choose the chunks of victims that make room for a preemptor, node by node (semantics 4.5, step 3).
 
-Each pending task in turn takes the best node that has room; if there is none, the cheapest node is cleared for
-it. The cost of a node is the number of the last chunk that has to leave it, in the order of victims: no victim is
-chosen as long as less deserving ones would do. In consolidation, where all victims move, the cost is the number
-of pods that move.
+Each pending task in turn takes the best node that has room; if there is none, the cheapest node is cleared for it. The
+cost of a node is the number of the last chunk that has to leave it, in the order of victims: no victim is chosen as
+long as less deserving ones would do. In consolidation, where all victims move, it is the number of pods that move.
 
 Cost: for K tasks, up to 4 orders of the tasks, and for each task that finds no room the costs of the nodes with
 potential victims. A cost is kept until something changes on the node, and the cheapest node of each block of 32
@@ -14,6 +13,8 @@ longest job.
 """
 
 from __future__ import annotations
+
+import enum
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Bond, Snapshot, Verdict
@@ -41,8 +42,20 @@ NOT_OFFERED = int(Verdict.NO_ROOM)
 NEED = int(Bond.NEED)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
-CLEARED, NOT_CLEARED, REFUSED = range(3)
 NEVER = 2**62  # a node that cannot be cleared
+
+
+class ClearResult(enum.IntEnum):
+    """Whether the victims on a node make room for a task there."""
+
+    CLEARED = 0
+    NOT_CLEARED = 1
+    REFUSED = 2  # not without victims that shares keep
+
+
+CLEARED = int(ClearResult.CLEARED)
+NOT_CLEARED = int(ClearResult.NOT_CLEARED)
+REFUSED = int(ClearResult.REFUSED)
 
 
 @inner
@@ -82,18 +95,18 @@ def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bo
 
     Reorders the first ``k`` entries of ``search.pending`` (L,) in place; within a class the order stays.
     """
-    wish, cls = search.pending, snapshot.tasks.cls
-    c = cls[wish[failed]]
-    if cls[wish[0]] == c:
+    pending, cls = search.pending, snapshot.tasks.cls
+    c = cls[pending[failed]]
+    if cls[pending[0]] == c:
         return False
     front = 0
     for entry in range(k):
-        t = wish[entry]
+        t = pending[entry]
         if cls[t] != c:
             continue
         for at in range(entry, front, -1):
-            wish[at] = wish[at - 1]
-        wish[front] = t
+            pending[at] = pending[at - 1]
+        pending[front] = t
         front += 1
     return True
 
@@ -325,9 +338,8 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
 def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[int, int]:
     """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
 
-    The first ``skipped`` chunks of the node that are not chosen yet are left out. Evictions go through the undo
-    log and the chunks into ``search.lists.chosen`` (T + 1,); unless the node is cleared, the caller takes both
-    back.
+    The first ``skipped`` chunks of the node that are not chosen yet are left out. Evictions go through the undo log and
+    the chunks into ``search.lists.chosen`` (T + 1,); unless the node is cleared, the caller takes both back.
 
     Returns
     -------

@@ -70,7 +70,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
     action, length, ceiling = preemptor.action, preemptor.n_tasks, preemptor.ceiling
     need, lacking, settings = preemptor.need, preemptor.lacking, ctx.settings
     count = search.counts
-    count.refuted[0], count.weighed[0], count.local[0], count.pending[0] = OK, 0, 0, length
+    count.refuted[0], count.precedence_known[0], count.local[0], count.pending[0] = OK, 0, 0, length
     for entry in range(length):
         search.pending_in_order[entry] = search.pending[entry]
     count_kinds(length, ctx, search)

@@ -67,7 +67,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
     outcome = NOT_FOUND
-    search.counts.refuted[0], search.counts.weighed[0] = OK, 0
+    search.counts.refuted[0], search.counts.precedence_known[0] = OK, 0
     search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
     search.counts.pending[0] = length
     # For a gang the proofs are asked at once: its search is long. For a single task they are asked after the
@@ -186,7 +186,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         steps += 1
         if is_hopeless(steps, preemptor, ctx, search):
             return False
-        if search.counts.weighed[0] == 1 and search.counts.recorded[0] == 0:
+        if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
             exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, search)
             if not exposed:
                 shortest = NULL
@@ -240,15 +240,15 @@ def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) 
 def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
     """Return whether a victim of the last ``groups`` chunks may stay away for good.
 
-    Bound: a leaf is ``shielded`` (Q,) if the precedence proof holds for all its possible victims. A pod that was
-    moved before in this cycle (``tasks.left_node``, (T,)) may return without room in node-local scenarios, so it
-    is exposed.
+    Bound: a leaf ``cannot_stay_evicted`` (Q,) if the precedence proof holds for all its possible victims. A pod that
+    was moved before in this cycle (``tasks.left_node``, (T,)) may return without room in node-local scenarios, so it is
+    exposed.
     """
     for entry in range(search.counts.potential[0] - 1, -1, -1):
         t = search.lists.potential[entry]
         if search.tasks.batch[t] < search.counts.batches[0] - groups:
             break
-        if search.queues.shielded[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
+        if search.queues.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
             return True
         if search.counts.local[0] == 1 and search.tasks.left_node[t] != 0:
             return True
@@ -326,7 +326,7 @@ def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     rows) and erased if the scenario is valid. ``search.counts.work`` grows by the victims and the queues.
     """
     p = preemptor.job
-    if search.counts.weighed[0] == 1 and search.counts.recorded[0] == 0:
+    if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
         if not may_leave(p, ctx, search):
             return False
     row = note_failure(k, search)

@@ -40,10 +40,10 @@ IS_RUNNING = int(Status.RUNNING)
 def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     """Return whether the proof holds for all possible victims of job ``p``; False: it cannot tell.
 
-    Sets ``counts.weighed`` to 1, ``counts.alike`` to the common class of the victims plus 1 (0: reason 1 does not
-    apply), and ``queues.shielded`` (Q,) for each leaf whose victims are all useless. ``may_leave`` then judges single
-    scenarios. A victim that was moved before in this cycle may return without room, so with one of them the answer is
-    False.
+    Sets ``counts.precedence_known`` to 1, ``counts.alike`` to the common class of the victims plus 1 (0: reason 1 does
+    not apply), and ``queues.cannot_stay_evicted`` (Q,) for each leaf whose victims are all useless. ``may_leave`` then
+    judges single scenarios. A victim that was moved before in this cycle may return without room, so with one of them
+    the answer is False.
     """
     snapshot = ctx.snapshot
     queue, leaves, parent = search.queues, search.leaves, snapshot.queues.parent
@@ -68,12 +68,12 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
         like = kind
     alike = alike and like != NULL and is_full(like, ctx)
     search.counts.alike[0] = like + 1 if alike else 0
-    search.counts.weighed[0] = 1
+    search.counts.precedence_known[0] = 1
     nobody = all_stay(p, ctx, search)
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 1.0 and queue.last_victim[q] > 0.0:
             _, side = diverge(snapshot.jobs.queue[p], q, parent)
-            queue.shielded[q] = queue.cannot_lose[side]
+            queue.cannot_stay_evicted[q] = queue.cannot_lose[side]
     return nobody and not moved
 
 
@@ -93,7 +93,7 @@ def survey(q: int, ctx: Context, search: Search) -> None:
         if search.victims.jobs.skip[v] == search.counts.clock[0]:
             continue
         if like != NULL or not anybody:
-            like = likeness_of(v, like, ctx, search)
+            like = common_class(v, like, ctx, search)
         anybody = True
         pods = 0
         for t in range(jobs.task_ptr[v], jobs.task_ptr[v + 1]):
@@ -111,10 +111,10 @@ def survey(q: int, ctx: Context, search: Search) -> None:
 def may_leave(p: int, ctx: Context, search: Search) -> bool:
     """Return whether some victim of the scenario may stay away for good; False proves that the scenario cannot succeed.
 
-    The scenario, ``search.lists.scenario`` (T + 1,), has no recorded victims. If every leaf in it is shielded, that is
-    the answer. Otherwise the proof is made anew for these victims alone: fewer victims ask for less on the way, and
-    take less from the preemptor's side. Overwrites the sums by queue (Q,) that ``all_victims_come_back`` used, but not
-    ``shielded``.
+    The scenario, ``search.lists.scenario`` (T + 1,), has no recorded victims. If no leaf in it can lose a pod
+    for good, that is the answer. Otherwise the proof is made anew for these victims alone: fewer victims ask for less
+    on the way, and take less from the preemptor's side. Overwrites the sums by queue (Q,) that
+    ``all_victims_come_back`` used, but not ``cannot_stay_evicted``.
     """
     snapshot = ctx.snapshot
     jobs, tasks = snapshot.jobs, snapshot.tasks
@@ -123,7 +123,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
         t = search.lists.scenario[entry]
         if search.counts.local[0] == 1 and has_two_homes(t, snapshot, ctx.state, search):
             return True
-        exposed = exposed or search.queues.shielded[jobs.queue[tasks.job[t]]] == 0.0
+        exposed = exposed or search.queues.cannot_stay_evicted[jobs.queue[tasks.job[t]]] == 0.0
     if not exposed:
         return False
     clear(search)
@@ -319,7 +319,7 @@ def keeps_limits(q: int, snapshot: Snapshot, book: Book) -> bool:
 
 
 @inner
-def likeness_of(v: int, like: int, ctx: Context, search: Search) -> int:
+def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
     """Return the class of the pods of job ``v`` if they leave and return as one chunk, all alike; else NULL.
 
     They must also be like class ``like``; NULL: any class will do. A job leaves and returns as one chunk if all its

@@ -50,7 +50,7 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
 
 
 @inner
-def weigh(q: int, ctx: Context, job_order: JobOrder) -> None:
+def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
     """Compute what queue ``q`` is compared by among victims, except what would be left to it (``show``).
 
     Writes in place, (Q,) each: ``tier`` for steps 1 and 2 of queue order (2.6), ``violates`` for step 4, ``share``, the
@@ -173,7 +173,7 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
             elif slot.size[q] == 0:
                 continue
             if last_first:
-                weigh(q, ctx, job_order)
+                update_weights(q, ctx, job_order)
             at = int(slot.size[above])
             slot.entry[base + at] = q
             slot.size[above] = at + 1

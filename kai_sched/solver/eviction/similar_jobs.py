@@ -43,7 +43,7 @@ def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
     """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
-    other = search.failed[jobs.likeness[p] if everywhere else jobs.kin[p]]
+    other = search.failed[jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]]
     if other == NULL:
         return True
     n_own = sort_requests(p, ctx, search.chunk)
@@ -74,7 +74,7 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
     """
     snapshot = ctx.snapshot
     jobs = snapshot.jobs
-    row = jobs.likeness[p] if everywhere else jobs.kin[p]
+    row = jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]
     other = search.failed[row]
     if other != NULL:
         n_own = sort_requests(p, ctx, search.chunk)

@@ -170,7 +170,7 @@ class SearchQueues(NamedTuple):
     smallest_victim: Floats  # the fewest GPUs of a task of theirs, of those with GPUs
     fewest_pods: Floats  # the fewest pods of a job of theirs
     cannot_lose: Longs  # 1: all of these victims would be placed again before the preemptor
-    shielded: Longs  # 1: that holds for all possible victims of the leaf
+    cannot_stay_evicted: Longs  # 1: that holds for all possible victims of the leaf
     gives_up: Longs  # 1: shares let a job leave this leaf for good
     given: Floats  # GPUs of the potential victims below it that shares let go
     most_given: Floats  # the most of them that one chunk holds
@@ -251,7 +251,7 @@ class Counts(NamedTuple):
     lacking: Longs  # 1: fewer GPUs are free than its first task asks for (original search, reclaim)
     alike: Longs  # the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
     work: Longs  # what the searches of this action have spent of their budget (semantics 4.8)
-    weighed: Longs  # 1: SearchQueues.shielded holds for this search
+    precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
     retaken: Longs  # 1: the last scenario failed as a queue would take the room straight back (``eviction.retake``)

@@ -16,13 +16,14 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Placement, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
-OFF, BINPACK, SPREAD = 0, 1, 2
+BINPACK = int(Placement.BINPACK)
+SPREAD = int(Placement.SPREAD)
 
 
 @inner

@@ -14,6 +14,8 @@ Invariant: nothing but scratch and the cursor of pod sets is written; a cursor n
 
 from __future__ import annotations
 
+import enum
+
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Sets, Status
 from kai_sched.solver.jit import inner
@@ -22,7 +24,19 @@ from kai_sched.solver.state import Context, SetState, Survey
 
 IS_PENDING = int(Status.PENDING)
 IS_EVICTED = int(Status.EVICTED)
-BELOW_MINIMUM, AT_MINIMUM, ABOVE_MINIMUM = 0, 1, 2
+
+
+class GangStage(enum.IntEnum):
+    """How many pods a job has in place, compared with the minimums of its sets."""
+
+    BELOW_MINIMUM = 0
+    AT_MINIMUM = 1
+    ABOVE_MINIMUM = 2
+
+
+BELOW_MINIMUM = int(GangStage.BELOW_MINIMUM)
+AT_MINIMUM = int(GangStage.AT_MINIMUM)
+ABOVE_MINIMUM = int(GangStage.ABOVE_MINIMUM)
 
 
 @inner

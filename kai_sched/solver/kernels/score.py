@@ -15,9 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, Flags, TermKind, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Bond, Flags, Placement, TermKind, Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.find import BINPACK, SPREAD
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import Context
 
@@ -27,6 +26,8 @@ POD_AFFINITY = int(Verdict.POD_AFFINITY)
 POD_ANTI_AFFINITY = int(Verdict.POD_ANTI_AFFINITY)
 EXISTING_ANTI_AFFINITY = int(Verdict.EXISTING_ANTI_AFFINITY)
 ANTI = int(TermKind.ANTI)
+BINPACK = int(Placement.BINPACK)
+SPREAD = int(Placement.SPREAD)
 PREFERRED = int(TermKind.PREFERRED)
 NEED = int(Bond.NEED)
 CARRY = int(Bond.CARRY)

@@ -39,7 +39,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     Parameters
     ----------
     turn : FIRST: only jobs to which an earlier cycle promised room, each with at most as many pods as were promised
-        (``jobs.ahead`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
+        (``jobs.n_first`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
         and still have something pending
     tree : empty heaps (``state.make_tree``)
     """
@@ -53,7 +53,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         length = next_chunk(j, ctx)
         log.size[:] = 0
-        if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.ahead[j]:
+        if turn == FIRST and count_taken(j, snapshot, state) + length > jobs.n_first[j]:
             continue
         if not attempt(j, length, ctx):
             continue
@@ -120,8 +120,9 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
     Returns
     -------
     bool : True: all tasks are placed, and the caller commits them. False: everything is undone, and the reason is in
-        ``decisions`` (J,): ``verdict``; ``culprit``, the queue of a gate or the task that found no node; ``resource``
-        and ``need`` of a gate; ``asked`` and ``placed``, tasks of the chunk and tasks placed before the failure
+        ``decisions`` (J,): ``verdict``; ``blocking_row``, the queue of a gate or the task that found no node;
+        ``resource`` and ``need`` of a gate; ``asked`` and ``placed``, tasks of the chunk and tasks placed before the
+        failure
     """
     snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
     jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
@@ -139,11 +140,11 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         # This reason is reported before that of any gate: a higher limit does not help a pod that is not supported.
         if ctx.finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:
             decisions.verdict[j] = NOT_SUPPORTED
-            decisions.culprit[j] = scratch.chunk[entry]
+            decisions.blocking_row[j] = scratch.chunk[entry]
             return False
     if verdict != OK:
         decisions.verdict[j] = verdict
-        decisions.culprit[j] = q
+        decisions.blocking_row[j] = q
         decisions.resource[j] = r
         if q != NULL:
             decisions.need[j] = scratch.need[r]
@@ -153,7 +154,7 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         verdict = settle(j, t, ctx)
         if verdict != OK:
             decisions.verdict[j] = verdict
-            decisions.culprit[j] = t
+            decisions.blocking_row[j] = t
             decisions.placed[j] = entry
             undo_all(ctx)
             return False

@@ -56,13 +56,13 @@ def make_facts(snapshot: Snapshot) -> Facts:
 def explain(ctx: Context, facts: Facts) -> None:
     """Measure every class whose task was the first of some job's chunk to find no node.
 
-    Reads ``verdict`` and ``culprit`` of ``decisions``, (J,) each; writes ``facts``, (C,) and longer rows, directly.
+    Reads ``verdict`` and ``blocking_row`` of ``decisions``, (J,) each; writes ``facts``, (C,) and longer, directly.
     """
     decisions = ctx.decisions
     tasks = ctx.snapshot.tasks
     for j in range(decisions.verdict.shape[0]):
-        if decisions.verdict[j] == NO_FIT and decisions.culprit[j] != NULL:
-            c = tasks.cls[decisions.culprit[j]]
+        if decisions.verdict[j] == NO_FIT and decisions.blocking_row[j] != NULL:
+            c = tasks.cls[decisions.blocking_row[j]]
             if facts.asked[c] == 0:
                 facts.asked[c] = 1
                 measure(c, ctx, facts)

@@ -4,7 +4,7 @@ Several searches of one cycle do not know of each other: a later one may evict a
 earlier one, so that these are no longer needed, or promised room may turn out to be free. Only the end of the cycle can
 tell, as until then any room may still be given away.
 
-Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal_return`` and ``eviction.promised_room``.
+Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal_return`` and ``eviction.pipelined_room``.
 Invariant: it runs after all actions, and nothing is decided on the state afterwards. What it changes is final.
 """
 
@@ -15,8 +15,8 @@ from kai_sched.snapshot.tables import Floats, Status
 from kai_sched.solver.eviction.commit import leave
 from kai_sched.solver.eviction.evict import evict
 from kai_sched.solver.eviction.minimal_return import keep_victims
+from kai_sched.solver.eviction.pipelined_room import bind_pipelined_jobs, pipeline_incomplete_gangs
 from kai_sched.solver.eviction.potential_victims import is_overcommitted
-from kai_sched.solver.eviction.promised_room import keep_promises, mend_torn
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.state import Context
@@ -40,8 +40,8 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     for q in range(snapshot.queues.parent.shape[0]):
         overpaid = search.queues.overpaid[q]
-        owed = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
-        above = q if owed else NULL
+        is_overpaid = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
+        above = q if is_overpaid else NULL
         while above != NULL:
             for r in range(3):
                 state.book.held[above, r] += search.queues.overpaid[q, r]
@@ -61,5 +61,5 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
             state.task.node[t] = snapshot.tasks.node[t]  # where it leaves
     if settings.minimal == 1:
         keep_victims(ctx, search)
-        mend_torn(ctx)
-    keep_promises(settings.minimal == 1, ctx, room, leaving)
+        pipeline_incomplete_gangs(ctx)
+    bind_pipelined_jobs(settings.minimal == 1, ctx, room, leaving)

@@ -37,7 +37,7 @@ def evict_stale(ctx: Context, search: Search) -> None:
     settings, state = ctx.settings, ctx.state
     jobs = ctx.snapshot.jobs
     for j in range(jobs.queue.shape[0]):
-        if jobs.grace[j] == NULL or not is_torn(j, ctx):
+        if jobs.grace[j] == NULL or not is_stale(j, ctx):
             continue
         since = jobs.stale_since[j] if jobs.stale_since[j] != 0 else settings.now
         if settings.now - since < jobs.grace[j]:
@@ -51,7 +51,7 @@ def evict_stale(ctx: Context, search: Search) -> None:
 
 
 @inner
-def is_torn(j: int, ctx: Context) -> bool:
+def is_stale(j: int, ctx: Context) -> bool:
     """Return whether job ``j`` is stale (7): some pod is used, none succeeded, and its tree of sets is not satisfied.
 
     Reads ``state.task.status`` (T,), not the snapshot, so a missing pod that got a place in this cycle counts. A job of

@@ -60,8 +60,8 @@ def test_broken_texts_say_where_and_what(text: str | bytes, words: str) -> None:
     ("text", "is_json"),
     [("{", True), ("\n\n  [", True), ("\ufeff{", True), ("a: {", False), ("", False), ("# {", False)],
 )
-def test_looks_like_json(text: str, is_json: bool) -> None:
-    assert json_input.looks_like_json(text.encode()) == is_json
+def test_may_be_json(text: str, is_json: bool) -> None:
+    assert json_input.may_be_json(text.encode()) == is_json
 
 
 @given(

@@ -1,8 +1,6 @@
-"""The schema is the truth about the tables: snapshots keep it, and the page in docs/ is made from it."""
+"""The schema is the truth about the tables: snapshots keep it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +8,10 @@ import pytest
 from kai_sched import Cache, Cluster, Config
 from kai_sched.lowering.lower import lower
 from kai_sched.model.objects import Node, Pod, PodGroup, Queue, Shape, Share
-from kai_sched.snapshot.document import render
 from kai_sched.snapshot.tables import Snapshot
 from tests.validate import SnapshotError, validate
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
-REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -54,7 +50,3 @@ def test_a_row_that_is_not_there_is_named(snapshot: Snapshot) -> None:
 def test_a_table_that_could_be_written_to_is_named(snapshot: Snapshot) -> None:
     with pytest.raises(SnapshotError, match=r"Jobs\.queue: not frozen"):
         validate(snapshot._replace(jobs=snapshot.jobs._replace(queue=snapshot.jobs.queue.copy())))
-
-
-def test_the_data_model_page_is_up_to_date() -> None:
-    assert (REPOSITORY / "docs" / "data-model.md").read_text() == render()

@@ -257,8 +257,12 @@ def assemble(
     }
     none, all_jobs = [0] * len(roots), [1] * len(roots)
     job_columns = {"queue": none, "priority": none, "preemptible": all_jobs, "refused": none, "grace": none}
-    job_columns |= {"turn": none, "ahead": none, "last_start": none, "waits_until": none, "stale_since": none}
-    job_columns |= {"likeness": list(range(len(roots))), "kin": list(range(len(roots))), **(jobs or {})}
+    job_columns |= {"turn": none, "n_first": none, "last_start": none, "waits_until": none, "stale_since": none}
+    job_columns |= {
+        "equivalence": list(range(len(roots))),
+        "queue_equivalence": list(range(len(roots))),
+        **(jobs or {}),
+    }
     classes = {"quota": [row[:3] for row in request], "cpu_only": [row[GPU] == 0.0 for row in request]}
     return Snapshot(
         queues,

@@ -55,7 +55,7 @@ def test_a_class_is_asked_for_where_a_job_ended_with_it(snapshot: Snapshot) -> N
     decisions, _, facts, _ = solve(snapshot, ALL_ON, ("allocate",))
     ended = {
         int(snapshot.tasks.cls[t])
-        for t, verdict in zip(decisions.culprit, decisions.verdict, strict=True)
+        for t, verdict in zip(decisions.blocking_row, decisions.verdict, strict=True)
         if verdict == Verdict.NO_FIT and t != NULL
     }
     assert set(np.flatnonzero(facts.asked)) == ended

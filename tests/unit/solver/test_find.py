@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, Bonds, Settings, Snapshot, Status, TermKind, Terms, Verdict
+from kai_sched.snapshot.tables import (
+    CPU,
+    GPU,
+    Bond,
+    Bonds,
+    Placement,
+    Settings,
+    Snapshot,
+    Status,
+    TermKind,
+    Terms,
+    Verdict,
+)
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, find, score, undo
-from kai_sched.solver.kernels.find import BINPACK, OFF, SPREAD
 from kai_sched.solver.state import Context, State
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
 
@@ -24,6 +35,7 @@ score_nodes = entry(score.score_nodes)
 rollback = entry(undo.rollback)
 touch = entry(undo.touch)
 
+OFF, BINPACK, SPREAD = (int(each) for each in Placement)
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(
     ALL_ON._replace,

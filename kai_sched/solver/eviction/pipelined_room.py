@@ -13,6 +13,8 @@ free now changes. The functions run after the last decision and write directly, 
 
 from __future__ import annotations
 
+import enum
+
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
 from kai_sched.solver.jit import inner
@@ -21,17 +23,27 @@ from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.state import Context, Decisions, State
 
 NEED = int(Bond.NEED)
-PROMISED = int(Turn.PROMISED)
+PIPELINED_FREE = int(Turn.PIPELINED_FREE)
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_ALLOCATED = int(Status.ALLOCATED)
-NOT_SEEN = 0  # Decisions.free
-FREE = 1
-NOT_FREE = 2
+
+
+class RoomState(enum.IntEnum):
+    """Of ``Decisions.free``: whether all room for which a job is pipelined is free already."""
+
+    NOT_SEEN = 0
+    FREE = 1
+    NOT_FREE = 2
+
+
+NOT_SEEN = int(RoomState.NOT_SEEN)
+FREE = int(RoomState.FREE)
+NOT_FREE = int(RoomState.NOT_FREE)
 
 
 @inner
-def mend_torn(ctx: Context) -> None:
+def pipeline_incomplete_gangs(ctx: Context) -> None:
     """Let all that a job got in this cycle wait if some pod of its minimum has to wait: a gang starts as a whole.
 
     Several decisions of one cycle may place parts of a gang, some bound and some waiting. Changes the status (T,) of
@@ -66,7 +78,7 @@ def make_wait(t: int, ctx: Context) -> None:
 
 
 @inner
-def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
+def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floats) -> None:
     """Note for each job whether its promised places are all free now, and bind such jobs as the rules say (3.7).
 
     Jobs come in the order of their promises, and each takes its room before the next one. A job for which others were
@@ -77,7 +89,7 @@ def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) ->
     ----------
     at_once : bool
         True: bind each job of which all places are free (minimal victims). False: only jobs that an earlier cycle
-        promised free room (``Turn.PROMISED``).
+        promised free room (``Turn.PIPELINED_FREE``).
     room, leaving : Floats, (N, R)
         Zeros to work in.
     """
@@ -101,7 +113,7 @@ def keep_promises(at_once: bool, ctx: Context, room: Floats, leaving: Floats) ->
             continue
         j = tasks.job[t]
         free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
-        if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PROMISED):
+        if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PIPELINED_FREE):
             bind(j, ctx, room)
             free[j] = NOT_FREE
 
