@@ -27,20 +27,22 @@ CEILING = 70  # the priority of the job that waits
 
 @dataclass
 class Full:
-    """Task ``t`` is that of job ``t``; job ``p`` is the one that waits."""
+    """Task ``t`` is that of job ``t``; job ``p`` is the one that waits, the last one if it has several ``pods``."""
 
     ctx: Context = field(repr=False)
     search: Search = field(repr=False)
     p: int
+    pods: int = 1
 
     @property
     def size(self) -> float:
-        """How many GPUs the job asks for."""
+        """How many GPUs each pod of the job asks for."""
         return self.gpus(self.p)
 
     @property
     def preemptor(self) -> Preemptor:
-        return Preemptor(PREEMPT, self.p, 1, CEILING, (0.0, 0.0, self.size), self.size, False)
+        total = self.pods * self.size
+        return Preemptor(PREEMPT, self.p, self.pods, CEILING, (0.0, 0.0, total), total, False)
 
     def gpus(self, t: int) -> float:
         return float(self.ctx.snapshot.classes.quota[self.ctx.snapshot.tasks.cls[t], GPU])
@@ -63,6 +65,10 @@ class Full:
         """Free GPUs of a node once these have gone, if it was full."""
         return sum(self.gpus(t) for t in gone if self.home(t) == n)
 
+    def is_enough(self, gone: list[int]) -> bool:
+        """Whether all pods of the job find room once these have gone."""
+        return sum(self.room(n, gone) // self.size for n in self.nodes()) >= self.pods
+
     def needed_on(self, n: int, victims: list[int]) -> list[int]:
         """The first of these, in their order, that have to leave the node; none if all of them are not enough."""
         there = [t for t in victims if self.home(t) == n]
@@ -82,7 +88,7 @@ class Full:
 
 
 @st.composite
-def full_nodes(draw: st.DrawFn, settings: Settings = MINIMAL) -> Full:
+def full_nodes(draw: st.DrawFn, settings: Settings = MINIMAL, most_pods: int = 1) -> Full:
     """One to three nodes."""
     sizes = draw(st.lists(st.sampled_from([2, 3, 4]), min_size=1, max_size=3))
     pods: list[tuple[int, int]] = []  # node and GPUs
@@ -92,24 +98,28 @@ def full_nodes(draw: st.DrawFn, settings: Settings = MINIMAL) -> Full:
             left -= gpus
             pods.append((n, gpus))
     pods = draw(st.permutations(pods))
-    p = draw(st.integers(0, len(pods)))
+    length = draw(st.integers(1, most_pods))
+    p = draw(st.integers(0, len(pods))) if length == 1 else len(pods)
     pods = [*pods[:p], (NULL, draw(st.integers(1, 4))), *pods[p:]]
     priorities = draw(st.lists(st.sampled_from([50, 50, 60, 80]), min_size=len(pods), max_size=len(pods)))
     priorities[p] = CEILING
     snapshot = assemble(
-        [Member(1, [Status.PENDING if n == NULL else Status.RUNNING]) for n, _ in pods],
+        [Member(length, [Status.PENDING] * length) if n == NULL else Member(1, [Status.RUNNING]) for n, _ in pods],
         nodes=node_table([[9.0, 9.0, gpus, 20.0, 0.0] for gpus in sizes]),
         request=[[0.0, 0.0, gpus, 1.0, 0.0] for gpus in (1.0, 2.0, 3.0, 4.0)],
-        tasks={"node": [n for n, _ in pods], "cls": [gpus - 1 for _, gpus in pods]},
+        tasks={
+            "node": [n for n, _ in pods] + [NULL] * (length - 1),
+            "cls": [gpus - 1 for _, gpus in pods] + [pods[p][1] - 1] * (length - 1),
+        },
         jobs={"priority": priorities, "preemptible": [int(priority != 80) for priority in priorities]},
     )
     ctx, search = searching(snapshot, settings)
     ctx.log.size[:] = 0
-    search.pending[0] = search.pending_in_order[0] = p
-    search.counts.pending[0] = 1
+    search.pending[:length] = search.pending_in_order[:length] = range(p, p + length)
+    search.counts.pending[0] = length
     keep_old_shares(ctx.state.book, search.queues)
     assert not (ctx.state.idle + ctx.state.releasing)[:, GPU].any()
-    return Full(ctx, search, p)
+    return Full(ctx, search, p, length)
 
 
 def come_back(full: Full, away: list[int], kept: set[int]) -> None:

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Floats, Help, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Bond, Bonds, Floats, Help, Snapshot, Status, TermKind, Terms, Verdict
 from kai_sched.solver.eviction import bounds, potential_victims
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import ACTIVE, crowded, price, rows_of, searching
-from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
+from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table
 
 refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
@@ -97,6 +97,46 @@ def test_there_is_no_room_with_all_victims_gone(snapshot: Snapshot, seed: int) -
         assert refute(PREEMPT, p, ceiling, ctx, search) == expected
         if search.victims.jobs.skip[p] == search.counts.clock[0]:
             search.victims.jobs.skip[p] = 0
+
+
+ANTI_OF_ITS_OWN = [(Bond.CARRY, 0, 1), (Bond.MATCH, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "matched", "carried", "ports", "room"),
+    [
+        ([], 1, 1, 1, 12),  # not tied to anything
+        (ANTI_OF_ITS_OWN, 0, 0, 0, 5),  # one in the domain, and node 2 is in none
+        ([(Bond.CARRY, 0, 1)], 0, 1, 0, 12),  # they do not mind each other, nor those who mind others
+        ([(Bond.CARRY, 0, 1)], 1, 0, 0, 4),  # somebody is there whom they mind
+        ([(Bond.MATCH, 0, 1)], 0, 1, 0, 4),  # somebody is there who minds them
+        ([(Bond.MATCH, 0, 1)], 1, 0, 0, 12),
+        ([(Bond.MATCH, 1, 1), (Bond.CARRY, 0, 1)], 0, 0, 0, 12),  # they match another term than they carry
+        ([(Bond.NEED, 1, 1), (Bond.MATCH, 1, 1)], 0, 0, 0, 12),  # being near each other keeps nobody out
+        ([(Bond.PORT, 0, 1)], 0, 0, 1, 8),  # the port is taken on node 0
+        ([(Bond.PORT, 0, 1)], 0, 0, 0, 12),
+    ],
+)
+def test_room_where_pods_are_tied(
+    entries: list[tuple[int, int, int]], matched: int, carried: int, ports: int, room: int
+) -> None:
+    """Nodes 0 and 1 are one domain of term 0, anti-affinity; term 1 is affinity. A pod takes one of 4 GPUs."""
+    terms = table(Terms, kind=[TermKind.ANTI, TermKind.REQUIRED], domain=[[0, 0, NULL], [1, 1, 1]])
+    bonds = table(Bonds, ptr=[0, len(entries), len(entries)], entry=np.reshape(entries, (-1, 3)), self_match=[1, 1])
+    for wanted, expected in ((room, Verdict.OK), (room + 1, Help.NO_ROOM)):
+        snapshot = assemble(
+            [Member(1, [Status.RUNNING]), Member(wanted, [Status.PENDING] * wanted)],
+            nodes=node_table([[9.0, 9.0, 4.0, 9.0, 0.0]] * 3),
+            request=[[0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0]],
+            ties=(terms, bonds, 2, 2),
+            tasks={"cls": [1, *[0] * wanted], "node": [0, *[NULL] * wanted]},
+        )
+        ctx, search = searching(snapshot)
+        search.pending[:wanted], search.counts.pending[0] = range(1, wanted + 1), wanted
+        count_kinds(wanted, ctx, search)
+        ctx.state.domains.matched[0], ctx.state.domains.carried[0], ctx.state.ports[0, 0] = matched, carried, ports
+        ctx.state.ports[1, 1] = 1  # another port
+        assert refute(PREEMPT, 1, EVERYBODY, ctx, search) == expected
 
 
 def most_that_shares_let_go(ctx: Context, sizes: dict[int, list[float]], need: Floats, own: int) -> float:

@@ -52,6 +52,25 @@ def test_victims_are_those_that_are_needed(full: Full) -> None:
     check_books(ctx)
 
 
+@given(full_nodes(most_pods=4))
+def test_a_gang_has_room_and_no_victim_can_be_left_out(full: Full) -> None:
+    """It is helped if all victims together would leave enough; of those who leave or move each one is needed."""
+    ctx, before, victims = full.ctx, bits(full.ctx), full.victims()
+    helped = find_minimal_victims(full.preemptor, ctx, full.search) == Help.HELPED
+    assert helped == full.is_enough(victims)
+    if not helped:
+        assert bits(ctx) == before
+        return
+    status, node = ctx.state.task.status, ctx.state.task.node
+    away = [t for t in victims if status[t] != Status.RUNNING]
+    assert all(status[full.p + place] == Status.PIPELINED for place in range(full.pods))
+    assert all(status[t] == ctx.snapshot.tasks.status[t] for t in range(full.p) if t not in away)
+    assert all(node[t] != full.home(t) or status[t] == Status.EVICTED for t in away)
+    for t in away:
+        assert not full.is_enough([other for other in away if other != t])
+    check_books(ctx)
+
+
 @given(full_nodes(), st.integers(0, 3))
 def test_a_search_that_takes_too_long_ends(full: Full, most_work: int) -> None:
     """Each victim that is looked at costs one."""

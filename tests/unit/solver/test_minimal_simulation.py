@@ -6,16 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Status
+from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status, TermKind
 from kai_sched.solver.eviction import minimal_simulation
 from kai_sched.solver.jit import entry
+from kai_sched.solver.state import Context
 from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
-from tests.unit.solver.searches import bits, check_books, searching
+from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searching
 from tests.unit.solver.tables import Member, assemble
 
 simulate = entry(minimal_simulation.simulate)
 return_job = entry(minimal_simulation.return_job)
 evict_victim = entry(minimal_simulation.evict_victim)
+restore_victim = entry(minimal_simulation.restore_victim)
+takes = entry(minimal_simulation.takes)
 
 
 @given(full_nodes(), st.data())
@@ -78,3 +81,57 @@ def test_what_waited_before_gets_nothing() -> None:
     evict_victim(1, ctx, search)
     return_job(0, True, ctx, search)
     assert ctx.state.task.status.tolist() == [Status.PENDING, Status.RUNNING]
+
+
+def entries_of(snapshot: Snapshot, c: int) -> list[tuple[int, int, int]]:
+    return [tuple(row) for row in snapshot.bonds.entry[snapshot.bonds.ptr[c] : snapshot.bonds.ptr[c + 1]].tolist()]
+
+
+def allowed(ctx: Context, c: int, n: int) -> bool:
+    """Host ports, and the inter-pod terms of the class and of those that are there (12.2)."""
+    snapshot, domains = ctx.snapshot, ctx.state.domains
+    entries = entries_of(snapshot, c)
+    needs = [row for role, row, _ in entries if role == Bond.NEED]
+    near = [[d for d in snapshot.terms.domain[row] if d != NULL and domains.matched[d] > 0] for row in needs]
+    first = bool(snapshot.bonds.self_match[c]) and not any(near)
+    for role, row, _ in entries:
+        if role == Bond.PORT and (snapshot.ports[row] * ctx.state.ports[n]).any():
+            return False
+        d = NULL if role == Bond.PORT else int(snapshot.terms.domain[row, n])
+        if role == Bond.NEED and (d == NULL or (not domains.matched[d] and not first)):
+            return False
+        against = {Bond.CARRY: domains.matched, Bond.MATCH: domains.carried}.get(Bond(role))
+        if against is not None and d != NULL and snapshot.terms.kind[row] == TermKind.ANTI and against[d] > 0:
+            return False
+    return True
+
+
+def count_near(ctx: Context) -> list[int]:
+    """By domain, who matches its term: evicted pods do not for those who have to be near them."""
+    snapshot, near = ctx.snapshot, [0] * ctx.snapshot.n_domains
+    for t, n in enumerate(snapshot.tasks.node):
+        entries = entries_of(snapshot, int(snapshot.tasks.cls[t])) if n != NULL else []
+        for row in [row for role, row, _ in entries if role == Bond.MATCH and snapshot.terms.domain[row, n] != NULL]:
+            if ctx.state.task.status[t] != Status.EVICTED or snapshot.terms.kind[row] != TermKind.REQUIRED:
+                near[snapshot.terms.domain[row, n]] += 1
+    return near
+
+
+@given(crowded(tied=True), st.data())
+def test_nobody_can_be_near_who_is_evicted(snapshot: Snapshot, data: st.DataObject) -> None:
+    """Which nodes take a pod then; those who are taken back count again, and everything is as before."""
+    ctx, search = searching(snapshot)
+    before, status = (ctx.state.floats.tolist(), ctx.state.integers.tolist()), ctx.state.task.status
+    active = [t for t in range(status.size) if status[t] in ACTIVE]
+    victims = data.draw(st.lists(st.sampled_from(active), unique=True)) if active else []
+    for t in victims:
+        evict_victim(t, ctx, search)
+        assert ctx.state.domains.matched.tolist() == count_near(ctx)
+    for c, request in enumerate(snapshot.classes.request):
+        for n in range(snapshot.nodes.condition.size):
+            fits = bool((request <= (ctx.state.idle + ctx.state.releasing)[n]).all())
+            refused = bool((request > snapshot.nodes.allocatable.max(axis=0)).any())
+            assert takes(n, c, ctx) == (fits and not refused and allowed(ctx, c, n))
+    for t in victims:
+        restore_victim(t, ctx, search)
+    assert (ctx.state.floats.tolist(), ctx.state.integers.tolist()) == before

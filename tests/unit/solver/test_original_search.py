@@ -22,12 +22,12 @@ LOCAL, MULTI, NONE = int(Generator.NODE_LOCAL), int(Generator.MULTI_NODE), int(G
 
 
 @pytest.mark.parametrize(("first", "second"), [(LOCAL, NONE), (MULTI, NONE), (LOCAL, MULTI), (NONE, NONE)])
-@given(full=full_nodes(ALL_ON))
+@given(full=full_nodes(ALL_ON, most_pods=4))
 def test_victims_are_found_where_there_are_any(first: int, second: int, full: Full) -> None:
     """By either generator; only victims lose their places, and without success nothing is changed."""
     ctx = full.ctx._replace(settings=ALL_ON._replace(first_generator=first, second_generator=second))
     before, victims = bits(ctx), full.victims()
-    possible = (first, second) != (NONE, NONE) and any(full.room(n, victims) >= full.size for n in full.nodes())
+    possible = (first, second) != (NONE, NONE) and full.is_enough(victims)
     help_code = find_original_victims(full.preemptor, ctx, full.search)
     assert (help_code == Help.HELPED) == possible
     assert not full.search.tasks.taken.any()
@@ -37,8 +37,9 @@ def test_victims_are_found_where_there_are_any(first: int, second: int, full: Fu
         assert bits(ctx) == before
         return
     away = {t for t in range(status.size) if status[t] != ctx.snapshot.tasks.status[t]}
-    assert away - {full.p} <= set(victims)
-    assert status[full.p] == Status.PIPELINED
+    wish = set(range(full.p, full.p + full.pods))
+    assert away - wish <= set(victims)
+    assert all(status[t] == Status.PIPELINED for t in wish)
     check_books(ctx)
 
 

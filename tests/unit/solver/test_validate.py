@@ -85,14 +85,14 @@ class Stage:
     rng: np.random.Generator
 
     def trials(self, minimal: tuple[int, ...] = (0, 1)) -> Iterator[Trial]:
-        """Five random ones; what each simulates is undone before the next. None where nobody waits."""
+        """Twelve random ones; what each simulates is undone before the next. None where nobody waits."""
         snapshot, rng = self.ctx.snapshot, self.rng
         waiting = [j for j in range(snapshot.jobs.queue.size) if self.pending(j)]
-        for _ in range(5 if waiting else 0):
+        for _ in range(12 if waiting else 0):
             ctx = self.ctx._replace(settings=self.settings(int(rng.choice(minimal))))
             self.search.counts.runtimes[0] = rng.choice([0, 1, 1])
             for column in (ctx.state.book.fair, ctx.state.book.share, ctx.state.book.quota):
-                column[:-1] = rng.choice([0.0, 1.0, 2.0, 4.0, UNLIMITED, UNLIMITED], (snapshot.queues.parent.size, 3))
+                column[:-1] = rng.choice([0.0, 1.0, 2.0, 3.0, 4.0, UNLIMITED], (snapshot.queues.parent.size, 3))
             p = int(rng.choice(waiting))
             self.search.pending[: len(self.pending(p))] = self.pending(p)
             trial = Trial(ctx, self.search, p, int(rng.integers(1, len(self.pending(p)) + 1)))
