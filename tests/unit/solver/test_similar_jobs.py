@@ -46,7 +46,9 @@ def jobs_of(facts: list[tuple[int, list[int]]], alike: bool) -> Snapshot:
     cls = [c for _, classes in facts for c in classes]
     groups = [0 if alike else j % 2 for j in range(len(facts))]
     roots = [Member(minimum, [Status.PENDING] * len(classes)) for minimum, classes in facts]
-    return assemble(roots, request=STEPS, tasks={"cls": cls}, jobs={"likeness": [0] * len(facts), "kin": groups})
+    return assemble(
+        roots, request=STEPS, tasks={"cls": cls}, jobs={"equivalence": [0] * len(facts), "queue_equivalence": groups}
+    )
 
 
 @given(JOBS, st.sampled_from([0, 1]), st.booleans(), st.booleans())
@@ -58,7 +60,7 @@ def test_the_easiest_failed_job_is_remembered(
     search = make_search(ctx.snapshot)
     remembered: dict[int, int] = {}
     for j in range(len(facts)):
-        row = 0 if everywhere else int(ctx.snapshot.jobs.kin[j])
+        row = 0 if everywhere else int(ctx.snapshot.jobs.queue_equivalence[j])
         mine = asked(ctx, j)
         expected = row not in remembered or twin_is_easier(mine, asked(ctx, remembered[row]))
         assert is_easier(j, everywhere, ctx, search) == expected

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Bond, Floats, Snapshot, Status, Turn
-from kai_sched.solver.eviction import promised_room
+from kai_sched.solver.eviction import pipelined_room
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import TAKES_ROOM, check_books, crowded, rows_of
 from tests.unit.solver.tables import Member, assemble, opened
 
-mend_torn = entry(promised_room.mend_torn)
-keep_promises = entry(promised_room.keep_promises)
+pipeline_incomplete_gangs = entry(pipelined_room.pipeline_incomplete_gangs)
+bind_pipelined_jobs = entry(pipelined_room.bind_pipelined_jobs)
 put = entry(attempt.put)
 record_placement = entry(attempt.record_placement)
 
@@ -50,7 +50,7 @@ def test_a_gang_starts_whole_or_waits_whole(snapshot: Snapshot, data: st.DataObj
         started = [other for other in rows if before[other] in range(Status.ALLOCATED, Status.RELEASING)]
         if before[t] == Status.PIPELINED and len(started) < snapshot.sets.minimum[s]:
             torn.add(int(snapshot.tasks.job[t]))
-    mend_torn(ctx)
+    pipeline_incomplete_gangs(ctx)
     expected = [
         Status.PIPELINED if was == Status.ALLOCATED and snapshot.tasks.job[t] in torn else was
         for t, was in enumerate(before)
@@ -99,7 +99,7 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
         room = left if enough else room
         if enough and (at_once or turns[j] == Turn.PROMISED):
             expected[waiting], marks[j] = Status.ALLOCATED, NOT_FREE
-    keep_promises(at_once, ctx, *np.zeros((2, *ctx.state.idle.shape)))
+    bind_pipelined_jobs(at_once, ctx, *np.zeros((2, *ctx.state.idle.shape)))
     assert status.tolist() == expected.tolist()
     assert decisions.free.tolist() == [marks.get(j, NOT_SEEN) for j in range(n_jobs)]
     for row in range(decisions.length[0]):
@@ -127,6 +127,6 @@ def test_room_that_is_free_already_is_taken_at_once(leaving: int, expected: Stat
     ctx = opened(snapshot)
     put(1, leaving, 0, True, ctx)
     record_placement(leaving, ctx.state.task, ctx.decisions)
-    keep_promises(True, ctx, *np.zeros((2, *ctx.state.idle.shape)))
+    bind_pipelined_jobs(True, ctx, *np.zeros((2, *ctx.state.idle.shape)))
     assert ctx.state.task.status[leaving] == expected
     assert ctx.state.idle[0, GPU] == (1.0 if leaving == 0 else 2.0)
