@@ -20,19 +20,19 @@ MOST_KINDS = 4
 
 def search_few(run: Few) -> bool:
     """Find victims for the job's next chunk and give it places; whether that worked."""
-    run.wish = run.asked = next_chunk(run.job)
-    if not run.wish:
+    run.pending = run.asked = next_chunk(run.job)
+    if not run.pending:
         return False
     pool = [job for job in run.pool if job not in run.session.settled]
     if run.fairness is None:
         return _search_among(run, pool, run.is_move)
     # Moves are evictions, too: at first only those take part who may leave. Who moves needs room that is free now.
-    need = needs(run.wish)
+    need = needs(run.pending)
     free = sum(max(0.0, machine.room("gpu", later=True)) for machine in run.session.world.machines.values())
     if free < need[2]:
         givers = [job for job in pool if run.fairness.may_take(job, {}, need)]
         alone = [job for job in givers if run.fairness.may_leave_alone(job, [0.0, 0.0, 1.0], need)]
-        for among in [alone] * (len(run.wish) == 1) + [givers]:
+        for among in [alone] * (len(run.pending) == 1) + [givers]:
             if _search_among(run, among, False):
                 return True
         if not run.moves or (free == 0 and need[2] > 0):
@@ -43,14 +43,16 @@ def search_few(run: Few) -> bool:
 def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
     """Find victims among these jobs; with ``moves`` those that may not leave for good go elsewhere."""
     world, run.potential, run.kept = run.session.world, [], []
-    single = len(run.wish) == 1 and not run.is_move
+    single = len(run.pending) == 1 and not run.is_move
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
-    lacking = needs(run.wish)[2] - sum(max(0.0, machine.room("gpu", later=True)) for machine in world.machines.values())
+    lacking = needs(run.pending)[2] - sum(
+        max(0.0, machine.room("gpu", later=True)) for machine in world.machines.values()
+    )
     for steps, step in enumerate(accumulate(world, pool, []), 1):
         run.potential.append(step)
         tried = False
-        gives = run.fairness is None or run.fairness.takes(step.job, step.tasks, {}, needs(run.wish))
+        gives = run.fairness is None or run.fairness.takes(step.job, step.tasks, {}, needs(run.pending))
         lacking -= needs(step.tasks)[2] if gives else 0.0
         if run.is_move or steps < due or not _may_suffice(run):
             continue
@@ -84,10 +86,10 @@ def _slots(kind: Task, machine: Machine, gone: list[Task]) -> int:
 
 
 def _may_suffice(run: Few) -> bool:
-    """Whether there would be room for each of the first kinds of the wish, counted by itself, with all gone."""
+    """Whether there would be room for each of the first kinds of the pending tasks, counted by itself, with all gone."""
     gone = [task for chunk in run.potential for task in chunk.tasks]
     kinds: list[tuple[Task, int]] = []
-    for task in run.wish:
+    for task in run.pending:
         same = [k for k, (kind, _count) in enumerate(kinds) if kind.pod.shape == task.pod.shape]
         if same:
             kinds[same[0]] = (kinds[same[0]][0], kinds[same[0]][1] + 1)
@@ -128,7 +130,7 @@ def _keep_last(run: Few, chosen: list[Chunk]) -> bool:
 def _carry_out(run: Few, chosen: list[Chunk]) -> None:
     """Whoever has got a place keeps it in this cycle, and the order in which places were given is remembered."""
     session, tasks = run.session, [task for chunk in chosen for task in chunk.tasks]
-    places = [*run.wish, *run.returned]
+    places = [*run.pending, *run.returned]
     commit(session, tasks, run.action, run.job.group.key)
     gone = [task.pod.key for task in tasks if task.status in ("Releasing", "Pipelined")]
     new = [task.pod.key for task in places if task.status == "Pipelined"]

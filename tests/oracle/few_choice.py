@@ -14,17 +14,17 @@ MOST_KINDS = 4
 
 def choose(run: Few, nodes: list[str] | None, moves: bool) -> list[Chunk] | None:
     """The chunks that make room, by the cheapest node for each task in turn; nothing is changed."""
-    run.wish = list(run.asked)
+    run.pending = list(run.asked)
     for _ in range(MOST_KINDS):
         before = saved(run.session.world)
         chosen, failed = _choose_in_turn(run, nodes, moves)
         restore(before)
         if chosen is not None:
             return chosen
-        if failed is None or failed.pod.shape == run.wish[0].pod.shape:
+        if failed is None or failed.pod.shape == run.pending[0].pod.shape:
             return None
         # those like it choose first the next time
-        run.wish.sort(key=lambda task: task.pod.shape != failed.pod.shape)
+        run.pending.sort(key=lambda task: task.pod.shape != failed.pod.shape)
     return None
 
 
@@ -38,7 +38,7 @@ def _choose_in_turn(run: Few, nodes: list[str] | None, moves: bool) -> tuple[lis
     run.places = {}
     barred: set[str] = set()
     kind = None
-    for task in run.wish:
+    for task in run.pending:
         if kind is None or task.pod.shape != kind:
             kind, barred = task.pod.shape, set()
         name = best_node(world, run.session.config, run.job, task, list(world.machines))
@@ -71,19 +71,19 @@ def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> boo
 
 def _limit_in_the_way(run: Few) -> tuple[str, int] | None:
     """The queue and the resource; ("", 0) where it is a quota."""
-    world, job, need = run.session.world, run.job, needs(run.wish)
+    world, job, need = run.session.world, run.job, needs(run.pending)
     for account in world.accounts[job.queue].lineage():
         for r in range(3):
             limit = account.share(r).limit
             if need[r] and limit != UNLIMITED and limit < account.allocated[r] + need[r]:
                 return account.queue.name, r
-    return None if may_take(world, job, run.wish) else ("", 0)
+    return None if may_take(world, job, run.pending) else ("", 0)
 
 
 def _counts(run: Few, chunk: Chunk, left: dict[str, list[float]]) -> bool:
     """Whether shares let the chunk go after those before; if so it is counted in ``left``."""
     assert run.fairness
-    return chunk not in run.kept and run.fairness.takes(chunk.job, chunk.tasks, left, needs(run.wish))
+    return chunk not in run.kept and run.fairness.takes(chunk.job, chunk.tasks, left, needs(run.pending))
 
 
 def _take(run: Few, chunk: Chunk, chosen: list[Chunk]) -> None:

@@ -1,4 +1,4 @@
-"""A scenario of the search for few victims: who leaves, where the wish goes, and who comes back."""
+"""A scenario of the search for few victims: who leaves, where the pending tasks go, and who comes back."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Few:
     fairness: Fairness | None = None
     moves: bool = False
     asked: list[Task] = field(default_factory=list)
-    wish: list[Task] = field(default_factory=list)  # the same, in the order in which places are chosen
+    pending: list[Task] = field(default_factory=list)  # the same, in the order in which places are chosen
     potential: list[Chunk] = field(default_factory=list)
-    places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the wish
+    places: dict[str, str] = field(default_factory=dict)  # the node that was chosen for each pod of the pending tasks
     returned: list[Task] = field(default_factory=list)  # the pods that came back in what was simulated last, in turn
-    retaken: Account | None = None  # the queue that would take back what the wish got in it
+    retaken: Account | None = None  # the queue that would take back what the preemptor got in it
     kept: list[Chunk] = field(default_factory=list)  # what is not to be chosen, as its queue would do so
 
     @property
@@ -51,7 +51,7 @@ def empty(machine: Machine) -> Machine:
 
 
 def simulate(run: Few, chosen: list[Chunk]) -> bool:
-    """Evict the chunks, place the wish, let come back who can, and judge; undone unless all is good."""
+    """Evict the chunks, place the pending tasks, let come back who can, and judge; undone unless all is good."""
     world, before = run.session.world, saved(run.session.world)
     for chunk in chosen:
         for task in chunk.tasks:
@@ -64,8 +64,8 @@ def simulate(run: Few, chosen: list[Chunk]) -> bool:
                 job = next(each for each in world.jobs if each.group.key == key)
                 run.returned += come_back_all(run.session, job, moving)
         gone = [Chunk(chunk.job, [task for task in chunk.tasks if is_evicted(task)]) for chunk in chosen]
-        good = run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.wish))
-        run.retaken = who_retakes(run.fairness, run.wish) if good and run.fairness else None
+        good = run.valid([chunk for chunk in gone if chunk.tasks], part_with(run.job, run.pending))
+        run.retaken = who_retakes(run.fairness, run.pending) if good and run.fairness else None
         if good and not run.retaken:
             return True
     restore(before)
@@ -78,9 +78,9 @@ def real(run: Few, job: Job) -> Job:
 
 def _place_wish(run: Few) -> bool:
     world = run.session.world
-    if not may_take(world, run.job, run.wish):
+    if not may_take(world, run.job, run.pending):
         return False
-    for task in run.wish:
+    for task in run.pending:
         name: str | None = run.places[task.pod.key]
         machine = world.machines[name or ""]
         if task.pod.shape.unsupported or not fits(task, machine, later=True) or not accepts(machine, task):

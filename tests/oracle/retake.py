@@ -8,9 +8,9 @@ from tests.oracle.reclaim import Fairness, needs, plus, quota, within
 from tests.oracle.world import Account, Job, Machine, Task
 
 
-def who_retakes(fairness: Fairness, wish: list[Task]) -> Account | None:
+def who_retakes(fairness: Fairness, pending: list[Task]) -> Account | None:
     """A queue of which somebody could, in what is simulated now."""
-    world, asks = fairness.session.world, needs(wish)
+    world, asks = fairness.session.world, needs(pending)
     by_uid = sorted(world.accounts.values(), key=lambda account: (account.queue.uid, account.queue.name))
     for mine in world.accounts[fairness.job.queue].lineage():
         above = [asks[r] > 0 and mine.allocated[r] > quota(mine)[r] for r in range(3)]

@@ -41,12 +41,12 @@ def test_nobody_waits_for_what_one_pod_holds(objects: list[o.Object]) -> None:
             break
         before = (cluster.pods, plan)
     result = run_cycle(cluster, CONFIG, NOW_NS + CYCLES * 10 * G)
-    for wish in single_wishes(cluster):
+    for pending in single_pending_pods(cluster):
         for victim in single_victims(cluster):
-            assert not is_due(wish, victim, cluster, result), f"{wish.key} waits for what {victim.key} holds"
+            assert not is_due(pending, victim, cluster, result), f"{pending.key} waits for what {victim.key} holds"
 
 
-def single_wishes(cluster: Cluster) -> Iterator[o.Pod]:
+def single_pending_pods(cluster: Cluster) -> Iterator[o.Pod]:
     """A pod of each group that waits for one pod only."""
     for key, group in cluster.pod_groups.items():
         pods = [pod for pod in cluster.pods.values() if pod.group_key == key]
@@ -69,22 +69,22 @@ def is_preemptible(group: o.PodGroup) -> bool:
     return PRIORITIES[group.priority_class] < 100 if group.preemptible is None else group.preemptible
 
 
-def is_due(wish: o.Pod, victim: o.Pod, cluster: Cluster, result: CycleResult) -> bool:
+def is_due(pending: o.Pod, victim: o.Pod, cluster: Cluster, result: CycleResult) -> bool:
     """Whether the pod that waits should have the place of the other."""
-    mine, theirs = cluster.pod_groups[wish.group_key], cluster.pod_groups[victim.group_key]
+    mine, theirs = cluster.pod_groups[pending.group_key], cluster.pod_groups[victim.group_key]
     queues = {queue.name: queue for queue in result.queues}
     held = sum(gpus(pod) for pod in cluster.pods.values() if pod.node == victim.node)
     free = cluster.nodes[victim.node].allocatable["gpu"] - held
-    if mine is theirs or gpus(wish) > free + gpus(victim) or not is_preemptible(mine):
+    if mine is theirs or gpus(pending) > free + gpus(victim) or not is_preemptible(mine):
         return False
     if mine.queue == theirs.queue:
         higher = PRIORITIES[mine.priority_class] > PRIORITIES[theirs.priority_class]
-        return higher and all(stays_within(queue, gpus(wish) - gpus(victim)) for queue in path(mine.queue, queues))
+        return higher and all(stays_within(queue, gpus(pending) - gpus(victim)) for queue in path(mine.queue, queues))
     # Below the queues that are above both, where one side gains what the other loses, there are two paths.
     ours, others = path(mine.queue, queues), path(theirs.queue, queues)
-    if not all(has_share_for(queue, wish) for queue in ours if queue not in others):
+    if not all(has_share_for(queue, pending) for queue in ours if queue not in others):
         return False
-    if not all(stays_within(queue, gpus(wish) - gpus(victim)) for queue in ours if queue in others):
+    if not all(stays_within(queue, gpus(pending) - gpus(victim)) for queue in ours if queue in others):
         return False
     other = next(queue for queue in others if queue not in ours)
     return other.allocated[GPU] - gpus(victim) >= max(other.fair_share[GPU], other.quota[GPU])

@@ -98,7 +98,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     for row in range(decisions.length[1]):
         if decisions.eviction[row, 2] != NULL:
             free[decisions.eviction[row, 2]] = NOT_FREE  # others leave for it
-    if not anybody_left(snapshot, decisions):
+    if not any_job_left(snapshot, decisions):
         return
     # The idle room of the working state does not say what is free: promises are booked as releasing room, also where
     # the room is idle. So count anew what is allocatable, less all pods that are on the nodes or are bound in this
@@ -119,7 +119,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
 
 
 @inner
-def anybody_left(snapshot: Snapshot, decisions: Decisions) -> bool:
+def any_job_left(snapshot: Snapshot, decisions: Decisions) -> bool:
     """Return whether some job is promised a place although no other pod leaves for it, by ``decisions.free`` (J,).
 
     This spares most cycles the counting of room.

@@ -47,14 +47,14 @@ def who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
             s = int(snapshot.queues.by_uid[place])
             if s == u or parent[s] != parent[u] or not is_pushed_below(u, s, need, ctx.state, search):
                 continue
-            if somebody_retakes(p, u, s, need, ctx):
+            if queue_retakes(p, u, s, need, ctx):
                 return s
         u = int(parent[u])
     return NULL
 
 
 @inner
-def somebody_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
+def queue_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
     """Return whether some job of queue ``s`` or below it could take room back from sibling ``u`` (``jobs.queue`` (J,)).
 
     Parameters

@@ -37,9 +37,9 @@ def test_victims_are_found_where_there_are_any(first: int, second: int, full: Fu
         assert bits(ctx) == before
         return
     away = {t for t in range(status.size) if status[t] != ctx.snapshot.tasks.status[t]}
-    wish = set(range(full.p, full.p + full.pods))
-    assert away - wish <= set(victims)
-    assert all(status[t] == Status.PIPELINED for t in wish)
+    pending = set(range(full.p, full.p + full.pods))
+    assert away - pending <= set(victims)
+    assert all(status[t] == Status.PIPELINED for t in pending)
     check_books(ctx)
 
 
