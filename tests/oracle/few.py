@@ -86,7 +86,7 @@ def _slots(kind: Task, machine: Machine, gone: list[Task]) -> int:
 
 
 def _may_suffice(run: Few) -> bool:
-    """Whether there would be room for each of the first kinds of the pending tasks, counted by itself, with all gone."""
+    """Whether each of the first kinds of the pending tasks, counted by itself, would have room with all gone."""
     gone = [task for chunk in run.potential for task in chunk.tasks]
     kinds: list[tuple[Task, int]] = []
     for task in run.pending:
