@@ -2,7 +2,7 @@
 
 ``rate``: bindings a second of 2,000 bare pods that were there before the operator, against plain POSTs of ready-made
 bindings over as many connections in the same run, before and after each of five rounds. ``latency``: one pod on an idle
-cluster. ``scale``: 20,000 pods in 2,000 pod groups. ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs,
+cluster. ``cpu``: what a bare pod costs us from its creation until it runs. ``scale``: 20,000 pods in 2,000 pod groups. ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs,
 see ``measure_grouping``. ``loop``: how long the event loop is held, see ``measure_loop``. Times are those of the API
 server's audit log.
 Fails where a target is missed. The load of the machine is printed: on two cores other work takes from every figure.
@@ -45,7 +45,8 @@ SINGLE_PODS, PAUSE_S = 50, 0.4
 GROUPS, GROUP_SIZE = 2_000, 10
 IDLE_S = 30.0
 ROUNDS = 5
-PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop")
+CPU_ROUNDS = 3
+PARTS = ("rate", "latency", "cpu", "scale", "grouping", "grouped-rate", "grouped-memory", "loop")
 
 
 def rate(bench: Bench) -> list[Figure]:
@@ -100,6 +101,26 @@ def latency(bench: Bench) -> list[Figure]:
     ]
 
 
+def cpu(bench: Bench) -> list[Figure]:
+    """CPU time of the operator for each bare pod: its creation, its binding, and that it runs."""
+    cluster = bench.cluster
+    cluster.add_nodes(NODES, gpus=GPUS_A_NODE)
+    cluster.add_queues("team")
+    operator = bench.start().wait_ready()
+    each_ms = []
+    for round_ in range(CPU_ROUNDS):
+        wait_idle(operator)
+        before_s, mark = operator.cpu_s, bench.plane.audit.mark()
+        create_pods(cluster, f"cpu-{round_}", objects.SCHEDULER)
+        bench.wait_bindings(mark, OPERATOR, PODS)
+        bench.settle()
+        wait_idle(operator)
+        each_ms.append(1000 * (operator.cpu_s - before_s) / PODS)
+        delete_pods(bench)
+    operator.terminate()
+    return [Figure("CPU for a bound pod, median", statistics.median(each_ms), "ms", 0.35)]
+
+
 def scale(bench: Bench, pending_groups: int) -> list[Figure]:
     """A full cluster: all groups but the last few run, these find no room."""
     cluster = bench.cluster
@@ -143,6 +164,7 @@ def main() -> None:
     parts: dict[str, Callable[[Bench], list[Figure]]] = {
         "rate": rate,
         "latency": latency,
+        "cpu": cpu,
         "scale": lambda bench: scale(bench, arguments.pending_groups),
         "grouping": grouping,
         "grouped-rate": grouped_rate,
@@ -157,7 +179,7 @@ def main() -> None:
             for figure in parts[name](bench):
                 figures.append(figure)
                 target = "" if figure.target is None else f"{'>=' if figure.at_least else '<='} {figure.target:g}"
-                shown = f"{figure.value:10.1f} {figure.unit:12}"
+                shown = f"{figure.value:10.2f} {figure.unit:12}"
                 print(f"{figure.name:30}{shown}{target:>10}  {figure.verdict}", flush=True)
     if arguments.json:
         content = [asdict(figure) | {"verdict": figure.verdict} for figure in figures]
