@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Status
-from kai_sched.solver.eviction import minimal_bounds, validate
 from kai_sched.solver.eviction.minimal_bounds import ALONE, EVERYBODY, GIVERS
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.searches import MINIMAL, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
 
-free_gpus = entry(minimal_bounds.free_gpus)
-first_candidate_set = entry(minimal_bounds.first_candidate_set)
-last_candidate_set = entry(minimal_bounds.last_candidate_set)
-note_who_gives = entry(minimal_bounds.note_who_gives)
-shares_forbid_all = entry(minimal_bounds.shares_forbid_all)
-last_chunk = entry(minimal_bounds.last_chunk)
-may_supply = entry(minimal_bounds.may_supply)
-lacks_relief = entry(minimal_bounds.lacks_relief)
-hosts_suffice = entry(minimal_bounds.hosts_suffice)
-keep_old_shares = entry(validate.keep_old_shares)
+minimal_bounds, validate = afresh("solver.eviction.minimal_bounds", "solver.eviction.validate")
+free_gpus = minimal_bounds.free_gpus
+first_candidate_set = minimal_bounds.first_candidate_set
+last_candidate_set = minimal_bounds.last_candidate_set
+note_who_gives = minimal_bounds.note_who_gives
+shares_forbid_all = minimal_bounds.shares_forbid_all
+last_chunk = minimal_bounds.last_chunk
+may_supply = minimal_bounds.may_supply
+lacks_relief = minimal_bounds.lacks_relief
+hosts_suffice = minimal_bounds.hosts_suffice
+keep_old_shares = validate.keep_old_shares
 
 CONSOLIDATION, RECLAIM, PREEMPT = int(Action.CONSOLIDATION), int(Action.RECLAIM), int(Action.PREEMPT)
 CHUNKS = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3)), min_size=1, max_size=5)

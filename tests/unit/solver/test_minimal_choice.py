@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 
 from kai_sched.snapshot.tables import Status
-from kai_sched.solver.eviction import minimal_choice
-from kai_sched.solver.jit import entry
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import bits, searching
 from tests.unit.solver.tables import Member, assemble, node_table
 
-choose = entry(minimal_choice.choose)
-bring_forward = entry(minimal_choice.bring_forward)
+(minimal_choice,) = afresh("solver.eviction.minimal_choice")
+choose = minimal_choice.choose
+bring_forward = minimal_choice.bring_forward
 
 
 @given(full_nodes())

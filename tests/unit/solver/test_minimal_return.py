@@ -7,18 +7,23 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Status
-from kai_sched.solver.eviction import commit, evict, minimal_return, minimal_simulation
-from kai_sched.solver.jit import entry
-from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import check_books
 
-keep_victims = entry(minimal_return.keep_victims)
-evict_victim = entry(minimal_simulation.evict_victim)
-place_in_search = entry(evict.place_in_search)
-record_eviction = entry(commit.record_eviction)
-record_placement = entry(attempt.record_placement)
+commit, evict, minimal_return, minimal_simulation, attempt = afresh(
+    "solver.eviction.commit",
+    "solver.eviction.evict",
+    "solver.eviction.minimal_return",
+    "solver.eviction.minimal_simulation",
+    "solver.kernels.attempt",
+)
+keep_victims = minimal_return.keep_victims
+evict_victim = minimal_simulation.evict_victim
+place_in_search = evict.place_in_search
+record_eviction = commit.record_eviction
+record_placement = attempt.record_placement
 
 PREEMPT, STALE_GANG = int(Action.PREEMPT), int(Action.STALE_GANG)
 

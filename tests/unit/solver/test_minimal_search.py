@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Help, Status
-from kai_sched.solver.eviction import minimal_search
-from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import MINIMAL, bits, check_books, searching
 from tests.unit.solver.tables import Member, assemble
 
-find_minimal_victims = entry(minimal_search.find_minimal_victims)
-next_chosen = entry(minimal_search.next_chosen)
-leave_out = entry(minimal_search.leave_out)
-put_in = entry(minimal_search.put_in)
+(minimal_search,) = afresh("solver.eviction.minimal_search")
+find_minimal_victims = minimal_search.find_minimal_victims
+next_chosen = minimal_search.next_chosen
+leave_out = minimal_search.leave_out
+put_in = minimal_search.put_in
 
 
 def twin_victims(full: Full) -> list[int]:

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status, TermKind
-from kai_sched.solver.eviction import minimal_simulation
-from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
 from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searching
 from tests.unit.solver.tables import Member, assemble
 
-simulate = entry(minimal_simulation.simulate)
-return_job = entry(minimal_simulation.return_job)
-evict_victim = entry(minimal_simulation.evict_victim)
-restore_victim = entry(minimal_simulation.restore_victim)
-takes = entry(minimal_simulation.takes)
+(minimal_simulation,) = afresh("solver.eviction.minimal_simulation")
+simulate = minimal_simulation.simulate
+return_job = minimal_simulation.return_job
+evict_victim = minimal_simulation.evict_victim
+restore_victim = minimal_simulation.restore_victim
+takes = minimal_simulation.takes
 
 
 @given(full_nodes(), st.data())

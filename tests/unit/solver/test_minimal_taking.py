@@ -7,19 +7,21 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Snapshot, Status
-from kai_sched.solver.eviction import minimal_taking, potential_victims, validate
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
+from tests.afresh import afresh
 from tests.unit.solver.searches import bits, check_books, crowded, lineage, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
 
-choose_with_dependents = entry(minimal_taking.choose_with_dependents)
-choose_for_limits = entry(minimal_taking.choose_for_limits)
-abandon = entry(minimal_taking.abandon)
-begin = entry(potential_victims.begin)
-accumulate = entry(potential_victims.accumulate)
-keep_old_shares = entry(validate.keep_old_shares)
+minimal_taking, potential_victims, validate = afresh(
+    "solver.eviction.minimal_taking", "solver.eviction.potential_victims", "solver.eviction.validate"
+)
+choose_with_dependents = minimal_taking.choose_with_dependents
+choose_for_limits = minimal_taking.choose_for_limits
+abandon = minimal_taking.abandon
+begin = potential_victims.begin
+accumulate = potential_victims.accumulate
+keep_old_shares = validate.keep_old_shares
 
 CONSOLIDATION, PREEMPT = int(Action.CONSOLIDATION), int(Action.PREEMPT)
 EVERYBODY = 2**62

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Generator, Help, Status
-from kai_sched.solver.eviction import original_search
-from kai_sched.solver.jit import entry
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import bits, check_books, searching
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table
 
-find_original_victims = entry(original_search.find_original_victims)
-next_size = entry(original_search.next_size)
-lacks_gpus = entry(original_search.lacks_gpus)
+(original_search,) = afresh("solver.eviction.original_search")
+find_original_victims = original_search.find_original_victims
+next_size = original_search.next_size
+lacks_gpus = original_search.lacks_gpus
 
 LOCAL, MULTI, NONE = int(Generator.NODE_LOCAL), int(Generator.MULTI_NODE), int(Generator.NONE)
 

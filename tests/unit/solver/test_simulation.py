@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Status
-from kai_sched.solver.eviction import scenarios, simulation
-from kai_sched.solver.jit import entry
+from tests.afresh import afresh
 from tests.unit.solver.full_nodes import CEILING, Full, come_back, full_nodes
 from tests.unit.solver.searches import bits, check_books
 from tests.unit.solver.tables import ALL_ON
 
-simulate = entry(simulation.simulate)
-begin_scenario = entry(scenarios.begin_scenario)
-add_to_scenario = entry(scenarios.add_to_scenario)
+scenarios, simulation = afresh("solver.eviction.scenarios", "solver.eviction.simulation")
+simulate = simulation.simulate
+begin_scenario = scenarios.begin_scenario
+add_to_scenario = scenarios.add_to_scenario
 
 
 @given(full_nodes(ALL_ON), st.data())
