@@ -2,9 +2,9 @@
 
 ``rate``: bindings a second of 2,000 bare pods that were there before the operator, against plain POSTs of ready-made
 bindings over as many connections in the same run, before and after each of five rounds. ``latency``: one pod on an idle
-cluster. ``cpu``: what a bare pod costs us from its creation until it runs. ``scale``: 20,000 pods in 2,000 pod groups. ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs,
-see ``measure_grouping``. ``loop``: how long the event loop is held, see ``measure_loop``. Times are those of the API
-server's audit log.
+cluster. ``cpu``: what a bare pod costs us from its creation until it runs. ``scale``: 20,000 pods in 2,000 pod groups.
+``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs, see ``measure_grouping``. ``loop``: how long the event
+loop is held, see ``measure_loop``. Times are those of the API server's audit log.
 Fails where a target is missed. The load of the machine is printed: on two cores other work takes from every figure.
 """
 

@@ -75,7 +75,7 @@ def free_now(ctx: Context) -> Floats:
 def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data: st.DataObject) -> None:
     """Job by job in the order of the promises, each on the room that is left by then."""
     n_jobs = snapshot.jobs.queue.size
-    turns = data.draw(st.lists(st.sampled_from([Turn.ORDINARY, Turn.PROMISED]), min_size=n_jobs, max_size=n_jobs))
+    turns = data.draw(st.lists(st.sampled_from([Turn.ORDINARY, Turn.PIPELINED_FREE]), min_size=n_jobs, max_size=n_jobs))
     snapshot = snapshot._replace(jobs=snapshot.jobs._replace(turn=np.array(turns, snapshot.jobs.turn.dtype)))
     ctx = opened(snapshot)
     decide(ctx, data)
@@ -97,7 +97,7 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
             enough = enough and (left[ctx.state.task.node[t]][asked] >= 0).all()
         marks[j] = FREE if enough else NOT_FREE
         room = left if enough else room
-        if enough and (at_once or turns[j] == Turn.PROMISED):
+        if enough and (at_once or turns[j] == Turn.PIPELINED_FREE):
             expected[waiting], marks[j] = Status.ALLOCATED, NOT_FREE
     bind_pipelined_jobs(at_once, ctx, *np.zeros((2, *ctx.state.idle.shape)))
     assert status.tolist() == expected.tolist()
