@@ -69,7 +69,7 @@ def grouped_rate(bench: Bench) -> list[Figure]:
     cluster = bench.cluster
     nodes = cluster.add_nodes(NODES, gpus=GPUS_A_NODE)
     cluster.add_queues("team")
-    plain = [plain_bindings(bench, nodes, "before")]
+    plain = [plain_bindings(bench, nodes, "before").rate]
     _create_jobs(bench, JOBS)
     mark = bench.plane.audit.mark()
     operator = bench.start()
@@ -79,7 +79,7 @@ def grouped_rate(bench: Bench) -> list[Figure]:
     bench.settle()
     operator.terminate()
     delete_pods(bench)
-    plain.append(plain_bindings(bench, nodes, "after"))
+    plain.append(plain_bindings(bench, nodes, "after").rate)
     return [
         Figure("bindings of pods with groups", rate_of(times_s), "/s"),
         Figure("the same, share of plain", 100 * rate_of(times_s) / statistics.mean(plain), "%", 80, at_least=True),
