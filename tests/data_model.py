@@ -23,7 +23,7 @@ from types import ModuleType
 
 from kai_sched.snapshot import columns
 from kai_sched.snapshot.columns import SCHEMA, Column
-from kai_sched.solver import state
+from kai_sched.solver import decisions, state
 from kai_sched.solver.eviction import tables
 
 DTYPES = {"Flags": "u1", "Ints": "i4", "Longs": "i8", "Floats": "f8"}
@@ -37,6 +37,7 @@ AXES = (
 
 PARTS = {
     "Working state": (state, "Made from `kai_sched/solver/state.py`. " + AXES),
+    "Decision log": (decisions, "Made from `kai_sched/solver/decisions.py`. " + AXES),
     "Search for victims": (tables, "Made from `kai_sched/solver/eviction/tables.py`. " + AXES),
 }
 

@@ -67,6 +67,10 @@ OWNERS = {
     "numba": "kai_sched.solver.jit",
 }
 
+# What other packages may import of the solver; all else of it knows the columns of its tables.
+SOLVER = "kai_sched.solver"
+ENTRIES = {f"{SOLVER}.{name}" for name in ("jit", "pipeline", "solution", "warmup")}
+
 PATHS = "kai_sched.cluster.paths"
 API_PATH = re.compile(r"/apis?(/|$)")
 
@@ -91,6 +95,14 @@ def foreign_imports(module: Module) -> list[str]:
     """The packages that the module imports although another part of the project owns them."""
     tops = {name.split(".")[0] for name in imports(module)}
     return sorted(top for top in tops & OWNERS.keys() if not is_within(module.name, OWNERS[top]))
+
+
+def solver_internals(module: Module) -> list[str]:
+    """What the module imports of the solver that is not for other packages."""
+    if is_within(module.name, SOLVER):
+        return []
+    found = [name for name in imports(module) if is_within(name, SOLVER) and name != SOLVER]
+    return sorted(name for name in found if not any(is_within(name, entry) for entry in ENTRIES))
 
 
 def made_paths(module: Module) -> list[int]:
@@ -173,6 +185,20 @@ def test_owned_packages_stay_with_their_owner() -> None:
 def test_owned_packages_can_be_misused(package: str) -> None:
     assert foreign_imports(parse("kai_sched.files.example", f"def f():\n    import {package}.x")) == [package]
     assert foreign_imports(parse(OWNERS[package], f"import {package}")) == []
+
+
+def test_tables_of_the_solver_stay_in_the_solver() -> None:
+    found = {m.name: solver_internals(m) for m in modules()}
+    assert {name: inside for name, inside in found.items() if inside} == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["from kai_sched.solver.state import State", "def f():\n    import kai_sched.solver.eviction.tables"]
+)
+def test_tables_of_the_solver_elsewhere_are_seen(text: str) -> None:
+    assert solver_internals(parse("kai_sched.cycle.example", text)) != []
+    assert solver_internals(parse("kai_sched.solver.example", text)) == []
+    assert solver_internals(parse("kai_sched.cycle.example", "from kai_sched.solver.solution import Solution")) == []
 
 
 def test_paths_of_the_api_are_made_in_one_place() -> None:

@@ -17,7 +17,7 @@ from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, RESTS, Action, Floats, Help, Longs, Status, Verdict
-from kai_sched.solver.pipeline import Solution
+from kai_sched.solver.solution import JobOutcome, Solution
 
 NODE_TEXTS = {
     Verdict.NOT_READY: "not ready",
@@ -96,12 +96,12 @@ def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFa
         group = lowered.groups[j]
         until = format_time(int(lowered.snapshot.jobs.waits_until[j]))
         delay = reasons.delayed(group.preemption_delay_s, until)
-        if solution.decisions.verdict[j] == Verdict.NO_HELP:
+        if solution.outcome(j).verdict == Verdict.NO_HELP:
             return delay
         return replace(reason, message=f"{reason.message}; {delay.message}")
     if Help.HELPED in codes.values():
         return reason
-    if Verdict(int(solution.decisions.verdict[j])) not in ROOM_WOULD_HELP:
+    if solution.outcome(j).verdict not in ROOM_WOULD_HELP:
         return reason
     if not codes:
         return replace(reason, message=f"{reason.message}; {OTHERS_FIRST}")
@@ -114,20 +114,19 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
 
     For a group whose search was deferred, that is the result of its last search; nothing if it had none yet.
     """
-    codes = solution.decisions.help[j].tolist()
+    codes = solution.helped(j)
     if lowered.snapshot.jobs.waits_until[j] == RESTS:
         then = lowered.searched.get(lowered.groups[j].key, ())
-        codes = [Help.NOT_TRIED if code in (Help.DELAYED, Help.HELPED) else code for code in then]
-    return {action: Help(code) for action, code in zip(Action, codes, strict=False)}
+        codes = tuple(Help.NOT_TRIED if code in (Help.DELAYED, Help.HELPED) else Help(code) for code in then)
+    return dict(zip(Action, codes, strict=False))
 
 
 def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
     """The reason for the verdict on the group, apart from evictions."""
-    decisions = solution.decisions
-    verdict = Verdict(int(decisions.verdict[j]))
-    blocking_row = int(decisions.blocking_row[j])
+    outcome = solution.outcome(j)
+    blocking_row = outcome.blocking_row
     queue = lowered.groups[j].queue
-    match verdict:
+    match outcome.verdict:
         case Verdict.OK:
             return _only_gated(j, lowered, solution)
         case Verdict.NO_QUEUE:
@@ -140,12 +139,12 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
         case Verdict.NO_CHUNK:
             return reasons.nothing_to_add()
         case Verdict.OVER_LIMIT | Verdict.OVER_QUOTA:
-            return _gate(j, verdict, lowered, solution)
+            return _gate(outcome, lowered, solution)
         case Verdict.NO_FIT:
             c = int(lowered.snapshot.tasks.cls[blocking_row])
             if c not in shared.facts:
                 shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
-            placed, asked = int(decisions.placed[j]), int(decisions.asked[j])
+            placed, asked = outcome.placed, outcome.asked
             facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
@@ -161,7 +160,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
             return _too_large(blocking_row, lowered)
         case _:
             return reasons.refused(
-                lowered.pods[blocking_row].key, CLASS_TEXTS[verdict].format(_refusal(blocking_row, lowered))
+                lowered.pods[blocking_row].key, CLASS_TEXTS[outcome.verdict].format(_refusal(blocking_row, lowered))
             )
 
 
@@ -169,11 +168,10 @@ def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
     """The reason where the verdict is OK: pods are gated, lost their node again, or no action tried the group."""
     jobs = lowered.snapshot.jobs
     tasks = slice(jobs.task_ptr[j], jobs.task_ptr[j + 1])
-    statuses = solution.state.task.status[tasks].tolist()
+    statuses = solution.status[tasks].tolist()
     if Status.PENDING in statuses:
         return reasons.not_tried()
-    before = lowered.snapshot.tasks.status[tasks].tolist()
-    if lost := list(zip(before, statuses, strict=True)).count((Status.PENDING, Status.RELEASING)):
+    if lost := int(solution.lost[tasks].sum()):
         return reasons.gave_way(lost)
     short = _short_sets(j, lowered, solution)
     return reasons.not_ready(short) if short else reasons.gated(statuses.count(Status.GATED))
@@ -205,7 +203,7 @@ def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str,
     parts = []
     for name, row in sorted(lowered.layouts[j].pod_sets.items()):
         s = first + row
-        statuses = solution.state.task.status[sets.task_ptr[s] : sets.task_ptr[s + 1]].tolist()
+        statuses = solution.status[sets.task_ptr[s] : sets.task_ptr[s + 1]].tolist()
         gated = statuses.count(Status.GATED)
         there = gated + sum(Status.PENDING <= status <= Status.RUNNING for status in statuses)
         if there - gated < sets.minimum[s]:
@@ -213,18 +211,15 @@ def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str,
     return parts
 
 
-def _gate(j: int, verdict: Verdict, lowered: Lowered, solution: Solution) -> Reason:
-    decisions, table = solution.decisions, lowered.snapshot.queues
-    q, r = int(decisions.blocking_row[j]), int(decisions.resource[j])
-    need = float(decisions.need[j])
+def _gate(outcome: JobOutcome, lowered: Lowered, solution: Solution) -> Reason:
+    shares, q, r = solution.queues, outcome.blocking_row, outcome.resource
     queue = lowered.queues.queues[q]
-    name = queue.display_name or queue.name
-    if verdict == Verdict.OVER_LIMIT:
-        held = float(solution.state.book.held[q, r])
-        reason = reasons.over_limit(name, QUEUE_RESOURCES[r], float(table.limit[q, r]), held, need)
+    name, resource = queue.display_name or queue.name, QUEUE_RESOURCES[r]
+    if outcome.verdict == Verdict.OVER_LIMIT:
+        reason = reasons.over_limit(name, resource, float(shares.limit[q, r]), float(shares.held[q, r]), outcome.need)
     else:
-        held = float(solution.state.book.held_fixed[q, r])
-        reason = reasons.over_quota(name, QUEUE_RESOURCES[r], float(table.quota[q, r]), held, need)
+        held = float(shares.held_fixed[q, r])
+        reason = reasons.over_quota(name, resource, float(shares.quota[q, r]), held, outcome.need)
     return replace(reason, queue=queue.name)
 
 
@@ -240,21 +235,21 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
 
 def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
     """What keeps pods of class ``c`` from the nodes; ``t`` is a task of it. Pod, placed and asked are left empty."""
-    facts = solution.facts
+    facts = solution.class_facts(c)
     request = lowered.snapshot.classes.request[c]
     short = {
-        resource: (int(facts.short[c, r]), float(request[r]), float(facts.largest_free[c, r]))
+        resource: (int(facts.short[r]), float(request[r]), float(facts.largest_free[r]))
         for r, resource in enumerate(lowered.resources)
-        if facts.short[c, r] and request[r] > 0
+        if facts.short[r] and request[r] > 0
     }
-    verdicts = {text: int(facts.nodes[c, verdict]) for verdict, text in NODE_TEXTS.items() if facts.nodes[c, verdict]}
+    verdicts = {text: facts.nodes[verdict] for verdict, text in NODE_TEXTS.items() if verdict in facts.nodes}
     if plain := verdicts.pop(NODE_TEXTS[Verdict.TAINT], 0):
         taints = {
             taint for node in lowered.nodes for taint in untolerated(lowered.pods[t].shape.tolerations, node.taints)
         }
         names = reasons.some_of(sorted(f"{taint.key}={taint.value}" if taint.value else taint.key for taint in taints))
         verdicts[f"{NODE_TEXTS[Verdict.TAINT]} ({names})"] = plain
-    scarce = _scarce(request, facts.short[c])
+    scarce = _scarce(request, facts.short)
     free = {}
     if scarce != NULL:
         if scarce not in shared.free:
@@ -264,7 +259,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         pod="",
         placed=0,
         asked=0,
-        room=int(facts.room[c]),
+        room=facts.room,
         n_nodes=len(lowered.nodes),
         short=short,
         verdicts=verdicts,
@@ -278,7 +273,7 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
     """The facts of a gang each pod of which would fit alone, with the resource that is short for all together."""
     classes, cls = lowered.snapshot.classes, lowered.snapshot.tasks.cls
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
-    waiting = [int(cls[t]) for t in tasks if solution.state.task.status[t] == Status.PENDING]
+    waiting = [int(cls[t]) for t in tasks if solution.status[t] == Status.PENDING]
     if len(set(waiting)) == 1:
         asked = facts.asked * classes.request[waiting[0]]
     elif len(waiting) == facts.asked:
@@ -300,7 +295,7 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
 
 def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, float]:
     """Of resource ``r``: free on nodes that accept pods, capacity of these nodes, free on the other nodes."""
-    left = (solution.state.idle[:, r] + solution.state.releasing[:, r]).clip(min=0)
+    left = (solution.idle[:, r] + solution.releasing[:, r]).clip(min=0)
     usable = np.array([node.takes_pods for node in lowered.nodes], bool)
     total = lowered.snapshot.nodes.allocatable[usable, r].sum()
     return float(left[usable].sum()), float(total), float(left[~usable].sum())
@@ -324,7 +319,7 @@ def _scarce(request: Floats, short: Longs) -> int:
 
 def _holders(r: int, lowered: Lowered, solution: Solution) -> list[tuple[str, float]]:
     """(queue, amount) of the leaf queues that hold resource ``r``, the largest first."""
-    queues, book = lowered.queues.queues, solution.state.book
-    held = [(queues[q].name, float(book.held[q, r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
+    queues, shares = lowered.queues.queues, solution.queues
+    held = [(queues[q].name, float(shares.held[q, r])) for q in np.flatnonzero(lowered.queues.is_leaf)]
     held = [entry for entry in held if entry[1] > 0]
     return sorted(held, key=lambda entry: (-entry[1], entry[0]))

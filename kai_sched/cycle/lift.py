@@ -19,9 +19,7 @@ from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import RESTS, Help, Status
-from kai_sched.solver.eviction.pipelined_room import FREE
-from kai_sched.solver.eviction.validate import diverge
-from kai_sched.solver.pipeline import Solution
+from kai_sched.solver.solution import HeldBefore, Solution
 
 Value = TypeVar("Value")
 
@@ -64,14 +62,15 @@ class Lifted(Mapping[str, Value]):
 
 def lift(lowered: Lowered, solution: Solution) -> CycleResult:
     """The result of a cycle in names, without the durations and the next deadline, which ``cycle.run`` adds."""
+    evictions = _evictions(lowered, solution)
     return CycleResult(
-        (*_evictions(lowered, solution), *_effects(lowered, solution)),
-        _evicted(lowered, solution),
+        (*evictions, *_effects(lowered, solution)),
+        tuple(eviction.pod for eviction in evictions),
         Lifted(partial(_pods, lowered, solution)),
         Lifted(partial(_groups, lowered, solution)),
         _queues(lowered, solution),
         Lifted(partial(_nodes, lowered, solution)),
-        frozenset(group.key for group in lowered.groups[solution.decisions.free == FREE]),
+        frozenset(group.key for group in lowered.groups[solution.pipelined_free]),
         searches=_searches(lowered, solution),
         leaving=_leaving(lowered, solution),
     )
@@ -79,7 +78,7 @@ def lift(lowered: Lowered, solution: Solution) -> CycleResult:
 
 def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:
     """By node on which a pod waits: the pods that leave it, that is, pods being deleted, evicted or moved."""
-    was, status, node = lowered.snapshot.tasks.node, solution.state.task.status, solution.state.task.node
+    was, status, node = lowered.snapshot.tasks.node, solution.status, solution.node
     waits = status == Status.PIPELINED
     leaves = (was != NULL) & ((status == Status.RELEASING) | waits)
     leaves &= np.isin(was, node[waits])
@@ -94,7 +93,7 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
 
     For a group that got room from another action, a search that was cut short does not count.
     """
-    found, rests = solution.decisions.help, lowered.snapshot.jobs.waits_until == RESTS
+    found, rests = solution.help, lowered.snapshot.jobs.waits_until == RESTS
     if not (found == Help.TOO_LONG).any() and not rests.any():
         return {}
     found = np.where((found == Help.HELPED).any(axis=1, keepdims=True) & (found == Help.TOO_LONG), 0, found)
@@ -103,85 +102,54 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
 
 
 def _effects(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
-    decisions = solution.decisions
-    count = int(decisions.length[0])
     effects: list[Effect] = []
-    columns = (decisions.task, decisions.node, decisions.waits)
-    for t, n, waits in zip(*(column[:count].tolist() for column in columns), strict=True):
-        if t == NULL:
-            continue
-        pod = lowered.pods[t]
-        make = Pipeline if waits else Bind
-        effects.append(make(pod.key, pod.uid, lowered.nodes[n].name))
+    for placed in solution.placements():
+        pod = lowered.pods[placed.task]
+        make = Pipeline if placed.waits else Bind
+        effects.append(make(pod.key, pod.uid, lowered.nodes[placed.node].name))
     return tuple(effects)
 
 
-def _evicted(lowered: Lowered, solution: Solution) -> tuple[str, ...]:
-    decisions = solution.decisions
-    return tuple(lowered.pods[t].key for t in decisions.eviction[: int(decisions.length[1]), 0].tolist())
-
-
-def _evictions(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
+def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:
     """The evictions in the order of the decisions."""
-    decisions, state, tasks = solution.decisions, solution.state, lowered.snapshot.tasks
-    count = int(decisions.length[1])
     key_of = _group_key(lowered)
-    effects: list[Effect] = []
-    for row, (t, action, cause, n, moved) in enumerate(decisions.eviction[:count].tolist()):
-        pod, j = lowered.pods[t], int(tasks.job[t])
-        moves = state.task.status[t] == Status.PIPELINED
-        victim, winner = int(lowered.snapshot.jobs.queue[j]), NULL
-        if cause != NULL:
-            winner = int(lowered.snapshot.jobs.queue[cause])
-            if victim not in (NULL, winner):
-                victim, winner = (int(q) for q in diverge(victim, winner, lowered.snapshot.queues.parent))
-        sides = [
-            _side(q, decisions.sides[row, at : at + 3].tolist(), lowered, solution)
-            for q, at in ((victim, 0), (winner, 3))
-            if q != NULL
-        ]
+    effects = []
+    for evicted in solution.evictions():
+        pod, j = lowered.pods[evicted.task], int(lowered.snapshot.tasks.job[evicted.task])
         effects.append(
             Evict(
                 pod.key,
                 pod.uid,
-                pod.node if n == NULL else lowered.nodes[n].name,
-                ACTION_NAMES[action],
-                key_of(cause) if cause != NULL else "",
+                pod.node if evicted.node == NULL else lowered.nodes[evicted.node].name,
+                ACTION_NAMES[evicted.action],
+                key_of(evicted.preemptor) if evicted.preemptor != NULL else "",
                 key_of(j),
                 pod.shape.request,
-                lowered.nodes[state.task.node[t]].name if moves else "",
-                bool(moved),
-                tuple(sides[:1] if victim == winner else sides),
+                lowered.nodes[evicted.moves_to].name if evicted.moves_to != NULL else "",
+                evicted.moved,
+                tuple(_side(held, lowered, solution) for held in evicted.held),
             )
         )
     return tuple(effects)
 
 
-def _side(q: int, held: list[float], lowered: Lowered, solution: Solution) -> Side:
-    queue, book = lowered.queues.queues[q], solution.state.book
-    quota, fair = book.quota[q].tolist(), book.fair[q].tolist()
+def _side(held: HeldBefore, lowered: Lowered, solution: Solution) -> Side:
+    queue = lowered.queues.queues[held.queue]
+    quota, fair = (shares[held.queue].tolist() for shares in (solution.queues.quota, solution.queues.fair))
     return Side(
         queue.name,
         queue.priority,
-        (held[0], held[1], held[2]),
+        held.amounts,
         (quota[0], quota[1], quota[2]),
         (fair[0], fair[1], fair[2]),
     )
 
 
-def _never_ran(lowered: Lowered, solution: Solution) -> list[bool]:
-    """(T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before."""
-    was, status = lowered.snapshot.tasks.status, solution.state.task.status
-    found: list[bool] = ((was == Status.PENDING) & (status == Status.RELEASING)).tolist()
-    return found
-
-
 def _pods(lowered: Lowered, solution: Solution) -> dict[str, PodState]:
     found: dict[str, PodState] = {}
-    state = solution.state
-    columns = (state.task.status.tolist(), state.task.node.tolist(), _never_ran(lowered, solution))
-    for pod, status, n, waits in zip(lowered.pods, *columns, strict=True):
-        if waits:
+    columns = (solution.status.tolist(), solution.node.tolist(), solution.lost.tolist())
+    for pod, status, n, lost in zip(lowered.pods, *columns, strict=True):
+        if lost:
             status, n = Status.PENDING, NULL
         node = (pod.node or pod.expected_node) if n == NULL else lowered.nodes[n].name
         found[pod.key] = PodState(STATUS_NAMES[status], node)
@@ -203,12 +171,11 @@ def _group_key(lowered: Lowered) -> Callable[[int], str]:
 
 
 def _groups(lowered: Lowered, solution: Solution) -> dict[str, GroupState]:
-    jobs, state = lowered.snapshot.jobs, solution.state
+    jobs = lowered.snapshot.jobs
     found: dict[str, GroupState] = {}
     shared = SharedFacts()
-    status, node = state.task.status.copy(), state.task.node.copy()
-    waits = np.array(_never_ran(lowered, solution), bool)
-    status[waits], node[waits] = Status.PENDING, NULL
+    status = np.where(solution.lost, Status.PENDING, solution.status)
+    node = np.where(solution.lost, NULL, solution.node)
     key_of = _group_key(lowered)
     for j in range(len(lowered.groups)):
         key = key_of(j)
@@ -244,9 +211,7 @@ def _needed(lowered: Lowered, j: int) -> int:
 
 def _queues(lowered: Lowered, solution: Solution) -> tuple[QueueState, ...]:
     rows = lowered.queues.queues
-    book = solution.state.book
-    shares = (book.quota, book.limit, book.fair, book.held, book.held_fixed, book.asked)
-    columns = [column.tolist() for column in shares]
+    columns = [column.tolist() for column in solution.queues]
     found: list[QueueState] = []
     stack = [(q, 0) for q in reversed(_children(lowered, len(rows)))]
     while stack:
@@ -268,7 +233,7 @@ def _children(lowered: Lowered, q: int) -> list[int]:
 
 def _nodes(lowered: Lowered, solution: Solution) -> dict[str, NodeState]:
     allocatable = lowered.snapshot.nodes.allocatable
-    idle, releasing = solution.state.idle, solution.state.releasing
+    idle, releasing = solution.idle, solution.releasing
     return {
         node.name: NodeState(
             dict(zip(lowered.resources, allocatable[n].tolist(), strict=True)),

@@ -8,46 +8,24 @@ settings give the same decisions (13). All tables are allocated here, once for e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
 from kai_sched.solver import jit
+from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.solution import Solution
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
-from kai_sched.solver.stages.explain import Facts, explain, make_facts
+from kai_sched.solver.stages.explain import explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
-from kai_sched.solver.state import (
-    Context,
-    Decisions,
-    State,
-    make_decisions,
-    make_finder,
-    make_log,
-    make_scratch,
-    make_state,
-    make_tree,
-)
+from kai_sched.solver.state import Context, make_finder, make_log, make_scratch, make_state, make_tree
 
 EVICTING = {"consolidation": Action.CONSOLIDATION, "reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 STALE = "stalegangeviction"
-
-
-class Solution(NamedTuple):
-    """What the solver decided, still in rows of the snapshot.
-
-    ``state`` is the working state at the end of the cycle, ``facts`` the numbers behind the reasons, and ``times`` what
-    the timer said before the first action and after each, in seconds.
-    """
-
-    decisions: Decisions
-    state: State
-    facts: Facts
-    times: tuple[float, ...]
 
 
 def solve(
@@ -67,7 +45,7 @@ def solve(
 
     Returns
     -------
-    Solution : decisions, state and facts
+    Solution : the answers, in rows of the snapshot
     """
     evicting = any(action in EVICTING or action == STALE for action in actions)
     context = Context(
@@ -99,4 +77,4 @@ def solve(
         settle(ctx, search, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
-    return Solution(context.decisions, context.state, facts, tuple(times))
+    return Solution(snapshot, context.state, context.decisions, facts, tuple(times))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
+from kai_sched.solver.decisions import Decisions
 
 Number = TypeVar("Number", np.float64, np.int64)
 
@@ -202,32 +203,6 @@ class Scratch(NamedTuple):
     own: Floats  # (N, 3) what pods of other schedulers leave of a node
 
 
-class Decisions(NamedTuple):
-    """The decision log, in the order of deciding, and by job why something of it is still pending (a ``Verdict``).
-
-    ``eviction`` (T, 5): the task; the ``Action``; the job for which it is evicted, NULL for stale gangs; the node where
-    it ran; 1 if it has a place elsewhere. ``sides`` (T, 6): what the two queues that were compared held before, the
-    victim's first (CPU, memory, GPUs each). Nothing here is undone.
-    """
-
-    length: Longs  # (2,) rows of placements, rows of evictions
-    task: Ints  # (2 T,) placements; NULL where the task got another place later
-    node: Ints  # (2 T,) where it is placed
-    waits: Flags  # (2 T,) 1: pipelined, 0: to be bound
-    row: Ints  # (T,) row of the placement of the task, or NULL
-    eviction: Ints  # (T, 5)
-    sides: Floats  # (T, 6) amounts
-    evicted: Flags  # (T,) 1: there is an eviction of the task
-    help: Flags  # (J, 4) by Action, a Help
-    verdict: Flags  # (J,) a Verdict
-    free: Flags  # (J,) a RoomState (``eviction.pipelined_room``)
-    blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
-    resource: Ints  # (J,) resource of a gate
-    asked: Ints  # (J,) tasks in the chunk that failed
-    placed: Ints  # (J,) how many of them had a place before the failure
-    need: Floats  # (J,) how much of the resource the chunk requests, where a gate stopped it
-
-
 class Context(NamedTuple):
     """What the kernels of a cycle work on. Kernels get it as ``ctx``, by reference (ADR 7).
 
@@ -365,27 +340,4 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(snapshot.signatures.toleration.size, np.uint8),
         np.zeros(snapshot.nodes.allocatable.shape[1]),
         np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
-    )
-
-
-def make_decisions(snapshot: Snapshot) -> Decisions:
-    """Return an empty decision log."""
-    n_tasks, n_jobs = snapshot.tasks.job.size, snapshot.jobs.queue.size
-    return Decisions(
-        np.zeros(2, np.int64),
-        np.zeros(2 * n_tasks, np.int32),
-        np.zeros(2 * n_tasks, np.int32),
-        np.zeros(2 * n_tasks, np.uint8),
-        np.full(n_tasks, NULL, np.int32),
-        np.zeros((n_tasks, 5), np.int32),
-        np.zeros((n_tasks, 6)),
-        np.zeros(n_tasks, np.uint8),
-        np.zeros((n_jobs, 4), np.uint8),
-        np.zeros(n_jobs, np.uint8),
-        np.zeros(n_jobs, np.uint8),
-        np.full(n_jobs, NULL, np.int32),
-        np.full(n_jobs, NULL, np.int32),
-        np.zeros(n_jobs, np.int32),
-        np.zeros(n_jobs, np.int32),
-        np.zeros(n_jobs),
     )

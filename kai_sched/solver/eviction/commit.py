@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.candidates import reinsert_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, has_gone
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
-from kai_sched.solver.state import Context, Decisions
+from kai_sched.solver.state import Context
 
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -49,11 +50,11 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
             if state.task.status[t] == IS_PIPELINED:
                 search.tasks.left_node[t] = search.tasks.home[t] + 1
             if record_eviction(t, action, p, search.tasks.home[t], ctx):
-                record_sides(t, p, snapshot, search, decisions)
+                record_held(t, p, snapshot, search, decisions.evictions)
     for entry in range(count.placed[0]):
         t = lists.placed[entry]
         if state.task.status[t] == IS_PIPELINED:
-            record_placement(t, state.task, decisions)
+            record_placement(t, state.task, decisions.placements)
     # From here on nothing can be undone. Jobs are measured only now, as that uses the log.
     ctx.log.size[:] = 0
     for entry in range(count.jobs[0]):
@@ -73,11 +74,11 @@ def record_overpayment(t: int, snapshot: Snapshot, search: Search) -> None:
 
 
 @inner
-def record_sides(t: int, p: int, snapshot: Snapshot, search: Search, decisions: Decisions) -> None:
-    """Note for the eviction just written what the queues of both sides held before the simulation, for messages.
+def record_held(t: int, p: int, snapshot: Snapshot, search: Search, evictions: Evictions) -> None:
+    """Note for the eviction just written what both queues held before the simulation, for messages.
 
-    Writes ``decisions.sides`` (T, 6) in place: the victim's side first, three amounts each in the units of queues. The
-    two sides are the queues at which the paths from the root part, or the common queue if both jobs are in it.
+    Writes ``victim_held`` and ``preemptor_held`` of ``evictions``, (T, 3) each, in the units of queues. The two queues
+    are those at which the paths from the root part, or the common queue if both jobs are in it.
 
     Parameters
     ----------
@@ -87,10 +88,10 @@ def record_sides(t: int, p: int, snapshot: Snapshot, search: Search, decisions: 
     victim, winner = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.jobs.queue[p]
     if victim != winner:
         victim, winner = diverge(victim, winner, snapshot.queues.parent)
-    row = decisions.length[1] - 1
+    row = evictions.length[0] - 1
     for r in range(3):
-        decisions.sides[row, r] = search.queues.old_held[victim, r]
-        decisions.sides[row, 3 + r] = search.queues.old_held[winner, r]
+        evictions.victim_held[row, r] = search.queues.old_held[victim, r]
+        evictions.preemptor_held[row, r] = search.queues.old_held[winner, r]
 
 
 @inner
@@ -101,20 +102,20 @@ def leave(t: int, ctx: Context) -> None:
     RELEASING tasks are not pending. One that moves is pipelined already. The row of its earlier placement in the
     decision log no longer counts.
     """
-    state, decisions = ctx.state, ctx.decisions
+    state, placements = ctx.state, ctx.decisions.placements
     if state.task.status[t] != IS_PIPELINED:
         state.task.status[t] = IS_RELEASING
         state.sets.pending[ctx.snapshot.tasks.set[t]] -= 1
-    if decisions.row[t] != NULL:
-        decisions.task[decisions.row[t]] = NULL
-        decisions.row[t] = NULL
+    if placements.row[t] != NULL:
+        placements.task[placements.row[t]] = NULL
+        placements.row[t] = NULL
 
 
 @inner
 def record_eviction(t: int, action: int, p: int, home: int, ctx: Context) -> bool:
     """Let an evicted task leave or move, and write down for which job. A task that never ran only loses its place.
 
-    Writes ``decisions.eviction`` (T, 5) directly: task, action, preemptor, node that it leaves, and 1 if it moves.
+    Writes a row of ``decisions.evictions`` (T,) directly.
 
     Parameters
     ----------
@@ -129,17 +130,17 @@ def record_eviction(t: int, action: int, p: int, home: int, ctx: Context) -> boo
         Whether a row was written. It is not if the pod has no node in the cluster yet, or was evicted before in this
         cycle: each pod is deleted once.
     """
-    decisions = ctx.decisions
+    evictions = ctx.decisions.evictions
     moves = ctx.state.task.status[t] == IS_PIPELINED
     leave(t, ctx)
-    if ctx.snapshot.tasks.status[t] == IS_PENDING or decisions.evicted[t] == 1:
+    if ctx.snapshot.tasks.status[t] == IS_PENDING or evictions.is_evicted[t] == 1:
         return False
-    decisions.evicted[t] = 1
-    row = decisions.length[1]
-    decisions.length[1] = row + 1
-    decisions.eviction[row, 0] = t
-    decisions.eviction[row, 1] = action
-    decisions.eviction[row, 2] = p
-    decisions.eviction[row, 3] = home
-    decisions.eviction[row, 4] = moves
+    evictions.is_evicted[t] = 1
+    row = evictions.length[0]
+    evictions.length[0] = row + 1
+    evictions.task[row] = t
+    evictions.action[row] = action
+    evictions.preemptor[row] = p
+    evictions.node[row] = home
+    evictions.moved[row] = moves
     return True

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Status
+from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.evict import evict, move_cursor
 from kai_sched.solver.eviction.minimal_simulation import fits_at_home, node_to_return_to, restore_victim, return_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.undo import add_integer, set_integer, undo_all
-from kai_sched.solver.state import Context, Decisions, State
+from kai_sched.solver.state import Context, State
 
 STALE_GANG = int(Action.STALE_GANG)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -33,20 +34,20 @@ IS_EVICTED = int(Status.EVICTED)
 def keep_victims(ctx: Context, search: Search) -> None:
     """Take evictions back until no victim has room where it ran (semantics 3.7).
 
-    Edits the evictions (T, 5) in ``ctx.decisions``, placements and the state in place; the undo log is emptied,
+    Edits the evictions (T,) and placements of ``ctx.decisions``, and the state, in place; the undo log is emptied,
     so this is final. A moved pod that stays loses its new place. Other pods stay as they would be placed: a whole
     chunk of their job, or none of it.
     """
-    state, log, decisions = ctx.state, ctx.log, ctx.decisions
-    anybody = decisions.length[1] > 0
+    state, log, evictions = ctx.state, ctx.log, ctx.decisions.evictions
+    anybody = evictions.length[0] > 0
     # The order is the reverse of the decisions: the victims of later searches go back first, as the earlier
     # searches did not count with them. A victim that stays elsewhere may free the room of its move, so passes are
     # repeated until one keeps no victim. Each pass but the last takes back at least one eviction, so this ends.
     while anybody:
         anybody = False
         log.size[:] = 0
-        for row in range(decisions.length[1] - 1, -1, -1):
-            t = int(decisions.eviction[row, 0])
+        for row in range(evictions.length[0] - 1, -1, -1):
+            t = int(evictions.task[row])
             if not may_be_kept(t, row, ctx, search):
                 continue
             if state.task.status[t] == IS_PIPELINED:
@@ -55,17 +56,17 @@ def keep_victims(ctx: Context, search: Search) -> None:
                 found = keep_pods_of_job(row, ctx, search)
             anybody = anybody or found
             log.size[:] = 0
-    drop_kept(state, decisions)
+    drop_kept(state, evictions)
 
 
 @inner
 def may_be_kept(t: int, row: int, ctx: Context, search: Search) -> bool:
     """Return whether the victim ``t`` of eviction ``row`` is leaving or moving, and its old node has room for it.
 
-    Pods of stale gangs are not kept (7). Reads ``decisions.eviction`` (T, 5) and ``state.task.status`` (T,).
+    Pods of stale gangs are not kept (7). Reads ``decisions.evictions`` and ``state.task.status``, (T,) each.
     """
     status = ctx.state.task.status[t]
-    if ctx.decisions.eviction[row, 1] == STALE_GANG:
+    if ctx.decisions.evictions.action[row] == STALE_GANG:
         return False
     if status != IS_RELEASING and status != IS_PIPELINED:
         return False
@@ -79,7 +80,7 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
     Writes the state through the undo log: on False it is undone. On True the pod's placement is removed from the
     placements (2 T rows) of ``ctx.decisions`` in place, and it has its node in ``task.node`` (T,) again.
     """
-    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    snapshot, state, placements = ctx.snapshot, ctx.state, ctx.decisions.placements
     j, c, away = snapshot.tasks.job[t], snapshot.tasks.cls[t], state.task.node[t]
     prior, home = search.tasks.prior[t], search.tasks.home[t]
     # The pod is evicted from its promised place and restored at home, as in a search. ``evict`` notes that place
@@ -93,8 +94,8 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
         return False
     restore_victim(t, ctx, search)
     set_integer(state.at.node + t, home, ctx)
-    decisions.task[decisions.row[t]] = NULL
-    decisions.row[t] = NULL
+    placements.task[placements.row[t]] = NULL
+    placements.row[t] = NULL
     return True
 
 
@@ -103,22 +104,22 @@ def keep_pods_of_job(row: int, ctx: Context, search: Search) -> bool:
     """Let as many leaving pods of the job of eviction ``row`` stay as find room; return whether one does.
 
     Writes the state through the undo log. Pods that move are left alone. Cost: two passes over
-    ``decisions.eviction`` (T, 5).
+    ``decisions.evictions`` (T,).
     """
-    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
-    j = snapshot.tasks.job[decisions.eviction[row, 0]]
+    snapshot, state, evictions = ctx.snapshot, ctx.state, ctx.decisions.evictions
+    j = snapshot.tasks.job[evictions.task[row]]
     # All leaving pods of the job become candidates at once: only together they may make up the chunk of a gang
     # that can stay (3.2).
     away = 0
-    for other in range(decisions.length[1]):
-        t = decisions.eviction[other, 0]
-        if snapshot.tasks.job[t] == j and decisions.eviction[other, 1] != STALE_GANG:
+    for other in range(evictions.length[0]):
+        t = evictions.task[other]
+        if snapshot.tasks.job[t] == j and evictions.action[other] != STALE_GANG:
             if state.task.status[t] == IS_RELEASING:
                 count_as_evicted(t, 1, ctx)
                 away += 1
     return_job(j, False, ctx, search)
-    for other in range(decisions.length[1]):
-        t = decisions.eviction[other, 0]
+    for other in range(evictions.length[0]):
+        t = evictions.task[other]
         if snapshot.tasks.job[t] == j and state.task.status[t] == IS_EVICTED:
             count_as_evicted(t, -1, ctx)
             away -= 1
@@ -139,20 +140,24 @@ def count_as_evicted(t: int, sign: int, ctx: Context) -> None:
 
 
 @inner
-def drop_kept(state: State, decisions: Decisions) -> None:
-    """Remove the evictions that were taken back from ``decisions.eviction`` (T, 5) and ``sides`` (T, 6), in place.
+def drop_kept(state: State, evictions: Evictions) -> None:
+    """Remove the evictions that were taken back from all columns of ``evictions``, (T,) and (T, 3), in place.
 
     The others keep their order. A victim was taken back if it is neither RELEASING nor PIPELINED any more.
     """
     kept = 0
-    for row in range(decisions.length[1]):
-        t = decisions.eviction[row, 0]
+    for row in range(evictions.length[0]):
+        t = evictions.task[row]
         if state.task.status[t] != IS_RELEASING and state.task.status[t] != IS_PIPELINED:
-            decisions.evicted[t] = 0
+            evictions.is_evicted[t] = 0
             continue
-        for column in range(decisions.eviction.shape[1]):
-            decisions.eviction[kept, column] = decisions.eviction[row, column]
-        for column in range(decisions.sides.shape[1]):
-            decisions.sides[kept, column] = decisions.sides[row, column]
+        evictions.task[kept] = t
+        evictions.action[kept] = evictions.action[row]
+        evictions.preemptor[kept] = evictions.preemptor[row]
+        evictions.node[kept] = evictions.node[row]
+        evictions.moved[kept] = evictions.moved[row]
+        for r in range(3):
+            evictions.victim_held[kept, r] = evictions.victim_held[row, r]
+            evictions.preemptor_held[kept, r] = evictions.preemptor_held[row, r]
         kept += 1
-    decisions.length[1] = kept
+    evictions.length[0] = kept

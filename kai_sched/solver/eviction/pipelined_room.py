@@ -17,10 +17,11 @@ import enum
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
+from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
-from kai_sched.solver.state import Context, Decisions, State
+from kai_sched.solver.state import Context, State
 
 NEED = int(Bond.NEED)
 PIPELINED_FREE = int(Turn.PIPELINED_FREE)
@@ -65,11 +66,11 @@ def make_wait(t: int, ctx: Context) -> None:
     Writes directly: its status (T,), the waiting tasks of its set (S,), its row of the decision log, and its request,
     which goes from releasing room back to idle room (N, R): the sum of the two stays.
     """
-    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    snapshot, state, placements = ctx.snapshot, ctx.state, ctx.decisions.placements
     n, c = state.task.node[t], snapshot.tasks.cls[t]
     state.task.status[t] = IS_PIPELINED
     state.sets.waiting[snapshot.tasks.set[t]] += 1
-    decisions.waits[decisions.row[t]] = 1
+    placements.waits[placements.row[t]] = 1
     for r in range(state.idle.shape[1]):
         amount = snapshot.classes.request[c, r]
         if amount != 0.0 and snapshot.nodes.allocatable[n, r] > 0.0:
@@ -94,10 +95,11 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
         Zeros to work in.
     """
     snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    placements, evictions = decisions.placements, decisions.evictions
     tasks, free = snapshot.tasks, decisions.free
-    for row in range(decisions.length[1]):
-        if decisions.eviction[row, 2] != NULL:
-            free[decisions.eviction[row, 2]] = NOT_FREE  # others leave for it
+    for row in range(evictions.length[0]):
+        if evictions.preemptor[row] != NULL:
+            free[evictions.preemptor[row]] = NOT_FREE  # others leave for it
     if not any_job_left(snapshot, decisions):
         return
     # The idle room of the working state does not say what is free: promises are booked as releasing room, also where
@@ -107,9 +109,9 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     for t in range(tasks.job.shape[0]):
         if tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
             take(t, 1.0, snapshot, state, room)
-    for row in range(decisions.length[0]):
-        t = decisions.task[row]
-        if t == NULL or decisions.waits[row] == 0 or free[tasks.job[t]] != NOT_SEEN:
+    for row in range(placements.length[0]):
+        t = placements.task[row]
+        if t == NULL or placements.waits[row] == 0 or free[tasks.job[t]] != NOT_SEEN:
             continue
         j = tasks.job[t]
         free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
@@ -124,9 +126,10 @@ def any_job_left(snapshot: Snapshot, decisions: Decisions) -> bool:
 
     This spares most cycles the counting of room.
     """
-    for row in range(decisions.length[0]):
-        t = decisions.task[row]
-        if t != NULL and decisions.waits[row] == 1 and decisions.free[snapshot.tasks.job[t]] == NOT_SEEN:
+    placements = decisions.placements
+    for row in range(placements.length[0]):
+        t = placements.task[row]
+        if t != NULL and placements.waits[row] == 1 and decisions.free[snapshot.tasks.job[t]] == NOT_SEEN:
             return True
     return False
 
@@ -183,14 +186,14 @@ def bind(j: int, ctx: Context, room: Floats) -> None:
     room : Floats, (N, R)
         What is free now, less all that was promised up to this job.
     """
-    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    snapshot, state, placements = ctx.snapshot, ctx.state, ctx.decisions.placements
     for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
         if state.task.status[t] != IS_PIPELINED:
             continue
         n = state.task.node[t]
         state.task.status[t] = IS_ALLOCATED
         state.sets.waiting[snapshot.tasks.set[t]] -= 1
-        decisions.waits[decisions.row[t]] = 0
+        placements.waits[placements.row[t]] = 0
         for r in range(room.shape[1]):
             # Idle room is what ``room`` says from now on. The sum stays: what is taken from idle room was promised
             # from releasing.

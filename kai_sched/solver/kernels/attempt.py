@@ -7,13 +7,14 @@ commit the caller empties the log, so that no later rollback reaches it.
 Cost: for each task the cost of finding a node (``find``, ``score``) plus R resources, L levels of the queue tree and
 the bonds of its class.
 Invariant: between two calls the room of nodes and the counters of sets agree with the status and node of each task.
-``decisions`` is written only by ``commit`` and ``record_placement``, which are never undone.
+``Decisions.placements`` is written only by ``commit`` and ``record_placement``, which are never undone.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Snapshot, Status, Verdict
+from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
@@ -21,7 +22,7 @@ from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.place import charge, count_bonds, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import touch
-from kai_sched.solver.state import Context, Decisions, SetState, State, TaskState, Tree
+from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
@@ -137,49 +138,49 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
 
 
 @inner
-def commit(length: int, state: State, chunk: Ints, decisions: Decisions) -> None:
+def commit(length: int, state: State, chunk: Ints, placements: Placements) -> None:
     """Write the placements of the first ``length`` tasks of ``chunk`` to the decision log, in their order.
 
     ``chunk`` is ``scratch.chunk``, rows of tasks; node and status come from ``state.task`` (T,). The caller empties the
     undo log.
     """
     for entry in range(length):
-        record_placement(chunk[entry], state.task, decisions)
+        record_placement(chunk[entry], state.task, placements)
 
 
 @inner
-def record_placement(t: int, task_state: TaskState, decisions: Decisions) -> None:
+def record_placement(t: int, task_state: TaskState, placements: Placements) -> None:
     """Append the placement of task ``t`` to the decision log, directly; an earlier one of the same task is cancelled.
 
-    Writes ``task``, ``node`` and ``waits`` of ``decisions``, (2 T,) each, and ``decisions.row`` (T,). A cancelled row
+    Writes ``task``, ``node`` and ``waits`` of ``placements``, (2 T,) each, and ``row`` (T,). A cancelled row
     has NULL as its task, so the order of the others does not change.
     """
-    if decisions.length[0] == decisions.task.shape[0]:
-        close_gaps(decisions)
-    if decisions.row[t] != NULL:
-        decisions.task[decisions.row[t]] = NULL
-    row = decisions.length[0]
-    decisions.task[row] = t
-    decisions.node[row] = task_state.node[t]
-    decisions.waits[row] = 1 if task_state.status[t] == IS_PIPELINED else 0
-    decisions.row[t] = row
-    decisions.length[0] = row + 1
+    if placements.length[0] == placements.task.shape[0]:
+        close_gaps(placements)
+    if placements.row[t] != NULL:
+        placements.task[placements.row[t]] = NULL
+    row = placements.length[0]
+    placements.task[row] = t
+    placements.node[row] = task_state.node[t]
+    placements.waits[row] = 1 if task_state.status[t] == IS_PIPELINED else 0
+    placements.row[t] = row
+    placements.length[0] = row + 1
 
 
 @inner
-def close_gaps(decisions: Decisions) -> None:
+def close_gaps(placements: Placements) -> None:
     """Remove cancelled placements from the decision log in place, without changing the order of the others.
 
     The log has 2 T rows and at most T tasks have a placement, so this is needed at most once in T placements. The rows
-    of the tasks, ``decisions.row`` (T,), follow.
+    of the tasks, ``placements.row`` (T,), follow.
     """
     kept = 0
-    for row in range(decisions.length[0]):
-        t = decisions.task[row]
+    for row in range(placements.length[0]):
+        t = placements.task[row]
         if t != NULL:
-            decisions.task[kept] = t
-            decisions.node[kept] = decisions.node[row]
-            decisions.waits[kept] = decisions.waits[row]
-            decisions.row[t] = kept
+            placements.task[kept] = t
+            placements.node[kept] = placements.node[row]
+            placements.waits[kept] = placements.waits[row]
+            placements.row[t] = kept
             kept += 1
-    decisions.length[0] = kept
+    placements.length[0] = kept

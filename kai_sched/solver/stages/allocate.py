@@ -57,7 +57,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
             continue
         if not attempt(j, length, ctx):
             continue
-        commit(length, state, ctx.scratch.chunk, decisions)
+        commit(length, state, ctx.scratch.chunk, decisions.placements)
         log.size[:] = 0
         decisions.verdict[j] = OK
         if count_pending(first, end, state.sets) > 0:

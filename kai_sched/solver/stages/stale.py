@@ -31,7 +31,7 @@ def evict_stale(ctx: Context, search: Search) -> None:
 
     Reads ``jobs.grace`` and ``jobs.stale_since`` (J,), in ns: a grace of NULL is for ever, and a time of 0 means that
     the job is stale from now on, so it is evicted at once only if its grace is 0. Evictions are recorded in
-    ``decisions.eviction`` (T, 5) with the action STALE_GANG and NULL for the job that gains. A task that was placed in
+    ``decisions.evictions`` (T,) with the action STALE_GANG and NULL for the job that gains. A task that was placed in
     this cycle loses its place without being deleted.
     """
     settings, state = ctx.settings, ctx.state

@@ -66,14 +66,19 @@ def test_the_last_placement_of_a_task_counts(placements: list[tuple[int, int, bo
     for t, n, waits in placements:
         ctx.state.task.status[t] = Status.PIPELINED if waits else Status.ALLOCATED
         ctx.state.task.node[t] = n
-        record_placement(t, ctx.state.task, decisions)
+        record_placement(t, ctx.state.task, decisions.placements)
         expected.pop(t, None)
         expected[t] = (n, waits)
-        rows = [row for row in range(decisions.length[0]) if decisions.task[row] != NULL]
-        found = {int(decisions.task[row]): (decisions.node[row], decisions.waits[row]) for row in rows}
+        rows = [row for row in range(decisions.placements.length[0]) if decisions.placements.task[row] != NULL]
+        found = {
+            int(decisions.placements.task[row]): (decisions.placements.node[row], decisions.placements.waits[row])
+            for row in rows
+        }
         assert list(found.items()) == list(expected.items())
         assert len(rows) == len(expected)
-        assert {t: int(decisions.row[t]) for t in expected} == {int(decisions.task[row]): row for row in rows}
+        assert {t: int(decisions.placements.row[t]) for t in expected} == {
+            int(decisions.placements.task[row]): row for row in rows
+        }
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_decisions_are_what_was_simulated(snapshot: Snapshot, data: st.DataObjec
     p = int(snapshot.tasks.job[pending[-1]]) if pending else 0
     for t in pending[:1]:  # allocate placed it before in this cycle
         put(int(snapshot.tasks.job[t]), t, 0, False, ctx)
-        record_placement(t, ctx.state.task, decisions)
+        record_placement(t, ctx.state.task, decisions.placements)
     ctx.log.size[:] = 0
     keep_old_shares(ctx.state.book, search.queues)
     victims = [t for t in range(status.size) if status[t] in ACTIVE and snapshot.tasks.job[t] != p]
@@ -59,21 +59,22 @@ def test_decisions_are_what_was_simulated(snapshot: Snapshot, data: st.DataObjec
     old = search.queues.old_held.copy()
     commit_scenario(PREEMPT, p, ctx, search)
     leaving = [t for t in victims if fate[t] != "home" and snapshot.tasks.status[t] != Status.PENDING]
-    rows = decisions.eviction[: decisions.length[1]].tolist()
-    assert rows == [[t, PREEMPT, p, homes[t], int(fate[t] == "moved")] for t in leaving]
+    log, placements = decisions.evictions, decisions.placements
+    rows = list(zip(log.task, log.action, log.preemptor, log.node, log.moved, strict=True))[: log.length[0]]
+    assert rows == [(t, PREEMPT, p, homes[t], int(fate[t] == "moved")) for t in leaving]
     for t in victims:
         expected = {"gone": Status.RELEASING, "moved": Status.PIPELINED}.get(fate[t], snapshot.tasks.status[t])
         assert status[t] == (Status.ALLOCATED if fate[t] == "home" and t in pending else expected)
         assert search.tasks.left_node[t] == (homes[t] + 1 if fate[t] == "moved" else 0)
-        assert decisions.evicted[t] == (t in leaving)
+        assert log.is_evicted[t] == (t in leaving)
         kept_place = t in pending and fate[t] == "home"
-        assert (decisions.row[t] != NULL) == (fate[t] == "moved" or kept_place)
+        assert (placements.row[t] != NULL) == (fate[t] == "moved" or kept_place)
         if fate[t] == "moved":
-            row = decisions.row[t]
-            assert (decisions.task[row], decisions.node[row], decisions.waits[row]) == (t, node[t], 1)
+            row = placements.row[t]
+            assert (placements.task[row], placements.node[row], placements.waits[row]) == (t, node[t], 1)
     for row, t in enumerate(leaving):
         mine, theirs = sides(snapshot, t, p)
-        assert decisions.sides[row].tolist() == [*old[mine], *old[theirs]]
+        assert (log.victim_held[row].tolist(), log.preemptor_held[row].tolist()) == (list(old[mine]), list(old[theirs]))
     for q in range(snapshot.queues.parent.size):
         again = [t for t in victims if snapshot.jobs.queue[snapshot.tasks.job[t]] == q and search.tasks.times[t] == 2]
         assert search.queues.overpaid[q].tolist() == price(snapshot, again).tolist()
@@ -95,13 +96,13 @@ def test_a_pod_that_never_ran_only_loses_its_place() -> None:
     )
     ctx, search = searching(snapshot)
     put(0, 0, 0, False, ctx)
-    record_placement(0, ctx.state.task, ctx.decisions)
+    record_placement(0, ctx.state.task, ctx.decisions.placements)
     begin_scenario(snapshot, ctx.state, search)
     add_to_scenario(0, -1, 1, snapshot, ctx.state, search)
     evict_task(0, 0, 1, ctx, search)
     put(1, 1, 0, True, ctx)
     search.lists.placed[0], search.counts.placed[0] = 1, 1
     commit_scenario(PREEMPT, 1, ctx, search)
-    assert ctx.decisions.length[1] == 0
-    assert ctx.decisions.row.tolist() == [NULL, 1]
+    assert ctx.decisions.evictions.length[0] == 0
+    assert ctx.decisions.placements.row.tolist() == [NULL, 1]
     assert ctx.state.book.held[:-1, GPU].tolist() == [0.0, 1.0]

@@ -52,16 +52,14 @@ def test_counts_are_those_of_the_twin(snapshot: Snapshot) -> None:
 @given(snapshots(most_nodes=6))
 def test_a_class_is_asked_for_where_a_job_ended_with_it(snapshot: Snapshot) -> None:
     """After a whole cycle: once a class, and counts never exceed the nodes."""
-    decisions, _, facts, _ = solve(snapshot, ALL_ON, ("allocate",))
-    ended = {
-        int(snapshot.tasks.cls[t])
-        for t, verdict in zip(decisions.blocking_row, decisions.verdict, strict=True)
-        if verdict == Verdict.NO_FIT and t != NULL
-    }
-    assert set(np.flatnonzero(facts.asked)) == ended
-    for c in range(facts.asked.size):
-        assert facts.nodes[c].sum() == (snapshot.nodes.condition.size if c in ended else 0)
-        assert facts.short[c].max() <= snapshot.nodes.condition.size
+    solution = solve(snapshot, ALL_ON, ("allocate",))
+    outcomes = [solution.outcome(j) for j in range(snapshot.jobs.queue.size)]
+    stopped = [one.blocking_row for one in outcomes if one.verdict == Verdict.NO_FIT and one.blocking_row != NULL]
+    ended = {int(snapshot.tasks.cls[t]) for t in stopped}
+    for c in range(snapshot.classes.signature.size):
+        facts = solution.class_facts(c)
+        assert sum(facts.nodes.values()) == (snapshot.nodes.condition.size if c in ended else 0)
+        assert facts.short.max() <= snapshot.nodes.condition.size
 
 
 def test_worked_facts() -> None:

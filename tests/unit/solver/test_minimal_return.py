@@ -53,7 +53,7 @@ def test_who_has_room_where_it_ran_stays(full: Full, data: st.DataObject) -> Non
     for t in gone:
         record_eviction(t, STALE_GANG if t in stale else PREEMPT, 0, full.home(t), ctx)
     for t in [t for t in gone if status[t] == Status.PIPELINED]:
-        record_placement(t, ctx.state.task, decisions)
+        record_placement(t, ctx.state.task, decisions.placements)
     check_sum(ctx, free)
     away = [t for t in reversed(gone) if t not in stale]
     stays, anybody = set(), True
@@ -71,9 +71,9 @@ def test_who_has_room_where_it_ran_stays(full: Full, data: st.DataObject) -> Non
     assert all(node[t] == full.home(t) for t in stays)
     check_sum(ctx, free)
     left = [t for t in gone if t not in stays]
-    assert decisions.eviction[: decisions.length[1], 0].tolist() == left
-    assert [bool(flag) for flag in decisions.evicted] == [t in left for t in range(status.size)]
-    placed = [int(t) for t in decisions.task[: decisions.length[0]] if t != NULL]
+    assert decisions.evictions.task[: decisions.evictions.length[0]].tolist() == left
+    assert [bool(flag) for flag in decisions.evictions.is_evicted] == [t in left for t in range(status.size)]
+    placed = [int(t) for t in decisions.placements.task[: decisions.placements.length[0]] if t != NULL]
     assert placed == [t for t in gone if status[t] == Status.PIPELINED]
 
 
@@ -90,4 +90,4 @@ def test_books_are_those_of_before_when_all_stay(full: Full) -> None:
     keep_victims(full.ctx, full.search)
     check_books(full.ctx)
     assert full.ctx.state.task.status.tolist() == full.ctx.snapshot.tasks.status.tolist()
-    assert full.ctx.decisions.length[1] == 0
+    assert full.ctx.decisions.evictions.length[0] == 0

@@ -35,7 +35,7 @@ def decide(ctx: Context, data: st.DataObject) -> None:
         if later:
             ctx.log.size[:] = 0
             put(int(snapshot.tasks.job[t]), t, data.draw(st.sampled_from(later if wait else now)), wait, ctx)
-            record_placement(t, ctx.state.task, ctx.decisions)
+            record_placement(t, ctx.state.task, ctx.decisions.placements)
 
 
 @given(crowded(), st.data())
@@ -56,8 +56,8 @@ def test_a_gang_starts_whole_or_waits_whole(snapshot: Snapshot, data: st.DataObj
         for t, was in enumerate(before)
     ]
     assert status.tolist() == expected
-    for t, row in enumerate(ctx.decisions.row):
-        assert row == NULL or ctx.decisions.waits[row] == (status[t] == Status.PIPELINED)
+    for t, row in enumerate(ctx.decisions.placements.row):
+        assert row == NULL or ctx.decisions.placements.waits[row] == (status[t] == Status.PIPELINED)
     check_books(ctx)
 
 
@@ -80,10 +80,11 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
     ctx = opened(snapshot)
     decide(ctx, data)
     decisions, status = ctx.decisions, ctx.state.task.status
-    winners = data.draw(st.lists(st.integers(0, n_jobs - 1), max_size=1))
-    decisions.eviction[: len(winners), 2], decisions.length[1] = winners, len(winners)
-    rows = [row for row in range(decisions.length[0]) if decisions.waits[row]]
-    promised = list(dict.fromkeys(int(snapshot.tasks.job[decisions.task[row]]) for row in rows))
+    # Nobody is evicted where there are no tasks.
+    winners = data.draw(st.lists(st.integers(0, n_jobs - 1), max_size=min(1, status.size)))
+    decisions.evictions.preemptor[: len(winners)], decisions.evictions.length[0] = winners, len(winners)
+    rows = [row for row in range(decisions.placements.length[0]) if decisions.placements.waits[row]]
+    promised = list(dict.fromkeys(int(snapshot.tasks.job[decisions.placements.task[row]]) for row in rows))
     before, marks = status.copy(), dict.fromkeys(winners, NOT_FREE)
     room, expected = free_now(ctx), before.copy()
     for j in [j for j in promised if j not in winners]:
@@ -102,8 +103,8 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
     bind_pipelined_jobs(at_once, ctx, *np.zeros((2, *ctx.state.idle.shape)))
     assert status.tolist() == expected.tolist()
     assert decisions.free.tolist() == [marks.get(j, NOT_SEEN) for j in range(n_jobs)]
-    for row in range(decisions.length[0]):
-        assert decisions.waits[row] == (status[decisions.task[row]] == Status.PIPELINED)
+    for row in range(decisions.placements.length[0]):
+        assert decisions.placements.waits[row] == (status[decisions.placements.task[row]] == Status.PIPELINED)
     check_books(ctx)
     for n in {int(ctx.state.task.node[t]) for t in np.flatnonzero(status != before)}:
         bound = np.flatnonzero((status != before) & (ctx.state.task.node == n))
@@ -126,7 +127,7 @@ def test_room_that_is_free_already_is_taken_at_once(leaving: int, expected: Stat
     )
     ctx = opened(snapshot)
     put(1, leaving, 0, True, ctx)
-    record_placement(leaving, ctx.state.task, ctx.decisions)
+    record_placement(leaving, ctx.state.task, ctx.decisions.placements)
     bind_pipelined_jobs(True, ctx, *np.zeros((2, *ctx.state.idle.shape)))
     assert ctx.state.task.status[leaving] == expected
     assert ctx.state.idle[0, GPU] == (1.0 if leaving == 0 else 2.0)

@@ -70,7 +70,10 @@ class Accumulation:
         return [(t, int(self.search.tasks.times[t])) for t in scenario]
 
     def may_suffice(self, more: list[int]) -> bool:
-        """Whether each class of pending tasks has room: as it is, with those recorded, and on the nodes of ``more``."""
+        """Whether each class of pending tasks has room: with those recorded gone, and again on the nodes of ``more``.
+
+        Room that both count is there twice: the bound may be too high, never too low.
+        """
         ctx, snapshot, wanted = self.ctx, self.ctx.snapshot, {}
         for t in self.search.pending[: self.k]:
             wanted[int(snapshot.tasks.cls[t])] = wanted.get(int(snapshot.tasks.cls[t]), 0) + 1
@@ -78,11 +81,10 @@ class Accumulation:
         for c, number in wanted.items():
             room = 0
             for n in np.flatnonzero(ctx.finder.verdicts[0] == Verdict.OK):
-                gone = [*self.recorded, *(self.potential if n in nodes else [])]
-                free = (ctx.state.idle + ctx.state.releasing)[n].copy()
-                for t in gone:
-                    free += snapshot.classes.request[snapshot.tasks.cls[t]] if self.node(t) == n else 0.0
-                room += slots(snapshot.classes.request[c], free)
+                for gone in [self.recorded, *([[*self.recorded, *self.potential]] if n in nodes else [])]:
+                    here = [int(snapshot.tasks.cls[t]) for t in gone if self.node(t) == n]
+                    free = (ctx.state.idle + ctx.state.releasing)[n] + snapshot.classes.request[here].sum(axis=0)
+                    room += slots(snapshot.classes.request[c], free)
             if room < number:
                 return False
         return True

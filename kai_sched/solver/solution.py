@@ -1,0 +1,208 @@
+"""What the solver decided: answers in rows of the snapshot, the only view that other packages have of its tables.
+
+Cost: an answer reads its columns when it is asked. Invariant: nothing is written, and arrays must not be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Action, Floats, Help, Longs, Snapshot, Status, Verdict
+from kai_sched.solver.decisions import Decisions
+from kai_sched.solver.eviction.pipelined_room import FREE
+from kai_sched.solver.eviction.validate import diverge
+from kai_sched.solver.stages.explain import Facts
+from kai_sched.solver.state import State
+
+Bools = npt.NDArray[np.bool_]
+
+
+class PlacedTask(NamedTuple):
+    """A task that got a node: to be bound, or pipelined where ``waits``."""
+
+    task: int
+    node: int
+    waits: bool
+
+
+class HeldBefore(NamedTuple):
+    """What a queue held before an eviction: CPU, memory, GPUs, in the units of queues."""
+
+    queue: int
+    amounts: tuple[float, float, float]
+
+
+class EvictedTask(NamedTuple):
+    """A task that is evicted.
+
+    Attributes
+    ----------
+    task : row of the task
+    action : the action that evicts
+    preemptor : row of the job for which it is evicted; NULL for stale gangs
+    node : row of the node where it ran
+    moved : whether it had a place elsewhere when it was evicted
+    moves_to : row of the node that it has at the end of the cycle; NULL for none
+    held : the queues that were compared, the victim's first; one if both jobs are of one queue, or for a stale gang
+    """
+
+    task: int
+    action: Action
+    preemptor: int
+    node: int
+    moved: bool
+    moves_to: int
+    held: tuple[HeldBefore, ...]
+
+
+class JobOutcome(NamedTuple):
+    """Why tasks of a job are still pending.
+
+    Attributes
+    ----------
+    verdict : OK if nothing stopped the job
+    blocking_row : row of the queue of a gate, or of the task that found no node; NULL if neither
+    resource : column of the resource of a gate
+    need : how much of it the chunk requests
+    asked : tasks in the chunk that failed
+    placed : how many of them had a place before the failure
+    """
+
+    verdict: Verdict
+    blocking_row: int
+    resource: int
+    need: float
+    asked: int
+    placed: int
+
+
+class ClassFacts(NamedTuple):
+    """What keeps pods of a class from the nodes, at the end of the cycle.
+
+    Attributes
+    ----------
+    room : how many such pods would still fit, each by itself
+    short : (R,) how many otherwise fit nodes lack the resource
+    largest_free : (R,) most that one of these has free or freeing, in the units of resources
+    nodes : how many nodes have each verdict
+    """
+
+    room: int
+    short: Longs
+    largest_free: Floats
+    nodes: dict[Verdict, int]
+
+
+class QueueShares(NamedTuple):
+    """By queue, (Q, 3) each, in the units of queues: CPU, memory, GPUs; infinity is unlimited."""
+
+    quota: Floats
+    limit: Floats
+    fair: Floats
+    held: Floats
+    held_fixed: Floats
+    asked: Floats
+
+
+class Solution:
+    """The answers of one cycle.
+
+    Attributes
+    ----------
+    status : (T,) of tasks at the end, each a ``Status``
+    node : (T,) row of the node of each task, NULL for none
+    lost : (T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before
+    idle : (N, R) what is left of each node, in the units of resources
+    releasing : (N, R) what leaving pods hold, less what is pipelined
+    help : (J, 4) by action, what it found for the job, each a ``Help``
+    pipelined_free : (J,) whether the job is pipelined onto room that is free already
+    queues : what each queue has, holds and requests
+    times : what the timer said before the first action and after each, in seconds
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, state: State, decisions: Decisions, facts: Facts, times: tuple[float, ...]
+    ) -> None:
+        self._snapshot = snapshot
+        self._decisions = decisions
+        self._facts = facts
+        self.times = times
+        self.status: Longs = state.task.status
+        self.node: Longs = state.task.node
+        self.lost: Bools = (snapshot.tasks.status == Status.PENDING) & (self.status == Status.RELEASING)
+        self.idle: Floats = state.idle
+        self.releasing: Floats = state.releasing
+        self.help = decisions.help
+        self.pipelined_free: Bools = decisions.free == FREE
+        book, n_queues = state.book, snapshot.queues.parent.size
+        shares = (book.quota, book.limit, book.fair, book.held, book.held_fixed, book.asked)
+        self.queues = QueueShares(*(column[:n_queues] for column in shares))
+
+    def placements(self) -> Iterator[PlacedTask]:
+        """Return the placements in the order of deciding."""
+        log = self._decisions.placements
+        count = int(log.length[0])
+        columns = (column[:count].tolist() for column in (log.task, log.node, log.waits))
+        for t, n, waits in zip(*columns, strict=True):
+            if t != NULL:
+                yield PlacedTask(t, n, bool(waits))
+
+    def evictions(self) -> Iterator[EvictedTask]:
+        """Return the evictions in the order of deciding."""
+        log = self._decisions.evictions
+        for row in range(int(log.length[0])):
+            t = int(log.task[row])
+            yield EvictedTask(
+                t,
+                Action(int(log.action[row])),
+                int(log.preemptor[row]),
+                int(log.node[row]),
+                bool(log.moved[row]),
+                int(self.node[t]) if self.status[t] == Status.PIPELINED else NULL,
+                self._compared(row),
+            )
+
+    def _compared(self, row: int) -> tuple[HeldBefore, ...]:
+        log, jobs = self._decisions.evictions, self._snapshot.jobs
+        victim, p = int(jobs.queue[self._snapshot.tasks.job[log.task[row]]]), int(log.preemptor[row])
+        winner = NULL if p == NULL else int(jobs.queue[p])
+        if winner != NULL and victim not in (NULL, winner):
+            victim, winner = (int(q) for q in diverge(victim, winner, self._snapshot.queues.parent))
+        found = []
+        if victim != NULL:
+            found.append(HeldBefore(victim, _amounts(log.victim_held[row])))
+        if winner not in (NULL, victim):
+            found.append(HeldBefore(winner, _amounts(log.preemptor_held[row])))
+        return tuple(found)
+
+    def outcome(self, j: int) -> JobOutcome:
+        """Return why tasks of job ``j`` are still pending."""
+        decisions = self._decisions
+        return JobOutcome(
+            Verdict(int(decisions.verdict[j])),
+            int(decisions.blocking_row[j]),
+            int(decisions.resource[j]),
+            float(decisions.need[j]),
+            int(decisions.asked[j]),
+            int(decisions.placed[j]),
+        )
+
+    def helped(self, j: int) -> tuple[Help, ...]:
+        """Return what each action that evicts found for job ``j``, in the order of ``Action``."""
+        return tuple(Help(code) for code in self.help[j].tolist())
+
+    def class_facts(self, c: int) -> ClassFacts:
+        """Return what keeps pods of class ``c`` from the nodes; measured only if a task of it found no node."""
+        facts = self._facts
+        nodes = {Verdict(int(v)): int(facts.nodes[c, v]) for v in np.flatnonzero(facts.nodes[c])}
+        return ClassFacts(int(facts.room[c]), facts.short[c], facts.largest_free[c], nodes)
+
+
+def _amounts(row: Floats) -> tuple[float, float, float]:
+    cpu, memory, gpus = row.tolist()
+    return cpu, memory, gpus
