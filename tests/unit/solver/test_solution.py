@@ -1,28 +1,25 @@
-"""The answers of a solution, against the tables that they come from."""
+"""The answers of a solution, against what the same tables say elsewhere and against a worked example."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Snapshot, Status
 from kai_sched.solver.pipeline import solve
-from kai_sched.solver.solution import Solution
-from tests.unit.solver.searches import crowded
-from tests.unit.solver.tables import ALL_ON
+from tests.unit.solver.full_nodes import full_nodes
+from tests.unit.solver.searches import MINIMAL, crowded
+from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, queue_table
 
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt")
 
 
-def solved(snapshot: Snapshot) -> Solution:
-    return solve(snapshot, ALL_ON, ACTIONS)
-
-
-@given(crowded())
+@given(st.one_of(crowded(), full_nodes().map(lambda full: full.ctx.snapshot)))
 def test_answers_agree_with_each_other(snapshot: Snapshot) -> None:
-    """Placements, evictions and statuses tell the same story, and shares are those of what is held."""
-    solution = solved(snapshot)
+    """A task has another status at the end if and only if it was placed or evicted, and the status says which."""
+    solution = solve(snapshot, ALL_ON, ACTIONS)
     tasks, status = snapshot.tasks, solution.status
     placed = {each.task: each for each in solution.placements()}
     evicted = {each.task: each for each in solution.evictions()}
@@ -32,7 +29,7 @@ def test_answers_agree_with_each_other(snapshot: Snapshot) -> None:
     for t, one in evicted.items():
         assert tasks.status[t] != Status.PENDING
         assert one.node == tasks.node[t]
-        assert (one.moves_to != NULL) == (status[t] == Status.PIPELINED)
+        assert one.moves_to == (solution.node[t] if status[t] == Status.PIPELINED else NULL)
         assert one.action in (Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
         queues = {int(snapshot.jobs.queue[j]) for j in (tasks.job[t], one.preemptor)}
         assert len(one.held) == len(queues)
@@ -45,20 +42,24 @@ def test_answers_agree_with_each_other(snapshot: Snapshot) -> None:
         assert amounts.shape == (snapshot.queues.parent.size, 3)
 
 
-@given(crowded())
-def test_the_side_of_the_victim_comes_first(snapshot: Snapshot) -> None:
-    """Siblings on the two paths to the root, or one queue if both jobs are of it; they held what they held before."""
-    solution, parent = solved(snapshot), snapshot.queues.parent
-    for each in solution.evictions():
-        rows = [side.queue for side in each.held]
-        above = [_path(int(snapshot.jobs.queue[j]), parent) for j in (snapshot.tasks.job[each.task], each.preemptor)]
-        assert all(q in path for q, path in zip(rows, above, strict=False))
-        assert len({int(parent[q]) for q in rows}) == 1
-        assert all(amount >= 0.0 for side in each.held for amount in side.amounts)
+def test_an_eviction_compares_the_siblings_on_the_two_paths() -> None:
+    """Two departments with a team each, full of pods of the second: the first may reclaim its quota.
 
-
-def _path(q: int, parent: np.ndarray) -> list[int]:
-    path = [q]
-    while parent[path[-1]] != NULL:
-        path.append(int(parent[path[-1]]))
-    return path
+    Both departments are compared, with what they held before. The victim of team 3 is the newest of its queue.
+    """
+    quota = [[9.0, 9.0, 2.0], [9.0, 9.0, 2.0]] * 2
+    running = [Member(1, [Status.RUNNING]) for _ in range(4)]
+    snapshot = assemble(
+        [*running, Member(1, [Status.PENDING])],
+        queue_table([NULL, NULL, 0, 1], quota=quota),
+        node_table([[9.0, 9.0, 2.0, 9.0, 0.0]] * 2),
+        request=[[0.0, 0.0, 1.0, 1.0, 0.0]],
+        tasks={"node": [0, 0, 1, 1, NULL]},
+        jobs={"queue": [3, 3, 3, 3, 2]},
+    )
+    solution = solve(snapshot, MINIMAL, ACTIONS)
+    assert [tuple(each) for each in solution.placements()] == [(4, 1, True)]
+    (eviction,) = solution.evictions()
+    assert eviction[:6] == (3, Action.RECLAIM, 4, 1, False, NULL)
+    assert [tuple(side) for side in eviction.held] == [(1, (0.0, 0.0, 4.0)), (0, (0.0, 0.0, 0.0))]
+    assert solution.queues.held[:, 2].tolist() == [1.0, 3.0, 1.0, 3.0]
