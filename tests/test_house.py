@@ -30,7 +30,21 @@ MANY_PARAMETERS = {
 # Metaphors, which tell a stranger nothing. docs/glossary.md has the words to use.
 BANNED = {
     *("ahead", "cast", "chance", "clockwork", "culprit", "herd", "hunt", "keeper", "kin", "ledger", "likeness"),
-    *("lineup", "look", "looks", "owed", "plays", "prey", "promise", "promised", "promises", "rehearse", "scene"),
+    *(
+        "everybody",
+        "lineup",
+        "look",
+        "looks",
+        "nobody",
+        "owed",
+        "plays",
+        "prey",
+        "promise",
+        "promised",
+        "promises",
+        "rehearse",
+        "scene",
+    ),
     *("setback", "setbacks", "shielded", "tally", "taste", "tell", "telling", "tells", "told", "torn", "weigh"),
     *("weighed", "wish", "wished"),
 }
@@ -134,6 +148,16 @@ def classes_twice(package: Iterable[Module]) -> dict[str, list[str]]:
     return {name: found for name, found in places.items() if len(found) > 1}
 
 
+def functions_twice(package: Iterable[Module]) -> dict[str, list[str]]:
+    """The names of functions, not of methods, that stand in more than one module, with the modules."""
+    places = defaultdict(list)
+    for module in package:
+        for node in module.tree.body:
+            if isinstance(node, Function) and not node.name.startswith("_"):
+                places[node.name].append(module.name)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
 def docstring_share(package: Iterable[Module]) -> float:
     """The share of docstrings, with their quotes, in the lines that are not blank."""
     documented = total = 0
@@ -185,6 +209,10 @@ def test_no_identifier_has_a_banned_word() -> None:
 
 def test_no_class_name_stands_twice() -> None:
     assert classes_twice(modules()) == {}
+
+
+def test_no_function_of_the_solver_stands_twice() -> None:
+    assert functions_twice(module for module in modules() if is_within(module.name, SOLVER)) == {}
 
 
 @pytest.mark.parametrize("package", DOCUMENTED)
@@ -263,6 +291,11 @@ def test_words_inside_others_are_let_through() -> None:
 def test_class_names_that_stand_twice_are_seen() -> None:
     package = parse("p.a", "class A: ..."), parse("p.b", "class A: ...\nclass B: ...")
     assert classes_twice(package) == {"A": ["p.a", "p.b"]}
+
+
+def test_function_names_that_stand_twice_are_seen() -> None:
+    package = parse("p.a", "def f(): ..."), parse("p.b", "def f(): ...\nclass B:\n    def f(self): ...")
+    assert functions_twice(package) == {"f": ["p.a", "p.b"]}
 
 
 def test_missing_docstrings_lower_the_share() -> None:

@@ -75,7 +75,7 @@ TRIPS = {
         Step("kai_sched/solver/eviction/potential_victims.py", "accumulate"),
         Step(MINIMAL_SEARCH, "try_choices", caller="try_victims_in_order"),
         Step("kai_sched/solver/eviction/minimal_choice.py", "choose"),
-        Step("kai_sched/solver/eviction/minimal_simulation.py", "simulate", caller="try_choices"),
+        Step("kai_sched/solver/eviction/minimal_simulation.py", "simulate_choice", caller="try_choices"),
         Step("kai_sched/solver/eviction/validate.py", "is_valid"),
         Step(MINIMAL_SEARCH, "drop_unneeded_victims", caller="try_choices"),
         Step("kai_sched/solver/eviction/commit.py", "commit_scenario", caller="search_for_victims"),

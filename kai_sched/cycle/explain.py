@@ -16,7 +16,7 @@ from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, RESTS, Action, Floats, Help, Longs, Status, Verdict
+from kai_sched.snapshot.tables import DEFERRED, GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.solution import JobOutcome, Solution
 
 NODE_TEXTS = {
@@ -57,10 +57,10 @@ HELP_TEXTS = {
     Help.OVER_SHARE: "its queue would hold more than its fair share",
     Help.OVER_QUOTA: "its queue would hold more non-preemptible work than its quota",
     Help.LIKE_ANOTHER: "an equivalent group of the same queue found no victims",
-    Help.NOBODY: "no pod may be evicted for it",
+    Help.NO_VICTIMS: "no pod may be evicted for it",
     Help.NO_ROOM: "it would not fit even without all pods that may be evicted for it",
     Help.SHARES: "other queues hold too little above their fair shares",
-    Help.THEIR_TURN: "every possible victim would be scheduled again before it, or is protected by fair share",
+    Help.VICTIMS_GO_FIRST: "every possible victim would be scheduled again before it, or is protected by fair share",
     Help.TOO_LONG: "the search for victims was cut short: the searches of this action reached their work limit",
     Help.NOT_FOUND: "no set of victims makes room for it",
 }
@@ -115,7 +115,7 @@ def _found(j: int, lowered: Lowered, solution: Solution) -> dict[Action, Help]:
     For a group whose search was deferred, that is the result of its last search; nothing if it had none yet.
     """
     codes = solution.helped(j)
-    if lowered.snapshot.jobs.waits_until[j] == RESTS:
+    if lowered.snapshot.jobs.waits_until[j] == DEFERRED:
         then = lowered.searched.get(lowered.groups[j].key, ())
         codes = tuple(Help.NOT_TRIED if code in (Help.DELAYED, Help.HELPED) else Help(code) for code in then)
     return dict(zip(Action, codes, strict=False))

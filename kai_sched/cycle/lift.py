@@ -18,7 +18,7 @@ from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import RESTS, Help, Status
+from kai_sched.snapshot.tables import DEFERRED, Help, Status
 from kai_sched.solver.solution import HeldBefore, Solution
 
 Value = TypeVar("Value")
@@ -93,7 +93,7 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
 
     For a group that got room from another action, a search that was cut short does not count.
     """
-    found, rests = solution.help, lowered.snapshot.jobs.waits_until == RESTS
+    found, rests = solution.help, lowered.snapshot.jobs.waits_until == DEFERRED
     if not (found == Help.TOO_LONG).any() and not rests.any():
         return {}
     found = np.where((found == Help.HELPED).any(axis=1, keepdims=True) & (found == Help.TOO_LONG), 0, found)

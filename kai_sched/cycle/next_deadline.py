@@ -13,7 +13,7 @@ from kai_sched.lowering.lower import Lowered
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Phase
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import RESTS, Settings, Status
+from kai_sched.snapshot.tables import DEFERRED, Settings, Status
 
 
 def next_deadline(lowered: Lowered, settings: Settings, config: Config) -> int:
@@ -35,5 +35,5 @@ def next_deadline(lowered: Lowered, settings: Settings, config: Config) -> int:
     leaving = [pod for pod in lowered.pods[status == Status.RELEASING] if pod.phase == Phase.RUNNING]
     times.append(np.array([moment(pod.deleted_ns) + threshold for pod in leaving], np.int64))
     coming = np.concatenate(times)
-    coming = coming[(coming > now) & (coming < RESTS)]
+    coming = coming[(coming > now) & (coming < DEFERRED)]
     return int(coming.min()) if coming.size else 0

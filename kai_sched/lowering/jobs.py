@@ -25,7 +25,7 @@ from kai_sched.model.objects import PriorityClass
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import RESTS, Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
+from kai_sched.snapshot.tables import DEFERRED, Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,14 @@ def _turns(cache: Cache, rows: Longs, hints: SchedulingHints) -> tuple[Flags, In
 
 
 def _defer_searches(waits_until: Longs, groups: npt.NDArray[np.object_], hints: SchedulingHints, now_ns: int) -> None:
-    """Mark the jobs whose search for victims is deferred with RESTS, in place.
+    """Mark the jobs whose search for victims is deferred with DEFERRED, in place.
 
     ``waits_until`` (J,) is the end of each job's preemption delay; a delay that still runs is kept. ``groups`` (J,) are
     the PodGroups.
     """
     if hints.searched or hints.may_search:
         rests = np.array([hints.defers_search(group.key) for group in groups], bool)
-        waits_until[rests & (waits_until <= now_ns)] = RESTS
+        waits_until[rests & (waits_until <= now_ns)] = DEFERRED
 
 
 def _priorities(cluster: Cluster, cache: Cache) -> Longs:

@@ -122,7 +122,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "n_first": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),
         "last_start": Column("i8", "j", "when it last came from nothing to its minimum, ns; 0: not known"),
         "waits_until": Column(
-            "i8", "j", "before this time, ns, it may not have others evicted; 0: at any time, RESTS: later"
+            "i8", "j", "before this time, ns, it may not have others evicted; 0: at any time, DEFERRED: later"
         ),
         "stale_since": Column("i8", "j", "since when it is known to lack pods, ns; 0: not known"),
         "grace": Column("i8", "j", "how long it may lack pods before it is evicted, ns; NULL: for ever"),

@@ -136,15 +136,15 @@ class Help(enum.IntEnum):
     OVER_SHARE = 4  # its queue would be above its fair share
     OVER_QUOTA = 5  # it is not preemptible and would be above the quota
     LIKE_ANOTHER = 6  # a similar job that requests no more failed (3.8)
-    NOBODY = 7  # there is no victim
+    NO_VICTIMS = 7  # there is no victim
     NO_ROOM = 8  # it would not fit even with all victims gone
     SHARES = 9  # shares do not allow to take as much as the chunk requests (4.7)
     NOT_FOUND = 10  # no set of victims was found that makes room
-    THEIR_TURN = 11  # the victims would be placed again before it
+    VICTIMS_GO_FIRST = 11  # the victims would be placed again before it
     TOO_LONG = 12  # the budget of the searches was used up before it was done (4.8)
 
 
-RESTS = 2**62  # Jobs.waits_until, later than any time: no search in this cycle, as other jobs come first (4.8)
+DEFERRED = 2**62  # Jobs.waits_until, later than any time: no search in this cycle, as other jobs come first (4.8)
 
 
 class Generator(enum.IntEnum):

@@ -194,7 +194,7 @@ class Scratch(NamedTuple):
     stack: Ints  # (S + 1,) sets to visit
     chunk: Ints  # (longest job,) tasks of the chunk
     node: Ints  # (longest job,) nodes of these tasks
-    away: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
+    excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
     work: Division

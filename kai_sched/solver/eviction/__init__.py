@@ -11,7 +11,7 @@ in what the validator asks (``validate``). This is the search as pseudo-code, wi
                 accumulate potential victims, the least deserving first     potential_victims.accumulate
                 when they might suffice and an attempt is due:
                     choose chunks, node by node, the cheapest node first    minimal_choice.choose, minimal_taking
-                    evict them, place the preemptor, let victims return     minimal_simulation.simulate
+                    evict them, place the preemptor, let victims return     minimal_simulation.simulate_choice
                     validate the result                                     validate.is_valid
                     refuse it if a queue would take the room straight back  retake.who_retakes
                     leave out each victim that the rest can do without      minimal_search.drop_unneeded_victims
@@ -23,7 +23,7 @@ With ``victims: original`` the search is that of v0.17.0 (docs/adr/0008 says why
     for each generator, for 1, 2, 4, ... of the pending tasks, then by bisection:   original_search.escalate
         accumulate potential victims, the least deserving first                     potential_victims.accumulate
         for each scenario: victims of one node, or of several:                      scenarios
-            evict them; victims and preemptor compete for the room                  simulation.simulate
+            evict them; victims and preemptor compete for the room                simulation.simulate_scenario
             validate the result; the first valid scenario is taken                  validate.is_valid
         victims of a part that was solved belong to all larger parts                recorded.record
 

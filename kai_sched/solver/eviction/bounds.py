@@ -22,7 +22,7 @@ from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
 RECLAIM = int(Action.RECLAIM)
-NOBODY = int(Help.NOBODY)
+NO_VICTIMS = int(Help.NO_VICTIMS)
 NO_ROOM = int(Help.NO_ROOM)
 SHARES = int(Help.SHARES)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -37,7 +37,7 @@ PORT = int(Bond.PORT)
 def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> int:
     """Return why no set of victims makes room for all pending tasks, a scalar ``Help``; OK if that cannot be proven.
 
-    NOBODY: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone.
+    NO_VICTIMS: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone.
     SHARES: shares keep too many GPUs (reclaim). ``search.kinds`` (4,) must count all pending tasks
     (``count_kinds``).
 
@@ -49,7 +49,7 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
         Only jobs below this priority are possible victims.
     """
     if not free_all(ceiling, ctx.snapshot, ctx.state, search):
-        return NOBODY
+        return NO_VICTIMS
     for kind in range(search.counts.kinds[0]):
         if room_for_kind(kind, ctx, search) < search.kinds.wanted[kind]:
             return NO_ROOM

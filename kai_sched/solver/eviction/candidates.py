@@ -52,12 +52,12 @@ def list_candidates(ctx: Context, search: Search) -> None:
         measure_victim(j, snapshot, state, search)
         search.victims.jobs.skip[j] = DEAD
         if search.jobs.settled[j] == 0 and may_go(j, ctx):
-            enter(j, snapshot, search.victims)
+            list_job(j, snapshot, search.victims)
     for j in range(n_jobs):
         measure_waiting(j, ctx, search)
         search.contenders.jobs.skip[j] = DEAD
         if may_compete(j, snapshot, state):
-            enter(j, snapshot, search.contenders)
+            list_job(j, snapshot, search.contenders)
     ctx.log.size[:] = 0
     for q in range(n_leaves):
         base = search.contenders.heap.base[q]
@@ -67,7 +67,7 @@ def list_candidates(ctx: Context, search: Search) -> None:
 
 
 @inner
-def enter(j: int, snapshot: Snapshot, job_order: JobOrder) -> None:
+def list_job(j: int, snapshot: Snapshot, job_order: JobOrder) -> None:
     """Append job ``j`` to the list of its leaf, unsorted, in place.
 
     Writes ``listed`` and ``skip`` (J,) and the end of the list, ``heap.end`` (Q + 1,). The list has room for all jobs

@@ -95,7 +95,7 @@ def record_held(t: int, p: int, snapshot: Snapshot, search: Search, evictions: E
 
 
 @inner
-def leave(t: int, ctx: Context) -> None:
+def finish_eviction(t: int, ctx: Context) -> None:
     """Let an evicted task leave its node for good, or move, and drop the place that this cycle gave it before.
 
     Writes directly. A task that leaves gets the status RELEASING (T,), and its set has one pending task less (S,), as
@@ -132,7 +132,7 @@ def record_eviction(t: int, action: int, p: int, home: int, ctx: Context) -> boo
     """
     evictions = ctx.decisions.evictions
     moves = ctx.state.task.status[t] == IS_PIPELINED
-    leave(t, ctx)
+    finish_eviction(t, ctx)
     if ctx.snapshot.tasks.status[t] == IS_PENDING or evictions.is_evicted[t] == 1:
         return False
     evictions.is_evicted[t] = 1

@@ -49,7 +49,7 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
     move_cursor(t, ctx)
     if n == NULL:
         return
-    leave(n, 1.0, snapshot.classes.request[c], ctx)
+    change_releasing(n, 1.0, snapshot.classes.request[c], ctx)
     fixed = snapshot.jobs.preemptible[j] == 0
     charge(snapshot.jobs.queue[j], snapshot.classes.quota[c], -float(times), fixed, ctx)
     touch(finder.block, finder.stamp, n)
@@ -68,7 +68,7 @@ def move_cursor(t: int, ctx: Context) -> None:
 
 
 @inner
-def leave(n: int, sign: float, request: Floats, ctx: Context) -> None:
+def change_releasing(n: int, sign: float, request: Floats, ctx: Context) -> None:
     """Add what a leaving pod requests to the releasing room of node ``n`` (N, R), through the undo log.
 
     Only resources that are tracked on the node count (semantics 0.3).
@@ -115,6 +115,6 @@ def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> Non
     add_integer(at.pending + s, -1, ctx)
     if status == IS_PIPELINED:
         add_integer(at.waiting + s, 1, ctx)
-    leave(n, -1.0, snapshot.classes.request[c], ctx)
+    change_releasing(n, -1.0, snapshot.classes.request[c], ctx)
     charge(snapshot.jobs.queue[j], snapshot.classes.quota[c], 1.0, snapshot.jobs.preemptible[j] == 0, ctx)
     touch(finder.block, finder.stamp, n)

@@ -191,7 +191,7 @@ def first_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: in
 
 
 @inner
-def largest_gang(q: int, job_order: JobOrder) -> int:
+def largest_gang_of_leaf(q: int, job_order: JobOrder) -> int:
     """Return, of the jobs of leaf ``q`` with the highest priority, the one with the most pods; of two the older one.
 
     The queue joins its siblings for this job when a simulation begins. ``by_size`` (J,) has all jobs of the leaf in

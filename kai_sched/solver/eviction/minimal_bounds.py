@@ -39,13 +39,13 @@ class CandidateSet(enum.IntEnum):
     """
 
     ALONE = 0  # victims that may leave alone
-    GIVERS = 1  # victims that may leave with others
-    EVERYBODY = 2  # all victims, which may also move
+    TOGETHER = 1  # victims that may leave with others
+    ALL_VICTIMS = 2  # all victims, which may also move
 
 
 ALONE = int(CandidateSet.ALONE)
-GIVERS = int(CandidateSet.GIVERS)
-EVERYBODY = int(CandidateSet.EVERYBODY)
+TOGETHER = int(CandidateSet.TOGETHER)
+ALL_VICTIMS = int(CandidateSet.ALL_VICTIMS)
 
 
 @inner
@@ -59,28 +59,28 @@ def free_gpus(state: State) -> float:
 
 @inner
 def first_candidate_set(action: int, length: int, lacking: float) -> int:
-    """Return the candidate set that is searched first: ALONE, GIVERS or EVERYBODY, a scalar.
+    """Return the candidate set that is searched first: ALONE, TOGETHER or ALL_VICTIMS, a scalar.
 
     If no GPUs are lacking, the room is only in the wrong place. Then moves may help, and the search begins with
-    EVERYBODY. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
+    ALL_VICTIMS. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
     """
     if action != RECLAIM or lacking <= 0.0:
-        return EVERYBODY
-    return ALONE if length == 1 else GIVERS
+        return ALL_VICTIMS
+    return ALONE if length == 1 else TOGETHER
 
 
 @inner
 def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Settings) -> int:
-    """Return the candidate set that is searched last, GIVERS or EVERYBODY, a scalar.
+    """Return the candidate set that is searched last, TOGETHER or ALL_VICTIMS, a scalar.
 
-    A victim that moves needs room that is free now. So EVERYBODY comes only if some of the requested GPUs are
+    A victim that moves needs room that is free now. So ALL_VICTIMS comes only if some of the requested GPUs are
     free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` is CPU,
     memory, GPUs.
     """
     if action != RECLAIM:
-        return EVERYBODY
+        return ALL_VICTIMS
     may_move = settings.consolidating_reclaim == 1 and (need[GPU] == 0.0 or lacking < need[GPU])
-    return EVERYBODY if may_move or lacking <= 0.0 else GIVERS
+    return ALL_VICTIMS if may_move or lacking <= 0.0 else TOGETHER
 
 
 @inner
@@ -117,7 +117,7 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     queues, given = snapshot.queues, search.queues
     if lacking <= 0.0:
         return False
-    note_who_gives(GIVERS, preemptor, ctx, search)
+    note_who_gives(TOGETHER, preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
         if given.gives_up[q] == 1.0:
             _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)

@@ -33,7 +33,7 @@ from kai_sched.solver.eviction.validate import may_lose_more
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.score import nobody_matches
+from kai_sched.solver.kernels.score import is_first_of_kind
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
@@ -394,6 +394,6 @@ def is_near_required(c: int, n: int, ctx: Context) -> bool:
         domain = terms.domain[bonds.entry[entry, 1], n]
         if domain == NULL:
             return False
-        if ctx.state.domains.matched[domain] == 0 and not nobody_matches(c, ctx):
+        if ctx.state.domains.matched[domain] == 0 and not is_first_of_kind(c, ctx):
             return False
     return True

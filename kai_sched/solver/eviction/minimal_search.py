@@ -22,7 +22,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Floats, Help, Snapshot, Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.minimal_bounds import (
-    EVERYBODY,
+    ALL_VICTIMS,
     first_candidate_set,
     hosts_suffice,
     lacks_relief,
@@ -33,7 +33,7 @@ from kai_sched.solver.eviction.minimal_bounds import (
     shares_forbid_all,
 )
 from kai_sched.solver.eviction.minimal_choice import choose
-from kai_sched.solver.eviction.minimal_simulation import chunk_end, simulate
+from kai_sched.solver.eviction.minimal_simulation import chunk_end, simulate_choice
 from kai_sched.solver.eviction.minimal_taking import empties, first_of, with_moves
 from kai_sched.solver.eviction.potential_victims import accumulate, begin, count_kinds, forget, may_suffice, slots
 from kai_sched.solver.eviction.scenarios import hosts
@@ -64,7 +64,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
     Returns
     -------
     help : scalar, a ``Help``
-        HELPED. SHARES, NO_ROOM or NOBODY: a proof says that no victims help. TOO_LONG: the search budget is used
+        HELPED. SHARES, NO_ROOM or NO_VICTIMS: a proof says that no victims help. TOO_LONG: the search budget is used
         up (4.8). NOT_FOUND: none of the attempts was valid.
     """
     action, length, ceiling = preemptor.action, preemptor.n_tasks, preemptor.ceiling
@@ -84,9 +84,9 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
     # hold for every set.
     while candidates <= last_candidate_set(action, need, lacking, settings) and outcome == NOT_FOUND:
         note_who_gives(candidates, preemptor, ctx, search)
-        begin(ceiling, candidates != EVERYBODY, ctx, search)
+        begin(ceiling, candidates != ALL_VICTIMS, ctx, search)
         moving = action == CONSOLIDATION
-        moving = moving or (action == RECLAIM and candidates == EVERYBODY and settings.consolidating_reclaim == 1)
+        moving = moving or (action == RECLAIM and candidates == ALL_VICTIMS and settings.consolidating_reclaim == 1)
         outcome = try_victims_in_order(with_moves(preemptor, moving), ctx, search)
         candidates += 1
     # A search with fewer chunks than ``patience`` has not asked for the proof yet. It decides nothing any more,
@@ -190,7 +190,7 @@ def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, 
         again = True
         while again and choose(n_hosts, with_moves(preemptor, moving), ctx, search):
             too_many = some_victim_is_unneeded(ctx, search)
-            if simulate(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search):
+            if simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search):
                 if too_many:
                     drop_unneeded_victims(preemptor, ctx, search)
                 return True
@@ -250,7 +250,7 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
             close_room(g, 1.0, ctx, search)
             if may_suffice(search.kinds.with_chosen, search):
                 leave_out(at, search)
-                if simulate(action, p, k, ctx, search):
+                if simulate_choice(action, p, k, ctx, search):
                     undo_all(ctx)
                     anybody = True
                 else:
@@ -259,7 +259,7 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
             else:
                 close_room(g, -1.0, ctx, search)
             at = next_chosen(g, search)
-    simulate(action, p, k, ctx, search)
+    simulate_choice(action, p, k, ctx, search)
 
 
 @inner

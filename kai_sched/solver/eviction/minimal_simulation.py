@@ -25,8 +25,8 @@ from kai_sched.solver.eviction.validate import is_valid
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, put
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.gang import count_returning, next_return, take_off
-from kai_sched.solver.kernels.score import judge_placed, nobody_matches
+from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
+from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.kernels.undo import add_integer, rollback, undo_all
 from kai_sched.solver.state import Context, State
 
@@ -44,7 +44,7 @@ def chunk_end(g: int, search: Search) -> int:
 
 
 @inner
-def simulate(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
+def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
     """Return whether the chosen chunks make room for the pending tasks and may be evicted.
 
     The pending tasks are the first ``k`` of ``search.pending`` (L,). On True the scenario stays simulated: it can
@@ -211,7 +211,7 @@ def return_job(j: int, moving: bool, ctx: Context, search: Search) -> None:
     """Let the evicted tasks of job ``j`` return, chunk by chunk (3.2), as long as there is room.
 
     With ``moving`` they may return to other nodes than their own. Tasks that were pending before the search get
-    nothing: victims are not evicted for them. Uses ``scratch.away`` and ``scratch.chunk`` (L,). Cost: each round
+    nothing: victims are not evicted for them. Uses ``scratch.excluded`` and ``scratch.chunk`` (L,). Cost: each round
     takes at least one task off the list of those that may return, so there are at most as many rounds as evicted
     tasks.
     """
@@ -229,9 +229,9 @@ def return_job(j: int, moving: bool, ctx: Context, search: Search) -> None:
         t = return_chunk(j, length, moving, ctx, search)
         if t == NULL:
             for entry in range(length):
-                take_off(scratch.chunk[entry], ctx)
+                exclude_from_return(scratch.chunk[entry], ctx)
             continue
-        take_off(t, ctx)
+        exclude_from_return(t, ctx)
         if moving and t == scratch.chunk[0] and lacks_room(t, moving, ctx, search):
             give_up_those_without_room(j, moving, ctx, search)
 
@@ -241,13 +241,13 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
     """Take off the list the tasks of job ``j`` for which there is no room, and will be none while others return.
 
     This is sound because room only shrinks while victims return. It saves a round of ``return_job`` for each of
-    them. Writes ``scratch.away`` (L,).
+    them. Writes ``scratch.excluded`` (L,).
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     tasks = snapshot.tasks
     base, last, nowhere = snapshot.jobs.task_ptr[j], NULL, False
     for t in range(base, snapshot.jobs.task_ptr[j + 1]):
-        if scratch.away[t - base] == 1:
+        if scratch.excluded[t - base] == 1:
             continue
         if ctx.finder.refused[tasks.cls[t]] == OK and fits_at_home(t, ctx, search):
             continue
@@ -256,7 +256,7 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
             last = tasks.cls[t]
             nowhere = lacks_room(t, moving, ctx, search)
         if nowhere:
-            take_off(t, ctx)
+            exclude_from_return(t, ctx)
 
 
 @inner
@@ -354,5 +354,5 @@ def terms_allow(c: int, n: int, ctx: Context) -> bool:
 
     Reads the counters ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P).
     """
-    first = nobody_matches(c, ctx)
+    first = is_first_of_kind(c, ctx)
     return bool(judge_placed(c, n, first, ctx) == OK)

@@ -25,13 +25,13 @@ from kai_sched.solver.eviction.precedence import all_victims_come_back, may_leav
 from kai_sched.solver.eviction.recorded import all_have_gone, drop_known, record
 from kai_sched.solver.eviction.scenarios import (
     begin_scenario,
-    free_gpus,
+    free_gpus_without_recorded,
     hosts,
     multi_node_scenario,
     node_local_scenario,
     rank_nodes,
 )
-from kai_sched.solver.eviction.simulation import simulate
+from kai_sched.solver.eviction.simulation import simulate_scenario
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.validate import is_valid
 from kai_sched.solver.jit import inner
@@ -45,7 +45,7 @@ RECLAIM = int(Action.RECLAIM)
 HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 TOO_LONG = int(Help.TOO_LONG)
-THEIR_TURN = int(Help.THEIR_TURN)
+VICTIMS_GO_FIRST = int(Help.VICTIMS_GO_FIRST)
 SECOND, PATIENCE = 2, 8  # chunks of victims
 
 
@@ -60,9 +60,9 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     Returns
     -------
     help : scalar, a ``Help``
-        HELPED. NOBODY, NO_ROOM, SHARES: ``bounds.refute`` proves that no victims help. THEIR_TURN: the precedence
-        proof says that all victims would be placed again before the preemptor. TOO_LONG: the budget is used up.
-        NOT_FOUND.
+        HELPED. NO_VICTIMS, NO_ROOM, SHARES: ``bounds.refute`` proves that no victims help. VICTIMS_GO_FIRST: the
+        precedence proof says that all victims would be placed again before the preemptor. TOO_LONG: the budget is used
+        up. NOT_FOUND.
     """
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
@@ -78,7 +78,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
         if why != OK:
             return why
         if action == RECLAIM and all_victims_come_back(p, ctx, search):
-            return THEIR_TURN
+            return VICTIMS_GO_FIRST
     for place in range(2):
         generator = settings.first_generator if place == 0 else settings.second_generator
         if generator == NONE or outcome != NOT_FOUND:
@@ -176,7 +176,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         begin_scenario(snapshot, state, search)
         if perform(k, preemptor, ctx, search):
             return True
-    free = free_gpus(state, search) if generator != NODE_LOCAL else 0.0
+    free = free_gpus_without_recorded(state, search) if generator != NODE_LOCAL else 0.0
     steps, shortest, n_nodes, exposed = 0, NULL, 0, False
     # After each chunk only scenarios that contain it are new. They are skipped where a bound shows that none can
     # be valid: no victim so far may stay away (``any_exposed``), or there is no room with all potential victims
@@ -259,7 +259,7 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
 def is_hopeless(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Return whether the search ends after ``steps`` chunks of a probe; ``search.counts.refuted`` then has the reason.
 
-    That is a ``Help``, a scalar: TOO_LONG at the budget; for a single task THEIR_TURN after two chunks, or the
+    That is a ``Help``, a scalar: TOO_LONG at the budget; for a single task VICTIMS_GO_FIRST after two chunks, or the
     result of ``bounds.refute`` after eight. Both proofs hold for the whole search, not only for this probe.
     """
     action, p = preemptor.action, preemptor.job
@@ -268,7 +268,7 @@ def is_hopeless(steps: int, preemptor: Preemptor, ctx: Context, search: Search) 
         search.counts.refuted[0] = TOO_LONG
     elif search.counts.pending[0] == 1:
         if steps == SECOND and action == RECLAIM and all_victims_come_back(p, ctx, search):
-            search.counts.refuted[0] = THEIR_TURN
+            search.counts.refuted[0] = VICTIMS_GO_FIRST
         elif steps == PATIENCE:
             search.counts.refuted[0] = refute(action, p, preemptor.ceiling, ctx, search)
     return bool(search.counts.refuted[0] != OK)
@@ -333,7 +333,7 @@ def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     if row == NULL:
         return False
     search.counts.work[0] += search.counts.scenario[0] + ctx.snapshot.queues.parent.shape[0]
-    if not simulate(p, k, ctx, search):
+    if not simulate_scenario(p, k, ctx, search):
         return False
     if is_valid(preemptor.action, p, k, ctx, search):
         search.tried[row, 0] = 0

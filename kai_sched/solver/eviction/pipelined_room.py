@@ -108,7 +108,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     open_nodes(tasks.status, room, leaving, ctx)
     for t in range(tasks.job.shape[0]):
         if tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
-            take(t, 1.0, snapshot, state, room)
+            take_room(t, 1.0, snapshot, state, room)
     for row in range(placements.length[0]):
         t = placements.task[row]
         if t == NULL or placements.waits[row] == 0 or free[tasks.job[t]] != NOT_SEEN:
@@ -154,19 +154,19 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
         enough = enough and tasks.status[t] == IS_PENDING
         for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
             enough = enough and bonds.entry[entry, 0] != NEED
-        take(t, 1.0, snapshot, state, room)
+        take_room(t, 1.0, snapshot, state, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.
         for r in range(room.shape[1]):
             enough = enough and (room[n, r] >= 0.0 or request[c, r] == 0.0)
     if not enough:
         for t in range(first, end):
             if state.task.status[t] == IS_PIPELINED:
-                take(t, -1.0, snapshot, state, room)
+                take_room(t, -1.0, snapshot, state, room)
     return enough
 
 
 @inner
-def take(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) -> None:
+def take_room(t: int, sign: float, snapshot: Snapshot, state: State, room: Floats) -> None:
     """Take what task ``t`` requests off the ``room`` (N, R) of its node, in place; ``sign`` -1 gives it back."""
     n, c = state.task.node[t], snapshot.tasks.cls[t]
     for r in range(room.shape[1]):

@@ -21,7 +21,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.eviction.leaf_order import rewind
-from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, push_job_back, take
+from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, push_job_back, take_next_job
 from kai_sched.solver.eviction.tables import MOST_KINDS, Search
 from kai_sched.solver.eviction.victim_chunk import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.jit import inner
@@ -272,7 +272,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
         q, _ = next_leaf(ctx, search.victims)
         if q == NULL:
             return False
-        j = take(q, ceiling, ctx, search.victims, clock)
+        j = take_next_job(q, ceiling, ctx, search.victims, clock)
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         if search.jobs.touched[j] == 0:
             search.jobs.touched[j] = 1

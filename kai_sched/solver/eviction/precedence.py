@@ -28,7 +28,7 @@ from kai_sched.solver.eviction.validate import diverge, may_lose_one
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.gang import AT_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.kernels.order import goes_first
+from kai_sched.solver.kernels.order import queue_before
 from kai_sched.solver.state import Book, Context, State
 
 OK = int(Verdict.OK)
@@ -69,12 +69,12 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     alike = alike and like != NULL and is_full(like, ctx)
     search.counts.alike[0] = like + 1 if alike else 0
     search.counts.precedence_known[0] = 1
-    nobody = all_stay(p, ctx, search)
+    stay = all_stay(p, ctx, search)
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 1.0 and queue.last_victim[q] > 0.0:
             _, side = diverge(snapshot.jobs.queue[p], q, parent)
             queue.cannot_stay_evicted[q] = queue.cannot_lose[side]
-    return nobody and not moved
+    return stay and not moved
 
 
 @inner
@@ -101,7 +101,7 @@ def survey(q: int, ctx: Context, search: Search) -> None:
                 pods += 1
                 note_victim(t, q, snapshot, search)
                 leaves.moved[q] += search.tasks.left_node[t] != 0
-        enter(v, q, pods, ctx.settings, jobs.priority, search.queues)
+        note_evictable_job(v, q, pods, ctx.settings, jobs.priority, search.queues)
     leaves.victim_gpus[q], leaves.last_victim[q] = search.queues.victim_gpus[q], search.queues.last_victim[q]
     leaves.smallest_victim[q], leaves.fewest_pods[q] = search.queues.smallest_victim[q], search.queues.fewest_pods[q]
     leaves.alike[q], leaves.known[q] = like + 1.0, 1.0
@@ -133,7 +133,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
         q = jobs.queue[j]
         note_victim(t, q, snapshot, search)
         if search.jobs.first_in_scenario[j] == t + 1:
-            enter(j, q, count_in_scenario(j, search), ctx.settings, jobs.priority, search.queues)
+            note_evictable_job(j, q, count_in_scenario(j, search), ctx.settings, jobs.priority, search.queues)
     return not all_stay(p, ctx, search)
 
 
@@ -182,7 +182,7 @@ def note_victim(t: int, q: int, snapshot: Snapshot, search: Search) -> None:
 
 
 @inner
-def enter(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue: SearchQueues) -> None:
+def note_evictable_job(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue: SearchQueues) -> None:
     """Note that job ``v`` of leaf ``q`` may be away, with so many ``pods``, in the sums by queue (Q,).
 
     ``last_victim`` is the row, plus 1, of the victim that comes last in job order: lowest priority, then newest.
@@ -203,8 +203,8 @@ def enter(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue:
 def all_stay(p: int, ctx: Context, search: Search) -> bool:
     """Return whether none of the noted victims can stay away for good.
 
-    Sets ``queues.cannot_lose`` (Q,) beside the path of ``p``. Reads the sums of ``note_victim`` and ``enter``, and
-    adds those of leaves up to their ancestors in place.
+    Sets ``queues.cannot_lose`` (Q,) beside the path of ``p``. Reads the sums of ``note_victim`` and
+    ``note_evictable_job``, and adds those of leaves up to their ancestors in place.
     """
     settings, snapshot = ctx.settings, ctx.snapshot
     queue, queues, parent = search.queues, snapshot.queues, snapshot.queues.parent
@@ -214,7 +214,7 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
             queue.smallest_victim[parent[q]] = min(queue.smallest_victim[parent[q]], queue.smallest_victim[q])
             queue.victim_gpus[parent[q]] += queue.victim_gpus[q]
     own = snapshot.jobs.queue[p]
-    a, gone, nobody = own, 0.0, True
+    a, gone, stay = own, 0.0, True
     if search.counts.alike[0] > 0:
         ask_before(p, settings, snapshot, search)
     # From the preemptor's leaf to the root. At each level ``b`` is a sibling of the path's queue ``a``, and each
@@ -235,11 +235,11 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
             if not stays and search.counts.lacking[0] == 1:
                 stays = not may_lose_one(a, b, lost, queue.smallest_victim[b], ctx, search)
             queue.cannot_lose[b] = 1.0 if stays else 0.0
-            nobody = nobody and stays
+            stay = stay and stays
             if settings.consolidating_reclaim == 0 or not stays:
                 gone += queue.victim_gpus[b]
         a = parent[a]
-    return nobody
+    return stay
 
 
 @inner
@@ -267,7 +267,7 @@ def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
                 amount.request[b, r], search.contenders.held[j, r] - search.queues.fewest_pods[b] * price[r]
             )
         at = search.contenders.jobs.run_end[base + at]
-    return goes_first(b, own, ctx.state.book, amount.request, amount.request)
+    return queue_before(b, own, ctx.state.book, amount.request)
 
 
 @inner

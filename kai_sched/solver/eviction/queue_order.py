@@ -18,10 +18,10 @@ and all heads below it form a path, and all queues of the path are compared with
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.solver.eviction.leaf_order import first_job, largest_gang, pop_heap, push_heap
+from kai_sched.solver.eviction.leaf_order import first_job, largest_gang_of_leaf, pop_heap, push_heap
 from kai_sched.solver.eviction.tables import JobOrder
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.order import by_share, dominant, dominant_with, goes_first
+from kai_sched.solver.kernels.order import by_share, dominant, dominant_with, queue_before
 from kai_sched.solver.state import Context
 
 
@@ -34,7 +34,7 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
     """
     book, amount = ctx.state.book, job_order.weights
     if not job_order.last_first:
-        return goes_first(a, b, book, amount.request, amount.request)
+        return queue_before(a, b, book, amount.request)
     # Steps 1 and 2 are one number: above its fair share counts more than not within its quota.
     if amount.tier[a] != amount.tier[b]:
         return bool(amount.tier[b] < amount.tier[a])
@@ -169,7 +169,7 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
                 j, _ = first_job(q, ceiling, ctx, job_order, clock)
                 if j == NULL:
                     continue
-                show(q, j if last_first else largest_gang(q, job_order), ctx, job_order)
+                show(q, j if last_first else largest_gang_of_leaf(q, job_order), ctx, job_order)
             elif slot.size[q] == 0:
                 continue
             if last_first:
@@ -229,7 +229,7 @@ def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
 
 
 @inner
-def take(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> int:
+def take_next_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: int) -> int:
     """Take the first job of leaf ``q``, which ``next_leaf`` returned, out of the tree, and return it.
 
     Writes in place: the cursor or the heap of the leaf, ``weights.taken`` (Q, 3), in which what the job holds counts as

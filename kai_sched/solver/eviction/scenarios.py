@@ -253,19 +253,19 @@ def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
 
 
 @inner
-def free_gpus(state: State, search: Search) -> float:
+def free_gpus_without_recorded(state: State, search: Search) -> float:
     """Return how many GPUs are free on all nodes together, now or later, with the recorded victims gone.
 
     Reads ``idle`` and ``releasing`` (N, R). Cost: O(N), once for each probe.
     """
     free = 0.0
     for n in range(state.idle.shape[0]):
-        free += gpus_without_known(n, state, search)
+        free += gpus_without_recorded(n, state, search)
     return free
 
 
 @inner
-def gpus_without_known(n: int, state: State, search: Search) -> float:
+def gpus_without_recorded(n: int, state: State, search: Search) -> float:
     """Return how many GPUs node ``n`` has free, now or later, with the recorded victims gone; never less than 0.
 
     A node that holds more than it has takes no room from others. Reads ``rooms.recorded_gpus`` (N,).
@@ -285,7 +285,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     k : int
         The number of pending tasks that the probe is for.
     free : float
-        The GPUs that all nodes have free with the recorded victims gone (``free_gpus``).
+        The GPUs that all nodes have free with the recorded victims gone (``free_gpus_without_recorded``).
 
     Returns
     -------
@@ -303,7 +303,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     total = 0
     for place in range(search.counts.nodes[0]):
         n = search.nodes.order[place]
-        free -= gpus_without_known(n, state, search)
+        free -= gpus_without_recorded(n, state, search)
         own = state.idle[n, GPU] + state.releasing[n, GPU]
         search.rooms.capacity[n] = max(0.0, own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n])
         if smallest > 0.0 and search.rooms.capacity[n] < smallest:

@@ -14,28 +14,28 @@ bit for bit what it was before. After a success it is left simulated, for the va
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import Status, Verdict
 from kai_sched.solver.eviction.evict import evict, place_in_search
 from kai_sched.solver.eviction.leaf_order import first_job, push_heap, rewind, skip_equal_jobs
-from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, take
+from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, take_next_job
 from kai_sched.solver.eviction.tables import DEAD, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
-from kai_sched.solver.kernels.gang import BELOW_MINIMUM, next_chunk, stage_of
+from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import count_bonds
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
-from kai_sched.solver.state import Context, State
+from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
 IS_EVICTED = int(Status.EVICTED)
-EVERYBODY = 2**62  # a ceiling that no priority reaches
+NO_CEILING = 2**62  # a ceiling that no priority reaches
 
 
 @inner
-def simulate(p: int, k: int, ctx: Context, search: Search) -> bool:
+def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
     """Simulate the scenario in ``lists.scenario`` (T + 1,), and return whether the preemptor finds room.
 
     Writes the working state through the undo log, which is empty before. On success the simulation stays done: the
@@ -63,12 +63,12 @@ def simulate(p: int, k: int, ctx: Context, search: Search) -> bool:
         if q == NULL:
             break
         count.work[0] += 1
-        j, listed = first_job(q, EVERYBODY, ctx, search.contenders, count.scenario_clock[0])
+        j, listed = first_job(q, NO_CEILING, ctx, search.contenders, count.scenario_clock[0])
         if listed and not turned:
             # The job waits and is not of the scenario. Pass it together with the jobs behind it that get nothing
             # either.
             skip_equal_jobs(q, ctx, search.contenders, count.scenario_clock[0])
-        take(q, EVERYBODY, ctx, search.contenders, count.scenario_clock[0])
+        take_next_job(q, NO_CEILING, ctx, search.contenders, count.scenario_clock[0])
         if listed:
             continue
         n_left -= 1
@@ -122,7 +122,7 @@ def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
             for place in range(length):
                 search.contenders.held[j, r] += prices[cls[ctx.scratch.chunk[place]], r]
         push_heap(jobs.queue[j], j, ctx, search.contenders)
-    add_contender(p, preemptor_stage(p, k, snapshot, state, search), clock, search)
+    add_contender(p, stage_of(snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1], sets, state.sets), clock, search)
     for r in range(3):
         search.contenders.held[p, r] = 0.0
         for entry in range(k):
@@ -130,7 +130,7 @@ def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
     push_heap(jobs.queue[p], p, ctx, search.contenders)
     for q in range(queues.parent.shape[0]):
         rewind(q, search.contenders)
-    build_queue_heaps(EVERYBODY, ctx, search.contenders, clock)
+    build_queue_heaps(NO_CEILING, ctx, search.contenders, clock)
 
 
 @inner
@@ -155,22 +155,6 @@ def restore_contenders(search: Search) -> None:
         search.contenders.jobs.stage[j] = search.jobs.stage_waiting[j]
         for r in range(3):
             search.contenders.held[j, r] = search.ask[j, r]
-
-
-@inner
-def preemptor_stage(p: int, k: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """Return the stage of job ``p`` in job order (1.3) while it asks for the first ``k`` pending tasks (4.5).
-
-    BELOW_MINIMUM, AT_MINIMUM or ABOVE_MINIMUM of ``kernels.gang``, by ``state.sets.active`` (S,). A set for which some
-    of the tasks are missing is below its minimum, also where a probe lowers the minimum to the tasks that it is for.
-    """
-    sets = snapshot.sets
-    stage = stage_of(snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1], sets, state.sets)
-    for entry in range(k):
-        s = snapshot.tasks.set[search.pending[entry]]
-        if state.sets.active[s] < sets.minimum[s]:
-            return BELOW_MINIMUM
-    return stage
 
 
 @inner

@@ -1,6 +1,6 @@
 """What all actions do with a job: find out what it asks for next, and place its tasks (semantics 3.2, 3.3, 3.5).
 
-An attempt goes through these steps: ``next_chunk`` writes the chunk, ``settle`` places its tasks one by one through
+An attempt goes through these steps: ``next_chunk`` writes the chunk, ``place_task`` places its tasks one by one through
 the undo log, and the caller either takes all of it back (``undo.undo_all``) or makes it final (``commit``). After a
 commit the caller empties the log, so that no later rollback reaches it.
 
@@ -26,6 +26,8 @@ from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
 OK = int(Verdict.OK)
 NO_FIT = int(Verdict.NO_FIT)
+NO_CHUNK = int(Verdict.NO_CHUNK)
+GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
 IS_PIPELINED = int(Status.PIPELINED)
 
 
@@ -60,6 +62,29 @@ def note_next_request(j: int, ctx: Context, tree: Tree) -> None:
 
 
 @inner
+def has_next_chunk(j: int, ctx: Context, tree: Tree) -> bool:
+    """Return whether job ``j`` has a next chunk, and note in ``tree`` what it asks for (``note_next_request``).
+
+    If it has none, ``decisions.verdict`` (J,) is NO_CHUNK where its minimums are met and nothing can be added, else
+    GANG_NOT_READY.
+    """
+    note_next_request(j, ctx, tree)
+    survey, first = ctx.scratch.survey, ctx.snapshot.jobs.set_ptr[j]
+    if survey.able[first] != 0:
+        return True
+    met = survey.met[first] >= ctx.snapshot.sets.minimum[first]
+    ctx.decisions.verdict[j] = NO_CHUNK if met else GANG_NOT_READY
+    return False
+
+
+@inner
+def append_job(j: int, q: int, tree: Tree) -> None:
+    """Append job ``j`` to the jobs of leaf ``q`` in ``tree.job_heap`` (J,), before ``build_job_tree`` sorts them."""
+    tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
+    tree.job_size[q] += 1
+
+
+@inner
 def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
     """Return whether some set of job ``j`` lacks its minimum without its pipelined tasks (3.3, step 4).
 
@@ -73,7 +98,7 @@ def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
 
 
 @inner
-def settle(j: int, t: int, ctx: Context) -> int:
+def place_task(j: int, t: int, ctx: Context) -> int:
     """Place task ``t`` of job ``j`` on its best node, through the undo log (3.5).
 
     The task is bound if its request fits the idle room now, else it is pipelined.

@@ -82,9 +82,9 @@ def survey_sets(first: int, end: int, returning: bool, ctx: Context) -> None:
 def count_returning(first: int, end: int, ctx: Context) -> None:
     """Prepare ``next_return`` for a job with the sets [first, end): count the tasks that a search has evicted.
 
-    Writes, in place and not through the undo log, ``scratch.returning`` (S,) and ``scratch.away`` (longest job), which
-    holds one flag for each task of the job, counted from its first: 0 if the task may return. The rows must be those of
-    a whole job, as both are indexed relative to its first task.
+    Writes, in place and not through the undo log, ``scratch.returning`` (S,) and ``scratch.excluded`` (longest job),
+    which holds one flag for each task of the job, counted from its first: 0 if the task may return. The rows must be
+    those of a whole job, as both are indexed relative to its first task.
     """
     sets, scratch = ctx.snapshot.sets, ctx.scratch
     base = sets.task_ptr[first]
@@ -94,21 +94,21 @@ def count_returning(first: int, end: int, ctx: Context) -> None:
             continue
         for t in range(sets.task_ptr[s], sets.task_ptr[s + 1]):
             evicted = ctx.state.task.status[t] == IS_EVICTED
-            scratch.away[t - base] = not evicted
+            scratch.excluded[t - base] = not evicted
             scratch.returning.left[s] += evicted
 
 
 @inner
-def take_off(t: int, ctx: Context) -> None:
+def exclude_from_return(t: int, ctx: Context) -> None:
     """Remove task ``t`` from those that ``next_return`` may ask for: it has returned, or there is no room for it.
 
-    Writes ``scratch.away`` and ``scratch.returning.left`` (S,) in place, not through the undo log. Removing a task
+    Writes ``scratch.excluded`` and ``scratch.returning.left`` (S,) in place, not through the undo log. Removing a task
     twice counts once.
     """
     first, s = ctx.snapshot.jobs.set_ptr[ctx.snapshot.tasks.job[t]], ctx.snapshot.tasks.set[t]
     task_ptr, scratch = ctx.snapshot.sets.task_ptr, ctx.scratch
-    if scratch.away[t - task_ptr[first]] == 0:
-        scratch.away[t - task_ptr[first]] = 1
+    if scratch.excluded[t - task_ptr[first]] == 0:
+        scratch.excluded[t - task_ptr[first]] = 1
         scratch.returning.left[s] -= 1
 
 
@@ -181,8 +181,8 @@ def next_return(j: int, ctx: Context) -> int:
     """Write the next chunk of the evicted tasks of job ``j`` to ``scratch.chunk``; return its length.
 
     Evicted means: by the search that runs. Tasks that were pending before it are left out. ``count_returning`` must
-    have prepared ``scratch.returning`` (S,), and ``take_off`` removes what has been asked for; nothing goes through the
-    undo log.
+    have prepared ``scratch.returning`` (S,), and ``exclude_from_return`` removes what has been asked for; nothing goes
+    through the undo log.
     """
     return next_of(j, True, ctx)
 
@@ -266,14 +266,14 @@ def take_returning(s: int, wanted: int, length: int, first: int, ctx: Context) -
     """Append the first ``wanted`` tasks of pod set ``s`` that may return to ``scratch.chunk``; return its new length.
 
     Starts at ``scratch.returning.before`` (S,), and moves it to the first task that may still return. That is sound
-    until the next ``count_returning``: in between tasks are only removed (``take_off``).
+    until the next ``count_returning``: in between tasks are only removed (``exclude_from_return``).
 
     Parameters
     ----------
     s : row of a pod set
     wanted : how many tasks to take; fewer are taken if fewer may return
     length : entries that the chunk has already
-    first : row of the job's root set, from whose first task ``scratch.away`` counts
+    first : row of the job's root set, from whose first task ``scratch.excluded`` counts
     """
     task_ptr, scratch = ctx.snapshot.sets.task_ptr, ctx.scratch
     begin = task_ptr[s] + scratch.returning.before[s]
@@ -281,7 +281,7 @@ def take_returning(s: int, wanted: int, length: int, first: int, ctx: Context) -
     for t in range(begin, task_ptr[s + 1]):
         if wanted == 0:
             break
-        if scratch.away[t - task_ptr[first]] == 0:
+        if scratch.excluded[t - task_ptr[first]] == 0:
             found = t if found == NULL else found
             scratch.chunk[length] = t
             length += 1

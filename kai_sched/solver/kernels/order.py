@@ -77,18 +77,11 @@ def used_share(q: int, r: int, amount: float, book: Book) -> float:
 
 @inner
 def queue_before(a: int, b: int, book: Book, extra: Floats) -> bool:
-    """Return whether sibling ``a`` goes before ``b`` (2.6); ``extra`` (Q, 3): what the next job of each asks for."""
-    return goes_first(a, b, book, extra, extra)
-
-
-@inner
-def goes_first(a: int, b: int, book: Book, extra: Floats, left: Floats) -> bool:
     """Return whether sibling queue ``a`` goes before ``b`` in queue order (2.6).
 
     The first of the eight steps that tells the queues apart decides; step 8 compares rows, so the order is total. Reads
     ``held``, ``fair``, ``quota`` and ``share`` of the book, (Q + 1, 3) each, and ``priority``. ``extra`` (Q, 3) is what
-    the next job of each queue asks for (steps 2 and 4), ``left`` (Q, 3) what step 5 adds to what each holds; it is
-    negative where a victim is to leave.
+    the next job of each queue asks for (steps 2, 4 and 5).
     """
     # The flags are those of steps 1, 2 and 4 of 2.6: over its fair share in all three resources; within its quota with
     # the next chunk in all three; holding something of a resource of which it is entitled to none.
@@ -111,7 +104,7 @@ def goes_first(a: int, b: int, book: Book, extra: Floats, left: Floats) -> bool:
         return bool(book.priority[a] > book.priority[b])
     if violates_a != violates_b:
         return violates_b
-    share_a, share_b = dominant_with(a, left, book), dominant_with(b, left, book)
+    share_a, share_b = dominant_with(a, extra, book), dominant_with(b, extra, book)
     if share_a != share_b:
         return share_a < share_b
     share_a, share_b = dominant(a, book), dominant(b, book)

@@ -65,7 +65,7 @@ def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
         if nodes.allocatable[n, resource] != 0.0:
             free = state.idle[n, resource] + state.releasing[n, resource]
             least, most = min(least, free), max(most, free)
-    first_of_kind = nobody_matches(c, ctx)
+    first_of_kind = is_first_of_kind(c, ctx)
     best = NULL
     best_score = 0.0
     for n in range(state.idle.shape[0]):
@@ -110,7 +110,7 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
 
 
 @inner
-def nobody_matches(c: int, ctx: Context) -> bool:
+def is_first_of_kind(c: int, ctx: Context) -> bool:
     """Return whether class ``c`` may start anywhere although no pod matches its required affinity terms yet (12.2).
 
     This holds for a class whose own pods match all its terms (``bonds.self_match`` (C,)), as long as no domain of these
@@ -139,7 +139,7 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     Parameters
     ----------
     c, n : rows of the class and the node
-    first_of_kind : result of ``nobody_matches``: a domain without matching pods satisfies a required term; the node
+    first_of_kind : result of ``is_first_of_kind``: a domain without matching pods satisfies a required term; the node
         must have the topology label all the same
     """
     terms, bonds, domains, ports = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains, ctx.state.ports

@@ -23,7 +23,7 @@ NO_REMAINDER = -1.0
 
 
 @kernel
-def divide(amount: float, k_value: float, n_queues: int, work: Division) -> None:
+def divide_siblings(amount: float, k_value: float, n_queues: int, work: Division) -> None:
     """Divide ``amount`` of one resource among the first ``n_queues`` siblings of ``work`` into ``work.given`` (2.3).
 
     Quotas come first and are granted in full, even if their sum exceeds the amount. What remains goes over quota by
@@ -86,7 +86,7 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
     Parameters
     ----------
     remaining : units to divide, those that the priorities above left over
-    k_value : see ``divide``
+    k_value : see ``divide_siblings``
     bucket : the priority, a value of ``work.priority`` (Q,)
     n_queues : number of siblings
     work : ``given`` and ``remainder`` (Q,) are updated in place; ``strength`` (Q,) is scratch
@@ -172,7 +172,7 @@ def divide_tree(queues: Queues, k_value: float, book: Book, work: Division) -> N
     Parameters
     ----------
     queues : the tree, with ``weight`` and ``usage`` (Q, 3)
-    k_value : see ``divide``
+    k_value : see ``divide_siblings``
     book : reads ``quota``, ``limit``, ``asked`` (Q + 1, 3) and ``priority``; writes ``fair`` and ``share`` (Q + 1, 3)
     work : scratch, (Q,) columns
     """
@@ -193,7 +193,7 @@ def divide_tree(queues: Queues, k_value: float, book: Book, work: Division) -> N
                 work.request[place] = book.asked[q, r]
                 work.usage[place] = queues.usage[q, r]
                 work.priority[place] = book.priority[q]
-            divide(book.share[above, r] if step == 0 else book.fair[above, r], k_value, n_children, work)
+            divide_siblings(book.share[above, r] if step == 0 else book.fair[above, r], k_value, n_children, work)
             for place in range(n_children):
                 q = queues.child[first + place]
                 book.fair[q, r] = work.given[place]

@@ -13,7 +13,16 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.attempt import commit, count_pending, note_next_request, put, settle, waits_for_minimum
+from kai_sched.solver.kernels.attempt import (
+    append_job,
+    commit,
+    count_pending,
+    has_next_chunk,
+    note_next_request,
+    place_task,
+    put,
+    waits_for_minimum,
+)
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
@@ -23,7 +32,6 @@ from kai_sched.solver.state import Context, State, Tree
 OK = int(Verdict.OK)
 NO_CHUNK = int(Verdict.NO_CHUNK)
 NOT_SUPPORTED = int(Verdict.NOT_SUPPORTED)
-GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
 FIRST = int(Turn.FIRST)
 LATER = int(Turn.LATER)
 IS_PENDING = int(Status.PENDING)
@@ -45,7 +53,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     """
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
     jobs = snapshot.jobs
-    note_victim(turn, ctx, tree)
+    enqueue_jobs_of_turn(turn, ctx, tree)
     while True:
         j = pop_job(ctx, tree)
         if j == NULL:
@@ -79,14 +87,14 @@ def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
 
 
 @inner
-def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
+def enqueue_jobs_of_turn(turn: int, ctx: Context, tree: Tree) -> None:
     """Put the jobs of this turn that can be tried into ``tree``, and build it; the others get their verdict now (3.1).
 
     A job is tried if it has a pending task and a next chunk, and its queue takes jobs. Else ``decisions.verdict`` (J,)
     is its ``jobs.refused``, or NO_CHUNK if its minimums are met and nothing can be added, or GANG_NOT_READY.
     """
-    settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
-    jobs, sets = snapshot.jobs, snapshot.sets
+    snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
+    jobs = snapshot.jobs
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         mine = jobs.turn[j] == FIRST if turn == FIRST else jobs.turn[j] != LATER
@@ -95,14 +103,9 @@ def note_victim(turn: int, ctx: Context, tree: Tree) -> None:
         if jobs.refused[j] != OK:
             decisions.verdict[j] = jobs.refused[j]
             continue
-        note_next_request(j, ctx, tree)
-        if scratch.survey.able[first] == 0:
-            decisions.verdict[j] = NO_CHUNK if scratch.survey.met[first] >= sets.minimum[first] else GANG_NOT_READY
-            continue
-        q = jobs.queue[j]
-        tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
-        tree.job_size[q] += 1
-    build_job_tree(settings.allocate_depth, ctx, tree)
+        if has_next_chunk(j, ctx, tree):
+            append_job(j, jobs.queue[j], tree)
+    build_job_tree(ctx.settings.allocate_depth, ctx, tree)
 
 
 @inner
@@ -151,7 +154,7 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         return False
     for entry in range(length):
         t = scratch.chunk[entry]
-        verdict = settle(j, t, ctx)
+        verdict = place_task(j, t, ctx)
         if verdict != OK:
             decisions.verdict[j] = verdict
             decisions.blocking_row[j] = t

@@ -38,16 +38,14 @@ from kai_sched.solver.eviction.validate import (
     requested_amounts,
 )
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.attempt import count_pending, note_next_request
+from kai_sched.solver.kernels.attempt import append_job, count_pending, has_next_chunk, note_next_request
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf
 from kai_sched.solver.state import Context, State, Tree
 
 OK = int(Verdict.OK)
-NO_CHUNK = int(Verdict.NO_CHUNK)
 NO_HELP = int(Verdict.NO_HELP)
-GANG_NOT_READY = int(Verdict.GANG_NOT_READY)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 PREEMPT = int(Action.PREEMPT)
@@ -59,9 +57,9 @@ OVER_SHARE = int(Help.OVER_SHARE)
 OVER_QUOTA = int(Help.OVER_QUOTA)
 LIKE_ANOTHER = int(Help.LIKE_ANOTHER)
 NO_ROOM = int(Help.NO_ROOM)
-NOBODY = int(Help.NOBODY)
+NO_VICTIMS = int(Help.NO_VICTIMS)
 TOO_LONG = int(Help.TOO_LONG)
-EVERYBODY = 2**62
+NO_CEILING = 2**62
 
 
 @kernel
@@ -127,9 +125,9 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
     -------
     bool : whether any job is in the tree; if not, the action is done
     """
-    settings, snapshot, state, scratch, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.scratch, ctx.decisions
-    jobs, sets = snapshot.jobs, snapshot.sets
-    any_seeker = False
+    settings, snapshot, state, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.decisions
+    jobs = snapshot.jobs
+    found = False
     for j in range(jobs.queue.shape[0]):
         first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
         if jobs.turn[j] == LATER or count_pending(first, end, state.sets) == 0:
@@ -137,9 +135,7 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
         if jobs.refused[j] != OK or not in_leaf(j, snapshot):
             decisions.verdict[j] = jobs.refused[j]
             continue
-        note_next_request(j, ctx, tree)
-        if scratch.survey.able[first] == 0:
-            decisions.verdict[j] = NO_CHUNK if scratch.survey.met[first] >= sets.minimum[first] else GANG_NOT_READY
+        if not has_next_chunk(j, ctx, tree):
             continue
         if action == CONSOLIDATION and jobs.preemptible[j] == 0:
             decisions.help[j, action] = NOT_PREEMPTIBLE
@@ -149,18 +145,16 @@ def enqueue_pending_jobs(action: int, ctx: Context, tree: Tree) -> bool:
             if decisions.verdict[j] == OK:
                 decisions.verdict[j] = NO_HELP
             continue
-        q = jobs.queue[j]
-        tree.job_heap[tree.job_ptr[q] + tree.job_size[q]] = j
-        tree.job_size[q] += 1
-        any_seeker = True
+        append_job(j, jobs.queue[j], tree)
+        found = True
     depth = settings.preempt_depth
     if action == CONSOLIDATION:
         depth = settings.consolidation_depth
     elif action == RECLAIM:
         depth = settings.reclaim_depth
-    if any_seeker:
+    if found:
         build_job_tree(depth, ctx, tree)
-    return any_seeker
+    return found
 
 
 @inner
@@ -210,7 +204,7 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
         # The list of a leaf has the lowest priority first. If that is not below the priority of ``p``, none is.
         least = search.victims.jobs.listed[slot.base[q] + slot.begin[q]] if slot.begin[q] < slot.end[q] else NULL
         if least == NULL or jobs.priority[least] >= jobs.priority[p]:
-            return NOBODY
+            return NO_VICTIMS
     if scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
         return NO_ROOM
     return OK
@@ -296,7 +290,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
     Returns
     -------
     int : victims have a lower priority than this: that of ``p`` for preempt, whose lists are sorted by priority; else
-        EVERYBODY, which excludes no job
+        NO_CEILING, which excludes no job
     """
     settings, snapshot = ctx.settings, ctx.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
@@ -322,7 +316,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
             # A protected elastic job may give its surplus (11.1); the validator checks that it keeps its minimums.
             if (protected and not is_elastic(j, snapshot)) or (by_priority and jobs.priority[j] >= jobs.priority[p]):
                 search.victims.jobs.skip[j] = clock
-    return int(jobs.priority[p]) if action == PREEMPT and settings.priority_order == 1 else EVERYBODY
+    return int(jobs.priority[p]) if action == PREEMPT and settings.priority_order == 1 else NO_CEILING
 
 
 @inner

@@ -16,7 +16,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.score import judge_placed, nobody_matches
+from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -78,7 +78,7 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     request = snapshot.classes.request[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
-    first_of_kind = nobody_matches(c, ctx)
+    first_of_kind = is_first_of_kind(c, ctx)
     for n in range(state.idle.shape[0]):
         verdict = verdicts[n]
         if verdict == OK:

@@ -16,8 +16,7 @@ from kai_sched.snapshot.tables import CPU, Floats, Longs, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
 from kai_sched.solver.kernels.feasibility import judge_nodes
-from kai_sched.solver.kernels.share import divide as divide_siblings
-from kai_sched.solver.kernels.share import divide_tree
+from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Context, Division
 
 IS_PENDING = int(Status.PENDING)
@@ -94,7 +93,7 @@ def divide(
     Parameters
     ----------
     total : units of the resource to divide
-    k_value : how strongly past usage counts (``kernels.share.divide``)
+    k_value : how strongly past usage counts (``kernels.share.divide_siblings``)
     quota, limit : (Q,), units; inf is unlimited
     weight, request, usage, priority : (Q,), as in ``state.Division``
     rank : (Q,), the order by age, 0 for the oldest

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Status
-from kai_sched.solver.eviction.commit import leave
+from kai_sched.solver.eviction.commit import finish_eviction
 from kai_sched.solver.eviction.evict import evict
 from kai_sched.solver.eviction.minimal_return import keep_victims
 from kai_sched.solver.eviction.pipelined_room import bind_pipelined_jobs, pipeline_incomplete_gangs
@@ -56,7 +56,7 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
         # only the promised place is taken back here.
         evict(snapshot.tasks.job[t], t, 1, ctx, search)
         ctx.log.size[:] = 0
-        leave(t, ctx)
+        finish_eviction(t, ctx)
         if snapshot.tasks.node[t] != NULL:
             state.task.node[t] = snapshot.tasks.node[t]  # where it leaves
     if settings.minimal == 1:

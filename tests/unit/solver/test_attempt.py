@@ -17,7 +17,7 @@ from tests.unit.solver.searches import check_books, crowded, price
 from tests.unit.solver.tables import Member, assemble, opened
 from tests.unit.solver.twins import twin_of
 
-settle = entry(attempt.settle)
+place_task = entry(attempt.place_task)
 note_next_request = entry(attempt.note_next_request)
 record_placement = entry(attempt.record_placement)
 waits_for_minimum = entry(attempt.waits_for_minimum)
@@ -33,7 +33,7 @@ def test_a_task_is_bound_where_there_is_room_and_waits_where_there_will_be(snaps
         now = np.flatnonzero((request <= idle).all(axis=1))
         later = np.flatnonzero((request <= idle + ctx.state.releasing).all(axis=1))
         ctx.log.size[:] = 0
-        verdict = settle(int(snapshot.tasks.job[t]), t, ctx)
+        verdict = place_task(int(snapshot.tasks.job[t]), t, ctx)
         if (request > snapshot.nodes.allocatable.max(axis=0)).any():
             assert (verdict, status[t]) == (Verdict.TOO_LARGE, Status.PENDING)
         elif not later.size:

@@ -20,7 +20,7 @@ refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
 
 RECLAIM, PREEMPT = int(Action.RECLAIM), int(Action.PREEMPT)
-EVERYBODY = 2**62
+NO_CEILING = 2**62
 
 
 def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
@@ -80,7 +80,7 @@ def test_there_is_no_room_with_all_victims_gone(snapshot: Snapshot, seed: int) -
             continue
         search.pending[: len(pending)], search.counts.pending[0] = pending, len(pending)
         search.queues.is_open[:] = leaves * rng.choice([0, 1, 1, 1], leaves.size)
-        ceiling = int(rng.choice([60, 70, EVERYBODY]))
+        ceiling = int(rng.choice([60, 70, NO_CEILING]))
         search.counts.clock[0] += 1
         if search.victims.jobs.skip[p] == 0:
             search.victims.jobs.skip[p] = search.counts.clock[0]
@@ -91,7 +91,7 @@ def test_there_is_no_room_with_all_victims_gone(snapshot: Snapshot, seed: int) -
         rooms = {c: literal_room(ctx, c, victims, classes.count(c)) for c in classes}
         expected = int(Verdict.OK)
         if not victims:
-            expected = int(Help.NOBODY)
+            expected = int(Help.NO_VICTIMS)
         elif any(rooms[c] < classes.count(c) for c in classes):
             expected = int(Help.NO_ROOM)
         assert refute(PREEMPT, p, ceiling, ctx, search) == expected
@@ -136,7 +136,7 @@ def test_room_where_pods_are_tied(
         count_kinds(wanted, ctx, search)
         ctx.state.domains.matched[0], ctx.state.domains.carried[0], ctx.state.ports[0, 0] = matched, carried, ports
         ctx.state.ports[1, 1] = 1  # another port
-        assert refute(PREEMPT, 1, EVERYBODY, ctx, search) == expected
+        assert refute(PREEMPT, 1, NO_CEILING, ctx, search) == expected
 
 
 def most_that_shares_let_go(ctx: Context, sizes: dict[int, list[float]], need: Floats, own: int) -> float:
@@ -182,7 +182,7 @@ def test_shares_never_let_more_go_than_the_bound(jobs: list[tuple[int, int]], as
     need = price(snapshot, list(range(asks)))
     sizes = {q: [float(gpus) for queue, gpus in jobs if queue == q] for q in (1, 2)}
     most = most_that_shares_let_go(ctx, sizes, need, 0)
-    answer = refute(RECLAIM, 0, EVERYBODY, ctx, search)
+    answer = refute(RECLAIM, 0, NO_CEILING, ctx, search)
     if asks > total:
         assert answer == Help.NO_ROOM
         return
@@ -217,4 +217,4 @@ def test_a_queue_within_its_share_gives_nothing(share: float, expected: int) -> 
     search.queues.is_open[0] = 0.0
     search.pending[0], search.counts.pending[0] = 0, 1
     count_kinds(1, ctx, search)
-    assert refute(RECLAIM, 0, EVERYBODY, ctx, search) == expected
+    assert refute(RECLAIM, 0, NO_CEILING, ctx, search) == expected

@@ -18,10 +18,10 @@ mark_runs = entry(leaf_order.mark_runs)
 push_heap = entry(leaf_order.push_heap)
 pop_heap = entry(leaf_order.pop_heap)
 first_job = entry(leaf_order.first_job)
-largest_gang = entry(leaf_order.largest_gang)
+largest_gang_of_leaf = entry(leaf_order.largest_gang_of_leaf)
 skip_equal_jobs = entry(leaf_order.skip_equal_jobs)
 
-EVERYBODY, CLOCK = 2**62, 3
+NO_CEILING, CLOCK = 2**62, 3
 # Each job: priority, stage, pods, and what it asks for of two resources.
 FACTS = st.tuples(st.sampled_from([50, 60]), st.integers(0, 2), st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
 Facts = tuple[int, int, int, int, int]
@@ -89,7 +89,7 @@ def test_lists_are_sorted_and_runs_marked(leaf: Leaf, data: st.DataObject) -> No
 @given(leaves(), st.data())
 def test_the_first_job_is_that_of_both_lists_together(leaf: Leaf, data: st.DataObject) -> None:
     """Taken one after the other, with a ceiling below which listed jobs have to be, and some that stand differently."""
-    ceiling = data.draw(st.sampled_from([60, EVERYBODY]))
+    ceiling = data.draw(st.sampled_from([60, NO_CEILING]))
     movers = data.draw(st.lists(st.sampled_from(leaf.listed), unique=True))
     leaf.move_to_heap(movers, data.draw(st.lists(st.integers(0, 2), min_size=len(movers), max_size=len(movers))))
     listed = [j for j in leaf.listed if leaf.facts[j][0] < ceiling]
@@ -112,13 +112,13 @@ def test_equal_jobs_are_skipped_up_to_the_last(leaf: Leaf, data: st.DataObject) 
     in_order = list(leaf.listed)
     movers = data.draw(st.lists(st.sampled_from(leaf.listed), unique=True))
     leaf.move_to_heap(movers, data.draw(st.lists(st.integers(0, 2), min_size=len(movers), max_size=len(movers))))
-    first, listed = first_job(0, EVERYBODY, leaf.ctx, leaf.order, CLOCK)
+    first, listed = first_job(0, NO_CEILING, leaf.ctx, leaf.order, CLOCK)
     if not listed or first == NULL:
         return
     run = in_order[in_order.index(first) : int(leaf.order.jobs.run_end[in_order.index(first)])]
     run = [j for j in run if j in leaf.listed and all(leaf.key(j) < leaf.key(other) for other in leaf.heap)]
     skip_equal_jobs(0, leaf.ctx, leaf.order, CLOCK)
-    assert first_job(0, EVERYBODY, leaf.ctx, leaf.order, CLOCK) == (run[-1], True)
+    assert first_job(0, NO_CEILING, leaf.ctx, leaf.order, CLOCK) == (run[-1], True)
 
 
 @given(leaves(), st.data())
@@ -133,7 +133,7 @@ def test_the_largest_gang_has_the_highest_priority(leaf: Leaf, data: st.DataObje
     there = [j for j in leaf.listed if j not in gone or j in back]
     if there:
         expected = min(there, key=lambda j: (-leaf.facts[j][0], -leaf.facts[j][2], j))
-        assert largest_gang(0, leaf.order) == expected
+        assert largest_gang_of_leaf(0, leaf.order) == expected
 
 
 def test_the_second_leaf_has_a_heap_of_its_own() -> None:
@@ -145,7 +145,7 @@ def test_the_second_leaf_has_a_heap_of_its_own() -> None:
         push_heap(int(snapshot.jobs.queue[j]), j, ctx, order)
     popped = []
     for q in (1, 0, 1, 1, 0, 1, 1, 1):
-        popped.append(first_job(q, EVERYBODY, ctx, order, CLOCK)[0])
+        popped.append(first_job(q, NO_CEILING, ctx, order, CLOCK)[0])
         pop_heap(q, ctx, order)
     assert popped == [2, 0, 3, 4, 1, 5, 6, 7]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Status
-from kai_sched.solver.eviction.minimal_bounds import ALONE, EVERYBODY, GIVERS
+from kai_sched.solver.eviction.minimal_bounds import ALL_VICTIMS, ALONE, TOGETHER
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.state import Context
 from tests.afresh import afresh
@@ -66,7 +66,7 @@ class Reclaim:
         self.chunks, self.asks, self.mult = chunks, asks, mult
 
     def preemptor(self, lacking: float) -> Preemptor:
-        return Preemptor(RECLAIM, 0, 1, EVERYBODY, (0.0, 0.0, float(self.asks)), lacking, False)
+        return Preemptor(RECLAIM, 0, 1, ALL_VICTIMS, (0.0, 0.0, float(self.asks)), lacking, False)
 
     def allows(self, order: tuple[tuple[int, int], ...]) -> bool:
         """The rules of 4.7, chunk by chunk, and at the end."""
@@ -106,7 +106,7 @@ def test_what_shares_let_go_is_never_called_impossible(case: Reclaim) -> None:
     most, (ctx, search) = case.most(), (case.ctx, case.search)
     if most > 0:
         assert not shares_forbid_all(case.preemptor(most), ctx, search)
-    note_who_gives(GIVERS, case.preemptor(most), ctx, search)
+    note_who_gives(TOGETHER, case.preemptor(most), ctx, search)
     givers = {q for q, _ in case.chunks if search.queues.gives_up[q]}
     assert givers == {q for q, _ in case.chunks if gives_by_the_rules(case, q)}
     gone = 0.0
@@ -131,7 +131,7 @@ def gives_by_the_rules(case: Reclaim, q: int) -> bool:
 def test_less_than_the_excess_and_one_chunk_goes(lacking: float, forbidden: bool) -> None:
     """Queue 1 holds 4 GPUs in chunks of 2, with a share of 1: both may go. Queue 2 is within its share."""
     case = Reclaim([(1, 2), (1, 2), (2, 1)], 3, [9.0, 1.0, 1.0], [0.0, 0.0, 0.0], 1.0)
-    note_who_gives(GIVERS, case.preemptor(lacking), case.ctx, case.search)
+    note_who_gives(TOGETHER, case.preemptor(lacking), case.ctx, case.search)
     for g in range(2):
         case.search.lists.potential[g], case.search.lists.chunk_start[g] = g + 1, g
         case.search.counts.potential[0] = case.search.counts.batches[0] = g + 1
@@ -152,13 +152,13 @@ def test_a_reclaimer_above_its_share_stays_behind() -> None:
 @pytest.mark.parametrize(
     ("action", "length", "need", "lacking", "moves", "sets"),
     [
-        (PREEMPT, 1, 2.0, 2.0, 1, [EVERYBODY]),
-        (CONSOLIDATION, 1, 2.0, 0.0, 1, [EVERYBODY]),
-        (RECLAIM, 1, 2.0, 2.0, 1, [ALONE, GIVERS]),  # no GPU is free to which somebody could move
-        (RECLAIM, 1, 2.0, 1.0, 1, [ALONE, GIVERS, EVERYBODY]),
-        (RECLAIM, 1, 2.0, 1.0, 0, [ALONE, GIVERS]),  # nobody may move
-        (RECLAIM, 3, 2.0, 1.0, 1, [GIVERS, EVERYBODY]),  # more than one pod
-        (RECLAIM, 1, 2.0, 0.0, 1, [EVERYBODY]),  # enough is free, in the wrong place
+        (PREEMPT, 1, 2.0, 2.0, 1, [ALL_VICTIMS]),
+        (CONSOLIDATION, 1, 2.0, 0.0, 1, [ALL_VICTIMS]),
+        (RECLAIM, 1, 2.0, 2.0, 1, [ALONE, TOGETHER]),  # no GPU is free to which somebody could move
+        (RECLAIM, 1, 2.0, 1.0, 1, [ALONE, TOGETHER, ALL_VICTIMS]),
+        (RECLAIM, 1, 2.0, 1.0, 0, [ALONE, TOGETHER]),  # nobody may move
+        (RECLAIM, 3, 2.0, 1.0, 1, [TOGETHER, ALL_VICTIMS]),  # more than one pod
+        (RECLAIM, 1, 2.0, 0.0, 1, [ALL_VICTIMS]),  # enough is free, in the wrong place
     ],
 )
 def test_candidate_sets(action: int, length: int, need: float, lacking: float, moves: int, sets: list[int]) -> None:

@@ -14,7 +14,7 @@ from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searc
 from tests.unit.solver.tables import Member, assemble
 
 (minimal_simulation,) = afresh("solver.eviction.minimal_simulation")
-simulate = minimal_simulation.simulate
+simulate_choice = minimal_simulation.simulate_choice
 return_job = minimal_simulation.return_job
 evict_victim = minimal_simulation.evict_victim
 restore_victim = minimal_simulation.restore_victim
@@ -32,7 +32,7 @@ def test_a_scenario_is_simulated_or_leaves_nothing(full: Full, data: st.DataObje
     search.place[0] = data.draw(st.sampled_from(full.nodes()))
     gone = [victims[g] for g in chosen]
     fitting = [n for n in full.nodes() if full.room(n, gone) >= full.size]
-    assert simulate(PREEMPT, full.p, 1, ctx, search) == bool(fitting)
+    assert simulate_choice(PREEMPT, full.p, 1, ctx, search) == bool(fitting)
     if not fitting:
         assert bits(ctx) == before
         return

@@ -24,7 +24,7 @@ accumulate = potential_victims.accumulate
 keep_old_shares = validate.keep_old_shares
 
 CONSOLIDATION, PREEMPT = int(Action.CONSOLIDATION), int(Action.PREEMPT)
-EVERYBODY = 2**62
+NO_CEILING = 2**62
 FLAT = st.builds(lambda minimum, pods: Member(minimum, [Status.RUNNING] * pods), st.integers(0, 3), st.integers(0, 4))
 
 
@@ -32,8 +32,8 @@ def accumulated(snapshot: Snapshot) -> tuple[Context, Search, list[list[int]]]:
     """All chunks of potential victims."""
     ctx, search = searching(snapshot)
     keep_old_shares(ctx.state.book, search.queues)
-    begin(EVERYBODY, False, ctx, search)
-    while accumulate(EVERYBODY, ctx, search):
+    begin(NO_CEILING, False, ctx, search)
+    while accumulate(NO_CEILING, ctx, search):
         pass
     ctx.log.size[:] = 0
     starts = search.lists.chunk_start[: search.counts.batches[0]].tolist()
@@ -45,7 +45,7 @@ def accumulated(snapshot: Snapshot) -> tuple[Context, Search, list[list[int]]]:
 def test_the_core_of_a_gang_takes_its_surplus_along(snapshot: Snapshot, data: st.DataObject) -> None:
     """Each chunk with those of its job that came before it if it leaves nobody behind; then some are taken back."""
     ctx, search, chunks = accumulated(snapshot)
-    preemptor = Preemptor(PREEMPT, 0, 1, EVERYBODY, (0.0, 0.0, 1.0), 1.0, False)
+    preemptor = Preemptor(PREEMPT, 0, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, False)
     chosen: list[int] = []
     for g in data.draw(st.permutations(range(len(chunks)))):
         if g in chosen:
@@ -84,7 +84,7 @@ def test_who_may_not_leave_moves_to_another_node(pods: list[tuple[int, int]], ro
     )
     ctx, search, chunks = accumulated(snapshot)
     left = float(max(room, 1))
-    preemptor = Preemptor(CONSOLIDATION, 0, 1, EVERYBODY, (0.0, 0.0, 1.0), 1.0, True)
+    preemptor = Preemptor(CONSOLIDATION, 0, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, True)
     for g, (t,) in enumerate(chunks):
         before, fits = bits(ctx), sizes[t] <= left
         assert choose_with_dependents(g, 0, preemptor, ctx, search) == (fits, False)
@@ -106,7 +106,7 @@ def test_victims_below_a_limit_go_first(snapshot: Snapshot, asks: float, data: s
     for q in path:
         book.limit[q] = UNLIMITED
         book.limit[q, GPU] = data.draw(st.sampled_from([1.0, 2.0, 3.0, UNLIMITED]))
-    preemptor = Preemptor(PREEMPT, p, 1, EVERYBODY, (0.0, 0.0, asks), asks, False)
+    preemptor = Preemptor(PREEMPT, p, 1, NO_CEILING, (0.0, 0.0, asks), asks, False)
     over = [q for q in path if book.held[q, GPU] + asks > book.limit[q, GPU]]
     fixed = not snapshot.jobs.preemptible[p]
     if fixed and any(book.held_fixed[q, GPU] + asks > book.quota[q, GPU] for q in path):
@@ -137,5 +137,5 @@ def test_only_those_of_the_queue_over_its_limit_go() -> None:
         jobs={"queue": [1, 1, 0, 1]},
     )
     ctx, search, chunks = accumulated(snapshot)
-    assert choose_for_limits(Preemptor(PREEMPT, 3, 1, EVERYBODY, (0.0, 0.0, 1.0), 1.0, False), ctx, search)
+    assert choose_for_limits(Preemptor(PREEMPT, 3, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, False), ctx, search)
     assert [chunks[g] for g in search.lists.chosen[: search.counts.chosen[0]]] == [[1]]

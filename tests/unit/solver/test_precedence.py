@@ -120,7 +120,7 @@ def test_the_last_of_a_leaf(victims: list[tuple[int, int]], data: st.DataObject)
     )
     precedence.clear(search)
     for v in data.draw(st.permutations(range(len(victims)))):
-        precedence.enter(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, search.queues)
+        precedence.note_evictable_job(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, search.queues)
     last = min(range(len(victims)), key=lambda v: (victims[v][0], -v))
     assert search.queues.last_victim[0] == last + 1
     assert search.queues.fewest_pods[0] == min(pods for _, pods in victims)

@@ -24,11 +24,11 @@ from tests.unit.solver.twins import account_of
 
 build_queue_heaps = entry(queue_order.build_queue_heaps)
 next_leaf = entry(queue_order.next_leaf)
-take = entry(queue_order.take)
+take_next_job = entry(queue_order.take_next_job)
 push_job_back = entry(queue_order.push_job_back)
 push_heap = entry(leaf_order.push_heap)
 
-EVERYBODY, CLOCK = 2**62, 3
+NO_CEILING, CLOCK = 2**62, 3
 
 
 @dataclass
@@ -99,11 +99,11 @@ class Forest:
             else:
                 jobs.listed[heap.base[q] + heap.end[q]] = j
                 heap.end[q] += 1
-        build_queue_heaps(EVERYBODY, self.ctx, self.order, CLOCK)
+        build_queue_heaps(NO_CEILING, self.ctx, self.order, CLOCK)
 
     def pop(self) -> tuple[int, int]:
         q, _ = next_leaf(self.ctx, self.order)
-        return (q, NULL) if q == NULL else (q, int(take(q, EVERYBODY, self.ctx, self.order, CLOCK)))
+        return (q, NULL) if q == NULL else (q, int(take_next_job(q, NO_CEILING, self.ctx, self.order, CLOCK)))
 
 
 @st.composite
@@ -152,7 +152,7 @@ def test_victims_come_as_from_the_twin(forest: Forest, data: st.DataObject) -> N
             forest.twins[j] = forest.job(j, forest.facts[j], left[j])
             forest.measure(j, left[j])
             tree.push(forest.twins[j])
-            push_job_back(forest.facts[j].queue, j, EVERYBODY, forest.ctx, forest.order, CLOCK)
+            push_job_back(forest.facts[j].queue, j, NO_CEILING, forest.ctx, forest.order, CLOCK)
 
 
 @given(forests(last_first=0), st.data())

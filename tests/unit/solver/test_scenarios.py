@@ -22,9 +22,9 @@ hosts = entry(scenarios.hosts)
 node_local_scenario = entry(scenarios.node_local_scenario)
 multi_node_scenario = entry(scenarios.multi_node_scenario)
 rank_nodes = entry(scenarios.rank_nodes)
-free_gpus = entry(scenarios.free_gpus)
+free_gpus_without_recorded = entry(scenarios.free_gpus_without_recorded)
 
-EVERYBODY = 2**62
+NO_CEILING = 2**62
 
 
 class Accumulation:
@@ -43,9 +43,9 @@ class Accumulation:
         search.counts.recorded[0] = len(self.recorded)
         for t in self.recorded:
             search.tasks.recorded[t], search.tasks.recorded_with[t] = 1, 100 + t
-        begin(EVERYBODY, False, self.ctx, search)
+        begin(NO_CEILING, False, self.ctx, search)
         steps = data.draw(st.integers(1, 6))
-        while steps and accumulate(EVERYBODY, self.ctx, search):
+        while steps and accumulate(NO_CEILING, self.ctx, search):
             steps -= 1
         self.potential = search.lists.potential[: search.counts.potential[0]].tolist()
 
@@ -130,7 +130,7 @@ def test_nodes_are_ranked_by_what_they_could_have(snapshot: Snapshot, data: st.D
         return
     quota, cls = snapshot.classes.quota[:, GPU], snapshot.tasks.cls
     own = np.maximum(0.0, gpus_with(here, here.recorded))
-    assert free_gpus(ctx.state, search) == own.sum()
+    assert free_gpus_without_recorded(ctx.state, search) == own.sum()
     capacity = np.maximum(0.0, gpus_with(here, [*here.recorded, *here.potential]))
     order = list(dict.fromkeys(here.node(t) for t in here.potential))
     asks = [quota[cls[t]] for t in search.pending[: here.k]]
@@ -187,7 +187,7 @@ def scenario_of(snapshot: Snapshot, pending: list[int]) -> tuple[Context, Search
     ctx, search = searching(snapshot, ALL_ON)
     search.pending[: len(pending)] = pending
     count_kinds(len(pending), ctx, search)
-    begin(EVERYBODY, False, ctx, search)
-    while accumulate(EVERYBODY, ctx, search):
+    begin(NO_CEILING, False, ctx, search)
+    while accumulate(NO_CEILING, ctx, search):
         pass
     return ctx, search

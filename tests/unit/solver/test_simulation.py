@@ -12,7 +12,7 @@ from tests.unit.solver.searches import bits, check_books
 from tests.unit.solver.tables import ALL_ON
 
 scenarios, simulation = afresh("solver.eviction.scenarios", "solver.eviction.simulation")
-simulate = simulation.simulate
+simulate_scenario = simulation.simulate_scenario
 begin_scenario = scenarios.begin_scenario
 add_to_scenario = scenarios.add_to_scenario
 
@@ -27,7 +27,7 @@ def test_victims_and_the_job_compete_in_the_order_of_jobs(full: Full, data: st.D
     begin_scenario(ctx.snapshot, ctx.state, search)
     for t in gone:
         add_to_scenario(t, -1 - t, 1, ctx.snapshot, ctx.state, search)
-    found = simulate(full.p, 1, ctx, search)
+    found = simulate_scenario(full.p, 1, ctx, search)
     assert (search.contenders.jobs.stage.tolist(), search.contenders.held.tolist()) == tuple(
         each.tolist() for each in listed
     )
@@ -53,5 +53,5 @@ def test_victims_and_the_job_compete_in_the_order_of_jobs(full: Full, data: st.D
 def test_without_victims_nothing_is_simulated(full: Full) -> None:
     begin_scenario(full.ctx.snapshot, full.ctx.state, full.search)
     before = bits(full.ctx)
-    assert not simulate(full.p, 1, full.ctx, full.search)
+    assert not simulate_scenario(full.p, 1, full.ctx, full.search)
     assert bits(full.ctx) == before
