@@ -154,31 +154,37 @@ class Solution:
 
     def evictions(self) -> Iterator[EvictedTask]:
         """Return the evictions in the order of deciding."""
-        log = self._decisions.evictions
-        for row in range(int(log.length[0])):
-            t = int(log.task[row])
+        log, jobs = self._decisions.evictions, self._snapshot.jobs
+        count = int(log.length[0])
+        rows = log.task[:count]
+        columns = (rows, log.action[:count], log.preemptor[:count], log.node[:count], log.moved[:count])
+        status, node = self.status[rows], self.node[rows]
+        queues = jobs.queue[self._snapshot.tasks.job[rows]]
+        amounts = (log.victim_held[:count], log.preemptor_held[:count])
+        compared: dict[tuple[int, int], tuple[int, int]] = {}
+        for t, action, p, n, moved, ends, to, victim, *held in zip(
+            *(column.tolist() for column in (*columns, status, node, queues, *amounts)), strict=True
+        ):
+            pair = victim, NULL if p == NULL else int(jobs.queue[p])
+            if pair not in compared:
+                compared[pair] = self._compared(*pair)
+            sides = zip(compared[pair], held, strict=True)
             yield EvictedTask(
                 t,
-                Action(int(log.action[row])),
-                int(log.preemptor[row]),
-                int(log.node[row]),
-                bool(log.moved[row]),
-                int(self.node[t]) if self.status[t] == Status.PIPELINED else NULL,
-                self._compared(row),
+                Action(action),
+                p,
+                n,
+                bool(moved),
+                to if ends == Status.PIPELINED else NULL,
+                tuple(HeldBefore(q, (cpu, memory, gpus)) for q, (cpu, memory, gpus) in sides if q != NULL),
             )
 
-    def _compared(self, row: int) -> tuple[HeldBefore, ...]:
-        log, jobs = self._decisions.evictions, self._snapshot.jobs
-        victim, p = int(jobs.queue[self._snapshot.tasks.job[log.task[row]]]), int(log.preemptor[row])
-        winner = NULL if p == NULL else int(jobs.queue[p])
-        if winner != NULL and victim not in (NULL, winner):
-            victim, winner = (int(q) for q in diverge(victim, winner, self._snapshot.queues.parent))
-        found = []
-        if victim != NULL:
-            found.append(HeldBefore(victim, _amounts(log.victim_held[row])))
-        if winner not in (NULL, victim):
-            found.append(HeldBefore(winner, _amounts(log.preemptor_held[row])))
-        return tuple(found)
+    def _compared(self, victim: int, winner: int) -> tuple[int, int]:
+        """The queues of both sides whose holdings were compared; the second is NULL if there is only one."""
+        if NULL not in (victim, winner) and victim != winner:
+            a, b = diverge(victim, winner, self._snapshot.queues.parent)
+            return int(a), int(b)
+        return victim, NULL if winner == victim else winner
 
     def outcome(self, j: int) -> JobOutcome:
         """Return why tasks of job ``j`` are still pending."""
@@ -201,8 +207,3 @@ class Solution:
         facts = self._facts
         nodes = {Verdict(int(v)): int(facts.nodes[c, v]) for v in np.flatnonzero(facts.nodes[c])}
         return ClassFacts(int(facts.room[c]), facts.short[c], facts.largest_free[c], nodes)
-
-
-def _amounts(row: Floats) -> tuple[float, float, float]:
-    cpu, memory, gpus = row.tolist()
-    return cpu, memory, gpus

@@ -33,9 +33,17 @@ from kai_sched.solver.eviction.minimal_bounds import (
     shares_forbid_all,
 )
 from kai_sched.solver.eviction.minimal_choice import choose
-from kai_sched.solver.eviction.minimal_simulation import chunk_end, simulate_choice
+from kai_sched.solver.eviction.minimal_simulation import TAKEN_BACK, VALID, chunk_end, simulate_choice
 from kai_sched.solver.eviction.minimal_taking import empties, first_of, with_moves
-from kai_sched.solver.eviction.potential_victims import accumulate, begin, count_kinds, forget, may_suffice, slots
+from kai_sched.solver.eviction.potential_victims import (
+    accumulate,
+    begin,
+    count_kinds,
+    forget,
+    last_job,
+    may_suffice,
+    slots,
+)
 from kai_sched.solver.eviction.scenarios import hosts
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
@@ -70,7 +78,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
     action, length, ceiling = preemptor.action, preemptor.n_tasks, preemptor.ceiling
     need, lacking, settings = preemptor.need, preemptor.lacking, ctx.settings
     count = search.counts
-    count.refuted[0], count.precedence_known[0], count.local[0], count.pending[0] = OK, 0, 0, length
+    count.precedence_known[0], count.local[0], count.pending[0] = 0, 0, length
     for entry in range(length):
         search.pending_in_order[entry] = search.pending[entry]
     count_kinds(length, ctx, search)
@@ -149,7 +157,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
         gone_alone += amount if alone else 0.0
         if action == CONSOLIDATION or not may_suffice(search.kinds.with_potential, search) or steps < due:
             continue
-        n_hosts = hosts(count.last_job[0], snapshot, state, search) if at_once else 0
+        n_hosts = hosts(last_job(snapshot, search), snapshot, state, search) if at_once else 0
         if at_once:
             useful = not in_place or hosts_suffice(n_hosts, snapshot, state, search)
             leaves, moves = useful and alone, useful and moving and gone_alone >= preemptor.lacking
@@ -190,11 +198,12 @@ def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, 
         again = True
         while again and choose(n_hosts, with_moves(preemptor, moving), ctx, search):
             too_many = some_victim_is_unneeded(ctx, search)
-            if simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search):
+            outcome = simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search)
+            if outcome == VALID:
                 if too_many:
                     drop_unneeded_victims(preemptor, ctx, search)
                 return True
-            again = search.counts.retaken[0] == 1
+            again = outcome == TAKEN_BACK
     return False
 
 
@@ -250,7 +259,7 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
             close_room(g, 1.0, ctx, search)
             if may_suffice(search.kinds.with_chosen, search):
                 leave_out(at, search)
-                if simulate_choice(action, p, k, ctx, search):
+                if simulate_choice(action, p, k, ctx, search) == VALID:
                     undo_all(ctx)
                     anybody = True
                 else:

@@ -14,6 +14,8 @@ for the other letters see docs/data-model.md.
 
 from __future__ import annotations
 
+import enum
+
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Bond, Snapshot, TermKind, Verdict
 from kai_sched.solver.eviction.evict import evict, place_in_search
@@ -36,6 +38,19 @@ MATCH = int(Bond.MATCH)
 REQUIRED = int(TermKind.REQUIRED)
 
 
+class ChoiceOutcome(enum.IntEnum):
+    """How the simulation of a choice of chunks ended."""
+
+    INVALID = 0
+    VALID = 1
+    TAKEN_BACK = 2  # a queue would take the room straight back; its last chunk is excluded from the next choice
+
+
+INVALID = int(ChoiceOutcome.INVALID)
+VALID = int(ChoiceOutcome.VALID)
+TAKEN_BACK = int(ChoiceOutcome.TAKEN_BACK)
+
+
 @inner
 def chunk_end(g: int, search: Search) -> int:
     """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry, a scalar."""
@@ -44,11 +59,11 @@ def chunk_end(g: int, search: Search) -> int:
 
 
 @inner
-def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Return whether the chosen chunks make room for the pending tasks and may be evicted.
+def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -> int:
+    """Simulate that the chosen chunks are evicted for the pending tasks; return a scalar ``ChoiceOutcome``.
 
-    The pending tasks are the first ``k`` of ``search.pending`` (L,). On True the scenario stays simulated: it can
-    be committed, or undone by the undo log. On False the state is as before. ``search.lists.scenario``,
+    The pending tasks are the first ``k`` of ``search.pending`` (L,). If it is VALID, the scenario stays simulated: it
+    can be committed, or undone by the undo log. Otherwise the state is as before. ``search.lists.scenario``,
     ``placed`` and ``jobs`` (T + 1,) are overwritten; ``search.counts.work`` grows by the number of victims and
     pending tasks.
 
@@ -61,30 +76,26 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
     """
     snapshot = ctx.snapshot
     ctx.log.size[:] = 0
-    search.counts.retaken[0] = 0
     gather(p, snapshot, ctx.state, search)
     search.counts.work[0] += search.counts.scenario[0] + k
     for entry in range(search.counts.scenario[0]):
         evict_victim(search.lists.scenario[entry], ctx, search)
     search.counts.placed[0] = 0
-    good = place_preemptor(p, k, ctx, search)
-    if good:
+    outcome = INVALID
+    if place_preemptor(p, k, ctx, search):
         # Victims return home before any moves: a move takes room that another victim may need to stay where it
         # is. Jobs return in the reverse order of their choice.
         for moving in (False, True):
             for entry in range(search.counts.jobs[0] - 2, -1, -1):
                 return_job(search.lists.jobs[entry], moving, ctx, search)
-        good = is_valid(action, p, k, ctx, search)
-        if good and action == RECLAIM:
-            # ``retaken`` says that the choice is worth repeating: the last chunk of queue ``q`` is excluded from
-            # it now.
-            q = who_retakes(p, k, ctx, search)
-            good = q == NULL
-            if not good:
-                search.counts.retaken[0] = keep_last(q, snapshot, search)
-    if not good:
+        if is_valid(action, p, k, ctx, search):
+            outcome = VALID
+            q = who_retakes(p, k, ctx, search) if action == RECLAIM else NULL
+            if q != NULL:
+                outcome = TAKEN_BACK if keep_last(q, snapshot, search) else INVALID
+    if outcome != VALID:
         undo_all(ctx)
-    return good
+    return outcome
 
 
 @inner

@@ -20,7 +20,14 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Snapshot, Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.failed_scenarios import has_failed_recorded, note_failure
-from kai_sched.solver.eviction.potential_victims import accumulate, begin, count_kinds, forget, may_suffice
+from kai_sched.solver.eviction.potential_victims import (
+    accumulate,
+    begin,
+    count_kinds,
+    forget,
+    last_job,
+    may_suffice,
+)
 from kai_sched.solver.eviction.precedence import all_victims_come_back, may_leave
 from kai_sched.solver.eviction.recorded import all_have_gone, drop_known, record
 from kai_sched.solver.eviction.scenarios import (
@@ -67,11 +74,11 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
     outcome = NOT_FOUND
-    search.counts.refuted[0], search.counts.precedence_known[0] = OK, 0
+    search.counts.precedence_known[0] = 0
     search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
     search.counts.pending[0] = length
     # For a gang the proofs are asked at once: its search is long. For a single task they are asked after the
-    # first chunks (``is_hopeless``): one that succeeds at once does not pay for them.
+    # first chunks (``reason_to_stop``): one that succeeds at once does not pay for them.
     if length > 1:
         count_kinds(length, ctx, search)
         why = refute(action, p, preemptor.ceiling, ctx, search)
@@ -84,8 +91,6 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
         if generator == NONE or outcome != NOT_FOUND:
             break
         outcome = escalate(generator, preemptor, ctx, search)
-        if search.counts.refuted[0] != OK:
-            outcome = search.counts.refuted[0]
     forget(search)
     drop_known(search)
     return outcome
@@ -95,10 +100,10 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
 def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Probe for growing parts of the pending tasks with one generator.
 
-    Returns a scalar ``Help``: HELPED, with the solution simulated, or NOT_FOUND. ``lower`` tasks were solved,
-    ``upper`` were not. After a success the simulation is undone and only its victims stay recorded
-    (``search.lists.recorded``, (T + 1,)). The probe for all tasks is done once more at the end, as in v0.17.0:
-    its result is what is committed.
+    Returns a scalar ``Help``: HELPED, with the solution simulated; NOT_FOUND; or what ended the whole search
+    (``probe``). ``lower`` tasks were solved, ``upper`` were not. After a success the simulation is undone and only its
+    victims stay recorded (``search.lists.recorded``, (T + 1,)). The probe for all tasks is done once more at the end,
+    as in v0.17.0: its result is what is committed.
     """
     length = preemptor.n_tasks
     snapshot, state = ctx.snapshot, ctx.state
@@ -107,9 +112,10 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
     lower, upper, k = 0, NULL, 1
     while k != NULL:
         is_last = upper != NULL and upper - lower == 1
-        solved = probe(generator, k, preemptor, ctx, search)
-        if is_last:
-            return HELPED if solved else NOT_FOUND
+        outcome = probe(generator, k, preemptor, ctx, search)
+        solved = outcome == HELPED
+        if is_last or (not solved and outcome != NOT_FOUND):
+            return outcome
         # The last probe would begin with the recorded victims alone. If all victims of this scenario would be
         # recorded, that is this very scenario, so it is solved already. Unless it is known as failed with its
         # victims recorded: the last probe would then skip it and go on.
@@ -154,11 +160,11 @@ def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
 
 
 @inner
-def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Search for a valid scenario for the first ``k`` tasks of ``search.pending`` (L,) with one ``generator``.
 
-    The recorded victims are part of each scenario. On True the scenario is left simulated; on False the state is
-    as before. ``search.counts.refuted`` says if a proof or the budget ended the whole search.
+    The recorded victims are part of each scenario. Returns a scalar ``Help``: HELPED, with the scenario simulated; or,
+    with the state as before, NOT_FOUND, or the reason for which the whole search ends (``reason_to_stop``).
 
     Parameters
     ----------
@@ -175,7 +181,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
     if search.counts.recorded[0] > 0 and may_suffice(search.kinds.with_potential, search):
         begin_scenario(snapshot, state, search)
         if perform(k, preemptor, ctx, search):
-            return True
+            return HELPED
     free = free_gpus_without_recorded(state, search) if generator != NODE_LOCAL else 0.0
     steps, shortest, n_nodes, exposed = 0, NULL, 0, False
     # After each chunk only scenarios that contain it are new. They are skipped where a bound shows that none can
@@ -184,8 +190,9 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
     # enough GPUs; the prefixes that the last chunk does not change were simulated before (``tried_before``).
     while accumulate(ceiling, ctx, search):
         steps += 1
-        if is_hopeless(steps, preemptor, ctx, search):
-            return False
+        why = reason_to_stop(steps, preemptor, ctx, search)
+        if why != OK:
+            return why
         if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
             exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, search)
             if not exposed:
@@ -195,7 +202,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
             continue
         if generator == NODE_LOCAL:
             if perform_locally(k, preemptor, ctx, search):
-                return True
+                return HELPED
             continue
         total, size = rank_nodes(k, free, snapshot, state, search)
         tried = tried_before(total, n_nodes, state, search) if size == shortest else 0
@@ -203,11 +210,11 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         step = 1
         while 0 <= size <= total:
             if size > tried and multi_node_scenario(size, ctx, search) and perform(k, preemptor, ctx, search):
-                return True
+                return HELPED
             if size == total:
                 break
             size, step = min(size + step, total), 2 * step
-    return False
+    return NOT_FOUND
 
 
 @inner
@@ -224,7 +231,7 @@ def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) 
     """
     snapshot = ctx.snapshot
     by_itself = False
-    for place in range(hosts(search.counts.last_job[0], snapshot, ctx.state, search)):
+    for place in range(hosts(last_job(snapshot, search), snapshot, ctx.state, search)):
         if not node_local_scenario(search.hosts[place], ctx, search):
             continue
         if is_by_itself(snapshot, search):
@@ -256,22 +263,22 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
 
 
 @inner
-def is_hopeless(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether the search ends after ``steps`` chunks of a probe; ``search.counts.refuted`` then has the reason.
+def reason_to_stop(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return why the whole search ends after ``steps`` chunks of a probe, a scalar ``Help``; OK: it goes on.
 
-    That is a ``Help``, a scalar: TOO_LONG at the budget; for a single task VICTIMS_GO_FIRST after two chunks, or the
-    result of ``bounds.refute`` after eight. Both proofs hold for the whole search, not only for this probe.
+    TOO_LONG at the budget; for a single task VICTIMS_GO_FIRST after two chunks, or the result of ``bounds.refute``
+    after eight. Both proofs hold for the whole search, not only for this probe.
     """
     action, p = preemptor.action, preemptor.job
     search.counts.work[0] += 1
     if search.counts.work[0] > ctx.settings.most_work:
-        search.counts.refuted[0] = TOO_LONG
-    elif search.counts.pending[0] == 1:
+        return TOO_LONG
+    if search.counts.pending[0] == 1:
         if steps == SECOND and action == RECLAIM and all_victims_come_back(p, ctx, search):
-            search.counts.refuted[0] = VICTIMS_GO_FIRST
-        elif steps == PATIENCE:
-            search.counts.refuted[0] = refute(action, p, preemptor.ceiling, ctx, search)
-    return bool(search.counts.refuted[0] != OK)
+            return VICTIMS_GO_FIRST
+        if steps == PATIENCE:
+            return int(refute(action, p, preemptor.ceiling, ctx, search))
+    return OK
 
 
 @inner
@@ -280,8 +287,9 @@ def is_by_itself(snapshot: Snapshot, search: Search) -> bool:
 
     Reads ``search.lists.scenario`` (T + 1,) behind the recorded victims.
     """
+    j = last_job(snapshot, search)
     for entry in range(search.counts.recorded[0], search.counts.scenario[0]):
-        if snapshot.tasks.job[search.lists.scenario[entry]] != search.counts.last_job[0]:
+        if snapshot.tasks.job[search.lists.scenario[entry]] != j:
             return False
     return True
 

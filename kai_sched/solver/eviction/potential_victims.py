@@ -263,7 +263,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
     Returns
     -------
     bool
-        False: no victim is left. True: the chunk is number ``counts.batches - 1``, and its job is ``counts.last_job``.
+        False: no victim is left. True: the chunk is number ``counts.batches - 1``, of job ``last_job``.
     """
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
@@ -305,8 +305,13 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
             push_job_back(q, j, ceiling, ctx, search.victims, clock)
         if not known:
             search.counts.batches[0] += 1
-            search.counts.last_job[0] = j
             return True
+
+
+@inner
+def last_job(snapshot: Snapshot, search: Search) -> int:
+    """Return the row of the job whose chunk was accumulated last: ``lists.potential`` (T + 1,) ends with its tasks."""
+    return int(snapshot.tasks.job[search.lists.potential[search.counts.potential[0] - 1]])
 
 
 @inner

@@ -242,11 +242,9 @@ class Counts(NamedTuple):
     scenario_clock: Longs  # clock: moves with each scenario
     choice_clock: Longs  # clock: moves with each choice of chunks, and each class of pending tasks in it
     presence: Longs  # clock: moves with each count of what queues lose
-    last_job: Longs  # the job of the chunk that was accumulated last
     restricted: Longs  # 1: only nodes with GPUs to give and those of victims are feasible (original search)
     probe: Longs  # clock: moves with each accumulation
     runtimes: Longs  # 1: some minimum runtime is set anywhere
-    refuted: Longs  # why a proof ended the search, a ``Help``; 0: none did
     pending: Longs  # how many tasks the preemptor asks for
     lacking: Longs  # 1: fewer GPUs are free than its first task asks for (original search, reclaim)
     alike: Longs  # the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
@@ -254,7 +252,6 @@ class Counts(NamedTuple):
     precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
-    retaken: Longs  # 1: the last scenario failed as a queue would take the room straight back (``eviction.retake``)
     short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
 
 
@@ -310,8 +307,7 @@ def make_search(snapshot: Snapshot) -> Search:
     n_nodes, n_resources = snapshot.nodes.allocatable.shape
     longest = longest_job(snapshot)
     return Search(
-        make_job_order(snapshot, 0),
-        make_job_order(snapshot, 1),
+        *make_job_orders(snapshot),
         _columns(Counts, 1)._replace(short=np.zeros(3, np.int64)),
         _columns(SearchTasks, n_tasks),
         _columns(SearchJobs, n_jobs),
@@ -337,21 +333,32 @@ def make_search(snapshot: Snapshot) -> Search:
     )
 
 
-def make_job_order(snapshot: Snapshot, last_first: int) -> JobOrder:
-    """Allocate empty lists and heaps, and sort all jobs of each leaf once by priority and number of pods.
+def make_job_orders(snapshot: Snapshot) -> tuple[JobOrder, JobOrder]:
+    """Allocate empty lists and heaps of contenders and of victims.
 
-    ``last_first``: 0 for contenders, 1 for victims. Jobs without a queue have no place.
+    All jobs of each leaf are sorted once by priority and number of pods; both orders share that. Jobs without a queue
+    have no place.
     """
     n_queues, jobs = snapshot.queues.parent.size, snapshot.jobs
     n_jobs = jobs.queue.size
-    heap, ordered = _columns(QueueHeap, n_queues + 1), _columns(OrderedJobs, n_jobs)
     known = np.flatnonzero(jobs.queue != NULL)
-    np.cumsum(np.bincount(jobs.queue[known], minlength=n_queues), out=heap.base[1:])
-    by_size = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], jobs.queue[known]))]
-    ordered.by_size[: by_size.size] = by_size
-    ordered.place[by_size] = np.arange(by_size.size)
-    weights = _columns(QueueWeights, n_queues, dict.fromkeys(("request", "left", "taken"), (n_queues, 3)))
-    return JobOrder(last_first, heap, weights, ordered, np.zeros((n_jobs, 3)))
+    queue = jobs.queue[known]
+    by_size, place, base = np.zeros((3, max(n_jobs, n_queues + 1)), np.int64)
+    np.cumsum(np.bincount(queue, minlength=n_queues), out=base[1 : n_queues + 1])
+    by_size[: known.size] = known[np.lexsort((-np.diff(jobs.task_ptr)[known], -jobs.priority[known], queue))]
+    place[by_size[: known.size]] = np.arange(known.size)
+    shared = {"by_size": by_size[:n_jobs], "place": place[:n_jobs]}
+    contenders, victims = (
+        JobOrder(
+            last_first,
+            _columns(QueueHeap, n_queues + 1)._replace(base=base[: n_queues + 1]),
+            _columns(QueueWeights, n_queues, dict.fromkeys(("request", "left", "taken"), (n_queues, 3))),
+            _columns(OrderedJobs, n_jobs)._replace(**shared),
+            np.zeros((n_jobs, 3)),
+        )
+        for last_first in (0, 1)
+    )
+    return contenders, victims
 
 
 def _columns(of: type[Table], length: int, shapes: dict[str, tuple[int, ...]] | None = None) -> Table:
@@ -359,18 +366,24 @@ def _columns(of: type[Table], length: int, shapes: dict[str, tuple[int, ...]] | 
 
     Columns of one type are rows of one array, which makes fewer arrays to allocate.
     """
-    longs, floats = _names(of, tuple(shapes or ()))
-    columns: dict[str, Any] = dict(zip(longs, np.zeros((len(longs), length), np.int64), strict=True))
-    columns.update(zip(floats, np.zeros((len(floats), length)), strict=True))
-    for name, shape in (shapes or {}).items():
-        columns[name] = np.zeros(shape)
-    return of(**columns)
+    shapes = shapes or {}
+    n_longs, n_floats, order = _layout(of, tuple(shapes))
+    arrays = [
+        *np.zeros((n_longs, length), np.int64),
+        *np.zeros((n_floats, length)),
+        *[np.zeros(shape) for shape in shapes.values()],
+    ]
+    return of(*[arrays[at] for at in order])
 
 
 @cache
-def _names(of: type[Any], others: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Return the columns of a table that hold integers, and those that hold floats, without these ``others``."""
+def _layout(of: type[Any], others: tuple[str, ...]) -> tuple[int, int, tuple[int, ...]]:
+    """Return how many columns of a table hold integers and how many hold floats, without these ``others``.
+
+    Then comes, by column, its place among the integers, the floats and ``others``, in this order.
+    """
     kinds = {name: kind for name, kind in get_type_hints(of).items() if name not in others}
-    return [name for name, kind in kinds.items() if kind == Longs], [
-        name for name, kind in kinds.items() if kind == Floats
-    ]
+    longs = [name for name, kind in kinds.items() if kind == Longs]
+    floats = [name for name, kind in kinds.items() if kind == Floats]
+    listed = [*longs, *floats, *others]
+    return len(longs), len(floats), tuple(listed.index(name) for name in of._fields)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.eviction import leaf_order
-from kai_sched.solver.eviction.tables import DEAD, JobOrder, make_job_order
+from kai_sched.solver.eviction.tables import DEAD, JobOrder, make_job_orders
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.tables import ALL_ON, Member, assemble, opened, queue_table
@@ -35,7 +35,7 @@ class Leaf:
         snapshot = assemble(roots, jobs={"priority": [priority for priority, *_ in facts]})
         settings = ALL_ON._replace(priority_order=by_priority, elastic_order=by_stage)
         self.ctx: Context = opened(snapshot, settings)
-        self.order: JobOrder = make_job_order(snapshot, last_first)
+        self.order: JobOrder = make_job_orders(snapshot)[last_first]
         self.facts, self.listed = facts, list(range(len(facts)))
         self.heap: list[int] = []
         for j, (_, stage, _, one, other) in enumerate(facts):
@@ -140,7 +140,7 @@ def test_the_second_leaf_has_a_heap_of_its_own() -> None:
     """Its jobs lie behind those of the first leaf."""
     one = [Member(1, [Status.PENDING])]
     snapshot = assemble(one * 8, queue_table([NULL, NULL]), jobs={"queue": [0, 0, *[1] * 6]})
-    ctx, order = opened(snapshot, ALL_ON), make_job_order(snapshot, 0)
+    ctx, order = opened(snapshot, ALL_ON), make_job_orders(snapshot)[0]
     for j in (7, 0, 5, 3, 1, 6, 2, 4):
         push_heap(int(snapshot.jobs.queue[j]), j, ctx, order)
     popped = []

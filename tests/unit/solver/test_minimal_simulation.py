@@ -19,6 +19,7 @@ return_job = minimal_simulation.return_job
 evict_victim = minimal_simulation.evict_victim
 restore_victim = minimal_simulation.restore_victim
 takes = minimal_simulation.takes
+INVALID, VALID = minimal_simulation.INVALID, minimal_simulation.VALID
 
 
 @given(full_nodes(), st.data())
@@ -32,7 +33,7 @@ def test_a_scenario_is_simulated_or_leaves_nothing(full: Full, data: st.DataObje
     search.place[0] = data.draw(st.sampled_from(full.nodes()))
     gone = [victims[g] for g in chosen]
     fitting = [n for n in full.nodes() if full.room(n, gone) >= full.size]
-    assert simulate_choice(PREEMPT, full.p, 1, ctx, search) == bool(fitting)
+    assert simulate_choice(PREEMPT, full.p, 1, ctx, search) == (VALID if fitting else INVALID)
     if not fitting:
         assert bits(ctx) == before
         return

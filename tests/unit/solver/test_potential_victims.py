@@ -20,6 +20,7 @@ from tests.unit.solver.twins import twin_of
 
 begin = entry(potential_victims.begin)
 accumulate = entry(potential_victims.accumulate)
+last_job = entry(potential_victims.last_job)
 forget = entry(potential_victims.forget)
 count_kinds = entry(potential_victims.count_kinds)
 may_suffice = entry(potential_victims.may_suffice)
@@ -96,7 +97,7 @@ def test_chunks_are_those_of_the_oracle(snapshot: Snapshot, ceiling: int, data: 
     check_room(ctx, search, pending, recorded, taken)
     while accumulate(ceiling, ctx, search):
         potential = search.lists.potential[: search.counts.potential[0]].tolist()
-        chunk, j = potential[len(taken) :], int(search.counts.last_job[0])
+        chunk, j = potential[len(taken) :], int(last_job(snapshot, search))
         assert j in jobs
         expected = []
         spent = [str(t) for t in taken]

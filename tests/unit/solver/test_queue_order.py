@@ -12,7 +12,7 @@ from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Status
 from kai_sched.solver.eviction import leaf_order, queue_order
-from kai_sched.solver.eviction.tables import make_job_order
+from kai_sched.solver.eviction.tables import make_job_orders
 from kai_sched.solver.jit import entry
 from tests.oracle import chunk as twin
 from tests.oracle.order import JobTree, SimulatedTree
@@ -69,7 +69,7 @@ class Forest:
         self.twins = [self.job(j, fact, fact.running) for j, fact in enumerate(facts)]
         known = {account.queue.name: account for account in self.accounts}
         self.world = World({}, [], self.twins, known, [10.0] * 3)
-        self.facts, self.order = facts, make_job_order(self.snapshot, last_first)
+        self.facts, self.order = facts, make_job_orders(self.snapshot)[last_first]
 
     def job(self, j: int, fact: Fact, running: int) -> Job:
         """The oracle's, with so many pods that run."""
