@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kai_sched.cycle.hints import HintTracker
+    from kai_sched.cycle.hint_tracker import HintTracker
     from kai_sched.library import run_cycle
     from kai_sched.lowering.cache import Cache
     from kai_sched.model.config import Config
@@ -25,7 +25,7 @@ _HOMES = {
     "Cluster": "kai_sched.model.store",
     "Config": "kai_sched.model.config",
     "CycleResult": "kai_sched.plan.result",
-    "HintTracker": "kai_sched.cycle.hints",
+    "HintTracker": "kai_sched.cycle.hint_tracker",
     "Store": "kai_sched.model.store",
     "run_cycle": "kai_sched.library",
 }

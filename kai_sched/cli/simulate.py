@@ -111,7 +111,7 @@ def _with_options(
 
 def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iterator[Cycle]:
     """Run the cycles of the case. The last one's effects are applied to the store only with ``settle_last``."""
-    from kai_sched.cycle.hints import HintTracker
+    from kai_sched.cycle.hint_tracker import HintTracker
     from kai_sched.cycle.run import run_cycle
     from kai_sched.lowering.cache import Cache
 

@@ -55,7 +55,7 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         reclaim_by_ancestor=int(runtime.get("reclaimResolveMethod") != "queue"),
         saturation=_saturation(plugins.get("proportion", {}).get(SATURATION)),
         consolidating_reclaim=int(config.allow_consolidating_reclaim),
-        most_work=config.search_work,
+        search_work=config.search_work,
         most_moved=NO_DEPTH_LIMIT if config.max_consolidation_preemptees < 0 else config.max_consolidation_preemptees,
         signatures=int(config.use_scheduling_signatures),
         first_generator=int(generators[0]),

@@ -1,7 +1,8 @@
 """What earlier cycles tell the next one: ``SchedulingHints``.
 
-A cycle keeps no state of its own. Who runs cycles one after the other passes these hints on (``cycle.hints`` makes
-them), so that groups do not take room from each other in turn and every group gets its search for victims.
+A cycle keeps no state of its own. A program that runs cycles one after the other passes these hints on
+(``cycle.hint_tracker`` makes them), so that groups do not take room from each other in turn and every group gets its
+search for victims.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class SchedulingHints:
     deferred
         Groups that are not tried in this cycle.
     pipelined_free
-        Groups that an earlier cycle pipelined onto room that was free already (``CycleResult.pipelined_free``). A
-        group that would be pipelined in this way once more is bound instead.
+        With ``victims: original``, groups that an earlier cycle pipelined onto room that was free already
+        (``CycleResult.pipelined_free``). A group that would be pipelined in this way once more is bound instead.
     nominated_nodes
         Node by pod: the pod gets this node where it still fits.
     searched

@@ -380,7 +380,7 @@ class Settings(NamedTuple):
     saturation: float  # at least 1: what u holds is multiplied by it (4.7)
     consolidating_reclaim: int  # 1: victims that get another place do not count as losses (4.7)
     most_moved: int  # jobs that one consolidation may move; 0: the action is off (6)
-    most_work: int  # budget of an action (4.8): victims examined or simulated, and queues sorted, count 1 each
+    search_work: int  # budget of an action (4.8): victims examined or simulated, and queues sorted, count 1 each
     signatures: int  # 1: a job similar to one that failed is skipped, unless it is easier (3.8)
     first_generator: int  # a Generator, 0: none (4.5)
     second_generator: int

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world import World, advance
 from kai_sched.files.load import load
 from kai_sched.model.times import parse_time

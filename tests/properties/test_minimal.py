@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.model import objects as o
 from tests.properties.clusters import NOW_NS, G
 from tests.properties.crowds import FULL, Crowd, crowds

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, CycleResult, run_cycle
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.model import objects as o
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.plan.effects import Bind, Pipeline

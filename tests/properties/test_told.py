@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.world import World, advance
 from kai_sched.model import objects as o
 from kai_sched.plan import waits

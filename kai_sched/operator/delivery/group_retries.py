@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.model.hints import ALL_PODS, SchedulingHints
 from kai_sched.plan.result import CycleResult, GroupState
 

@@ -146,7 +146,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     while accumulate(ceiling, ctx, search):
         steps, tried = steps + 1, False
         count.work[0] += 1
-        if count.work[0] > ctx.settings.most_work:
+        if count.work[0] > ctx.settings.search_work:
             return TOO_LONG
         if steps == patience(snapshot):
             why = refute(action, p, ceiling, ctx, search)

@@ -8,7 +8,7 @@ all larger probes. The first valid scenario for all tasks is taken.
 Cost: for K pending tasks about 2 log2(K) probes for each generator. In a probe each chunk makes one scenario for each
 node of its job (node-local), or about log2(P) for P nodes with victims (multi-node); a scenario costs its victims plus
 the queues. Proofs (``bounds``, ``precedence``) and known failures (``failed_scenarios``) skip scenarios that cannot be
-solved, and ``settings.most_work`` ends the search (4.8).
+solved, and ``settings.search_work`` ends the search (4.8).
 
 Invariant: between two scenarios the state is the state before the search and the undo log is empty; HELPED leaves the
 solution simulated, for ``commit.commit_scenario``. L is the number of tasks of the longest job.
@@ -271,7 +271,7 @@ def reason_to_stop(steps: int, preemptor: Preemptor, ctx: Context, search: Searc
     """
     action, p = preemptor.action, preemptor.job
     search.counts.work[0] += 1
-    if search.counts.work[0] > ctx.settings.most_work:
+    if search.counts.work[0] > ctx.settings.search_work:
         return TOO_LONG
     if search.counts.pending[0] == 1:
         if steps == SECOND and action == RECLAIM and all_victims_come_back(p, ctx, search):

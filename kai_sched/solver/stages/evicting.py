@@ -9,7 +9,7 @@ victims is the package ``solver.eviction``, whose front page says how it goes. T
   (5), or jobs of all queues, which must get another place (6).
 
 Cost: one search for each job that ``reason_not_to_search`` lets pass; its own checks cost no more than the chunks of
-two jobs and a path of queues. The searches of an action together end after ``settings.most_work`` (4.8). Invariant:
+two jobs and a path of queues. The searches of an action together end after ``settings.search_work`` (4.8). Invariant:
 after each job the undo log is empty. A job for which no search succeeded has changed nothing but ``decisions`` and the
 memory of failures.
 """
@@ -92,11 +92,11 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
         ctx.log.size[:] = 0
         # A search for another job placed this one as well, so it asks for nothing any more.
         if length == 0:
-            continue  # a search for another job took it along and gave it what it asked for
+            continue
         help_code = reason_not_to_search(action, p, length, idle, ctx, search)
         # The jobs after the one that used up the budget get their turn in the next cycle (4.8), so they do not count as
         # failed and are not remembered.
-        if help_code == OK and search.counts.work[0] > settings.most_work:
+        if help_code == OK and search.counts.work[0] > settings.search_work:
             help_code = TOO_LONG
         elif help_code == OK:
             help_code = search_for_victims(action, p, length, ctx, search)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kai_sched import Cluster, Config, CycleResult
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.plan.effects import Evict
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
-from kai_sched.cycle.hints import HintTracker
+from kai_sched.cycle.hint_tracker import HintTracker
 from kai_sched.cycle.search_rounds import SearchRound
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share

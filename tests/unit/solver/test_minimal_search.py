@@ -72,11 +72,11 @@ def test_a_gang_has_room_and_no_victim_can_be_left_out(full: Full) -> None:
 
 
 @given(full_nodes(), st.integers(0, 3))
-def test_a_search_that_takes_too_long_ends(full: Full, most_work: int) -> None:
+def test_a_search_that_takes_too_long_ends(full: Full, search_work: int) -> None:
     """Each victim that is looked at costs one."""
-    ctx: Context = full.ctx._replace(settings=MINIMAL._replace(most_work=most_work))
+    ctx: Context = full.ctx._replace(settings=MINIMAL._replace(search_work=search_work))
     before = bits(ctx)
-    if not twin_victims(full) and len(full.victims()) > most_work:
+    if not twin_victims(full) and len(full.victims()) > search_work:
         assert find_minimal_victims(full.preemptor, ctx, full.search) == Help.TOO_LONG
         assert bits(ctx) == before
 
