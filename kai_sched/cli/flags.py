@@ -57,7 +57,7 @@ ListenAddress = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="For /metrics, /healthz and /readyz (/readyz/scheduling); empty: none.")
 ]
 WebhookAddress = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="For the admission webhooks; empty: none, as from a laptop.")
+    str, typer.Option(metavar="HOST:PORT", help="Address of the admission webhooks; empty: no webhooks.")
 ]
 ShutdownDelay = Annotated[
     float,
@@ -70,10 +70,12 @@ MetricsNamespace = Annotated[str, typer.Option(metavar="PREFIX", help="Prefix of
 Connections = Annotated[
     int,
     typer.Option(
-        min=1, max=1000, metavar="N", help="Most requests at the same time; binds use at most three quarters of them."
+        min=1, max=1000, metavar="N", help="Most requests at the same time. Binds use at most 48 of the default 64."
     ),
 ]
-DefaultQueues = Annotated[bool, typer.Option(help="Create default-queue and its parent at the first start.")]
+DefaultQueues = Annotated[
+    bool, typer.Option(help="Create default-queue and its parent at the first start, and if no other queue exists.")
+]
 UpdatePodEvictionCondition = Annotated[
     bool,
     typer.Option("--update-pod-eviction-condition", help="Mark pods with DisruptionTarget before they are evicted."),

@@ -86,8 +86,8 @@ def simulate(
     """Show what the scheduler would do with the objects in files.
 
     All files of plain Kubernetes objects together are one cluster, as "kubectl get nodes,pods,queues,podgroups
-    -A -o json" prints it; each scenario file is a cluster of its own. What a scenario says of actions, cycles and time
-    holds unless an option says otherwise. Exit status: 0, or 2 where the input cannot be used.
+    -A -o json" prints it; each scenario file is a cluster of its own. Options override the actions, cycles and time
+    of a scenario. Exit status: 0, or 2 if the input cannot be used.
     """
     from kai_sched.cli.simulate import SimulateOptions, simulate
 

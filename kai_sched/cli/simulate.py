@@ -102,7 +102,7 @@ def _read_now(text: str | None, problems: list[Problem]) -> int | None:
 def _with_options(
     case: SimulationCase, actions: tuple[str, ...] | None, cycles: int | None, now_ns: int | None
 ) -> SimulationCase:
-    """The case changed by the options. Without an option the files say; without a time in them the clock does."""
+    """The case changed by the options. Without an option the value of the files applies; the default time is now."""
     if now_ns is None:
         now_ns = time.time_ns() if case.now_ns is None else case.now_ns
     config = case.config if actions is None else replace(case.config, actions=actions)

@@ -1,4 +1,4 @@
-"""The rate limit of events: a flood of them helps nobody, and the API server stores each one."""
+"""The rate limit of events. The API server stores each event, so the scheduler must not send large bursts."""
 
 from __future__ import annotations
 

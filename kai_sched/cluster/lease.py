@@ -52,8 +52,8 @@ class LeaseTerms:
 class LeaderLease:
     """Tries to hold the Lease from ``start`` to ``release``. A holder that lost it tries again like any other process.
 
-    No wall clock is trusted: the lease of another process ends when its record has not changed for its duration, on our
-    own clock, since we saw it first.
+    The wall clocks of other processes are not used. The lease of another process ends when this process has seen the
+    same record for the duration of the lease, measured with its own clock.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class LeaderLease:
     holder
         Who held the lease when it was last read.
     created
-        Whether this process created the Lease: no process has led before.
+        Whether this process created the Lease: no process has led before, or the Lease was deleted.
     """
 
     def __init__(

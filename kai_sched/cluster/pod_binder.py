@@ -61,7 +61,7 @@ BindOutcome = BindFailure | Literal["bound"]
 
 
 class BindObserver(Protocol):
-    """Who decided the binds: says whether each is still valid, and hears of its outcome in the event loop."""
+    """Validates binds before they are sent, and receives their outcomes. All calls are made in the event loop."""
 
     def check(self, bind: Bind) -> str:
         """Return why the bind must not be sent any more, or an empty string."""

@@ -153,7 +153,7 @@ class StatusWriter:
 
 
 class _WriteRequest(Delivery[bool]):
-    """One write, which takes in what is submitted about the same thing between two attempts."""
+    """One write. Before each attempt it is merged with the later writes that have the same key."""
 
     def __init__(self, queue: WriteQueue, write: Write, send: Callable[[Write], Awaitable[None]]) -> None:
         self._queue = queue

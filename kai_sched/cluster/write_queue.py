@@ -1,7 +1,7 @@
 """Status writes and events that wait to be sent, merged by object, so that a burst of changes costs one request.
 
-The status reporter and others submit, the status writer empties the queue. Invariants: of one thing at most one write
-is under way, and a later write about it is sent after it, merged with all that came meanwhile.
+The status reporter and others submit writes; the status writer takes them. Invariants: at most one write of a key is
+under way, and later writes of the key are merged and sent with its next attempt or after it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class WriteQueue:
     """Implements ``delivery.ItemQueue``.
 
     If more than QUEUE_MAX writes or EVENTS_MAX events of a queue wait, the oldest is dropped. Events have a budget.
-    Those about pods have a queue of their own that comes last, since there are many of them and those about their pod
-    group say the same.
+    Events about pods are many, and the events about their pod groups say the same, so they are sent after other events.
 
     Parameters
     ----------

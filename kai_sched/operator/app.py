@@ -1,7 +1,7 @@
-"""What the operator is made of: the one place where its parts are built and connected.
+"""Builds the parts of the operator and connects them. ``process.run`` builds the parts in ``Base``.
 
-Everything is built from the bottom up, and nothing is filled in later. Where two parts need each other, a queue, an
-event or a trigger is built before both.
+A part is built after the parts that it needs. If two parts need each other, the queue, event or trigger that connects
+them is built before both.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:
-    """Have metrics show how much of what waits."""
+    """Register the lengths of all queues, and the times of the event loop, as metrics."""
     metrics.watch("binds", lambda: intake.binds.pending)
     metrics.watch("evictions", lambda: intake.evictions.pending)
     metrics.watch("writes", lambda: intake.writes.pending)

@@ -25,8 +25,8 @@ from kai_sched.operator.delivery.group_retries import GroupRetries, partial_grou
 PAUSE_MIN_S = 0.005
 PAUSE_MAX_S = 1.0
 STANDBY_S = 10.0
-DEADLINE_MAX_S = 60.0  # a deadline is noticed so late at most, whatever the clocks do
-LATE_S = 0.05  # after a deadline: others may follow right behind it
+DEADLINE_MAX_S = 60.0  # the longest wait for a deadline; a jump of a clock delays a cycle by no more than this
+LATE_S = 0.05  # the wait after a deadline, so that one cycle handles deadlines that are close together
 
 Done = TypeVar("Done")
 
@@ -54,7 +54,7 @@ class CycleLoop:
     trigger
         Requests for a cycle.
     may_act
-        Whether this replica leads, and all pods that were there at the start have their groups.
+        Whether this replica leads and the grouper has caught up (``WorkloadGrouper.is_caught_up``).
     executor
         Carries out the decisions.
     health

@@ -20,7 +20,7 @@ class CycleTrigger:
     Parameters
     ----------
     overlay
-        Tells whether binds are under way: then changes that cannot help a waiting pod are collected for longer.
+        Has the binds and evictions under way. While it has any, a change that cannot help a pending pod waits longer.
     """
 
     def __init__(self, overlay: Overlay) -> None:

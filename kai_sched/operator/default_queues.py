@@ -1,4 +1,4 @@
-"""Creates the default queues at the first start in a cluster, so that the first pod runs; later starts restore none."""
+"""Creates the default queues, so that pods without a queue label have a queue. ``Startup`` decides when."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Operator:
         self._frame.end()
 
     async def _watch_lease(self) -> None:
-        """Log when leadership comes, and end when it goes: what was decided under it must not be sent later."""
+        """Log when this replica leads. End the process when it loses the lease, so that it sends no old decisions."""
         lease = self._lease
         try:
             async with asyncio.timeout(STANDBY_S):

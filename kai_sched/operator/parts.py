@@ -1,6 +1,6 @@
 """The parts of the process: each has a task of its own, and is started, drained and stopped through its list.
 
-The order of the list is that of the data: whoever makes work comes before those who do it.
+The list is in the order of the data flow: a part that creates work comes before the parts that do the work.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ async def run(options: RunOptions) -> int:
     Raises
     ------
     LoginFailure
-        If there is no way to the API server.
+        If there is no usable kubeconfig or service account.
     OSError
-        If an address cannot be had.
+        If the process cannot listen on an address.
     """
     identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
     rng = random.Random()

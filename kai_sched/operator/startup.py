@@ -80,7 +80,7 @@ class Startup:
             tasks.create_task(writer.run())
 
     async def make_default_queues(self, api: Api) -> None:
-        """Create the default queues in a cluster that has no others and that nobody has led before."""
+        """Create the default queues if this process created the Lease, or if no queue but the default parent exists."""
         await self._lease.wait_held()
         await self.wait_synced()
         if self._lease.created or not set(self._sink.known(QUEUE)) - {names.DEFAULT_PARENT_QUEUE}:

@@ -54,8 +54,8 @@ _REVIEWS: Mapping[str, Review] = {
 }
 
 
-# Bytes of a review of each path: what is larger is refused unread. An update carries two objects, each of which etcd
-# takes up to 1.5 MB of, with what Kubernetes notes of its fields; queues and topologies have no long lists.
+# The most bytes of a review, by path; a larger review is refused. An update carries two objects. The limit of etcd for
+# an object is 1.5 MB, managedFields included. Queues and topologies have no long lists.
 BODY_MAX: Mapping[str, int] = {
     MUTATE_POD: 8 * 2**20,
     VALIDATE_POD: 8 * 2**20,

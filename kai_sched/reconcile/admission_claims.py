@@ -1,4 +1,4 @@
-"""What a pod must not say of itself: what only others may be, or what nothing can be called."""
+"""Validation of the labels and owners of a pod: reserved values, and owner names that no object can have."""
 
 from __future__ import annotations
 

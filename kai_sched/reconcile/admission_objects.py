@@ -34,7 +34,7 @@ BOTH = "minMember and minSubGroup exclude each other: leave one of them out"
 
 
 def validate_queue(request: AdmissionRequest, _settings: AdmissionSettings, _suffix: str) -> Answer:
-    """What the scheduler cannot use is refused with the field named; a parent that is not there yet is none of it."""
+    """Refuse a queue that the scheduler cannot use, and name the field. A parent that does not exist yet is allowed."""
     spec = request.object.get("spec") or {}
     if request.keeps_spec:
         return Answer()
@@ -160,7 +160,7 @@ def _circle(name: str, parents: Mapping[str, str]) -> str:
 
 
 def _minimum_faults(i: int, entry: Mapping[str, Any], children: Counter[str]) -> Iterator[tuple[str, bool]]:
-    """What is wrong with the minima of one sub-group, and whether an update that keeps it is let pass."""
+    """The faults in the minimums of one sub-group, and whether each is only a warning in an update."""
     field, name = f"spec.subGroups[{i}]", entry.get("name")
     member, sub_group = entry.get("minMember"), entry.get("minSubGroup")
     has_children = bool(children[name or ""])

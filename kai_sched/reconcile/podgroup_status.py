@@ -120,8 +120,8 @@ def is_stale(group: PodGroup, usage: GroupUsage) -> bool:
 
 
 def with_end(reason: Reason, group: PodGroup, usage: GroupUsage, grace_s: float) -> Reason:
-    """The reason, and until when a group that runs with fewer pods than it needs is left alone; ``grace_s``: where the
-    group does not say it, negative for ever."""
+    """Return the reason, and for a stale group also when its pods are evicted. ``grace_s`` is the grace period in
+    seconds of groups that do not set one; a negative period never ends."""
     grace_s = grace_s if group.staleness_grace_s is None else group.staleness_grace_s
     if not group.stale_since_ns or grace_s < 0 or not is_stale(group, usage):
         return reason

@@ -76,7 +76,7 @@ def _finding(start: str, queues: Mapping[str, Queue]) -> Finding | None:
             if name == start:
                 text = f"spec.parentQueue: there is no queue {parent!r}, so this one is left out: "
                 return names.ORPHAN, "ParentDoesNotExist", f"{text}create the parent, or correct the name"
-            text = f"queue {name!r} above this one is left out, as there is no queue {parent!r}, and this one with it"
+            text = f"parent {parent!r} of queue {name!r} does not exist, so {name!r} and this queue are left out"
             return names.ORPHAN, "AncestorLeftOut", text
         path.append(parent)
     return None

@@ -49,8 +49,10 @@ class GroupUsage:
 
 
 class QueueUsage:
-    """``groups`` has every pod group of the node pool by "namespace/name", ``binding`` the node of each pod that a bind
-    request of the original's is about to give one. ``members`` are the pods of each group, known or not.
+    """The usage of the pod groups and queues of a node pool.
+
+    ``groups`` are the pod groups by "namespace/name". ``binding`` is the node of each pod that has a live
+    BindRequest. ``members`` are the pods by the group that they name, even if that PodGroup does not exist.
     """
 
     def __init__(self, cluster: Cluster, config: Config) -> None:

@@ -1,7 +1,7 @@
 """What has to be written before a pod with claims can be bound to a node (API 7.2, volume binding).
 
-``plan_volumes`` is level-triggered: it is asked before the first write, and again whenever the view has changed, until
-nothing is awaited any more.
+``plan_volumes`` is level-triggered: the volume binder calls it before the first write, and again once every claim is
+bound.
 """
 
 from __future__ import annotations

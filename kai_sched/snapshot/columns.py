@@ -66,7 +66,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "job": Column(
             "i4",
             "t",
-            "the pod group; NULL for pods of nobody's. Tasks go by job, set, task order; those without a job last",
+            "pod group; NULL if the pod has none or an unknown sub-group. Tasks go by job, set, task order; NULL last",
             "j",
         ),
         "set": Column("i4", "t", "the pod set", "s"),
@@ -107,7 +107,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         ),
     },
     "Bonds": {
-        "ptr": Column("i4", "c+1", "what ties a class to the pods placed before it: its entries"),
+        "ptr": Column("i4", "c+1", "entries of class c: its inter-pod terms and host ports"),
         "entry": Column(
             "i4", "* 3", "role (a Bond), the term or host port, the weight (1, or that of a preferred term)"
         ),
@@ -120,7 +120,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "refused": Column("u1", "j", "0, or why the job cannot be looked at: NO_QUEUE, QUEUE_NOT_LEAF, NOT_SUPPORTED"),
         "turn": Column("u1", "j", "a Turn"),
         "n_first": Column("i4", "j", "how many of its pods go before all other jobs, where its turn is FIRST"),
-        "last_start": Column("i8", "j", "when it last came from nothing to its minimum, ns; 0: not known"),
+        "last_start": Column("i8", "j", "when its pods last began to hold resources, ns; 0: not known"),
         "waits_until": Column(
             "i8", "j", "before this time, ns, it may not have others evicted; 0: at any time, DEFERRED: later"
         ),

@@ -40,7 +40,7 @@ class FaultLog:
                 self._logged_s.clear()
             self._logged_s[place] = now
             log.error("fault.unexpected", part=part, item=item, problem=text, exc_info=error)
-        return f"unexpected {text} (a fault of the scheduler: its log has more)"
+        return f"unexpected {text} (a bug in the scheduler: see its log)"
 
 
 def _place(trace: TracebackType | None) -> tuple[str, int]:

@@ -47,8 +47,7 @@ class MeasuredLoop(uvloop.Loop):
         super().close()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """As in any loop; but that a generator of a library objects to being closed at the end of the process harms
-        nobody, and is logged at debug."""
+        """As in any loop, but log errors of asynchronous generators at debug: they occur when the process ends."""
         if "asyncgen" in context:
             log.debug("loop.generator_closed", what=str(context["asyncgen"]), problem=str(context.get("exception")))
         else:

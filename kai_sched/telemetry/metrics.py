@@ -82,7 +82,7 @@ class Metrics:
             "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
         )
         self._quarantined = self._gauge(
-            "quarantined_objects", "Objects without which cycles are decided, as they fail with them", "kind"
+            "quarantined_objects", "Objects that cycles leave out because cycles fail with them", "kind"
         )
         self._quarantined_kinds: set[str] = set()
         self._preemptions = Series(f"{self._prefix}total_preemption_attempts", "Pod groups for which preempt made room")

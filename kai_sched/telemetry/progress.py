@@ -25,8 +25,8 @@ class Progress:
 
     @contextmanager
     def step(self, text: str | Callable[[], str]) -> Iterator[None]:
-        """Watch the work in the body. A thread does the talking, as the work itself may be one long call; ``text`` may
-        be a function that says how far it is."""
+        """Watch the work in the body. A thread prints the messages, because the work may be one long call. ``text`` may
+        be a function that returns the progress."""
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(text, done), daemon=True)
         watcher.start()

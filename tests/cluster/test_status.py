@@ -57,7 +57,7 @@ def test_a_pod_without_room_is_unschedulable_until_there_is_room(live: Cluster) 
     assert "late-0" in live.wait_event("large", names.SCHEDULED)["message"]
 
 
-def test_reasons_other_than_room_are_none_for_autoscalers(live: Cluster) -> None:
+def test_pods_that_no_new_node_would_help_are_not_unschedulable(live: Cluster) -> None:
     live.add_nodes()
     live.add_queues("limited", limit=1)
     live.add_queues("guaranteed", quota=1)

@@ -45,7 +45,8 @@ class EvictionReporter(Protocol):
 class EvictionTracker:
     """For one event loop. It implements ``pod_deleter.EvictionObserver``.
 
-    A plan with a pod that could not be evicted waits, whoever it is for: 1 s, doubling to 60 s.
+    After the eviction of a pod has failed, every plan that contains the pod waits, whichever pod group gets the room.
+    The delay is 1 s and doubles to 60 s with each failure.
 
     Parameters
     ----------
@@ -128,10 +129,10 @@ class EvictionTracker:
         for winner in plan.winners:
             pod = self._store.get(Pod, winner.pod)
             if pod is None or pod.uid != winner.uid or pod.deleted_ns:
-                return f"pod {winner.pod}, for which it was to go, is gone"
+                return f"pod {winner.pod}, which was to get the room, is gone"
             waiting += not pod.node
         if not waiting:
-            return f"{eviction.cause}, for which it was to go, has found room"
+            return f"the pods of {eviction.cause}, which were to get the room, have nodes already"
         problems = filter(None, (node_problem(self._store, winner.node) for winner in plan.winners))
         return next(problems, "")
 

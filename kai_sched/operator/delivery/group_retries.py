@@ -1,6 +1,6 @@
 """Groups whose binds failed: when each is tried again, and which gangs are bound only in part.
 
-The bind tracker counts failures, the cycle loop asks before each cycle who waits and who goes first.
+The bind tracker records failures. Before each cycle, the cycle loop asks which groups wait and which are placed first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes PodGroups, and into pods which PodGroup they belong to, behind the binds.
+"""Writes PodGroups, and the names of the PodGroup and the sub-group into pods. Binds have precedence.
 
-It empties the queue of writes that ``Groups`` fills. What is written is computed when the write is sent, so several
-changes cost one request. A write that fails is due again later, as ``cluster.retry`` says.
+It takes writes from the queue that ``Groups`` fills. The content is computed when the write is sent, so that several
+changes cost one request. ``cluster.retry`` says when a write that failed is sent again.
 """
 
 from __future__ import annotations

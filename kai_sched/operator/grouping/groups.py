@@ -1,8 +1,8 @@
-"""The PodGroups of workloads in memory: what the API server shows, and what the rules want. The latter holds at once.
+"""The PodGroups of workloads in memory: as the API server shows them, and as the rules want them.
 
-The event sink hands over the pods of workloads. A pod without a group is held back until its place is decided; then the
-store shows it there, in the PodGroup as it will be. What the API server does not show yet becomes a write request.
-Nothing here does I/O: the grouper reads the owners and decides, the group writer writes.
+The event sink passes the pods of workloads. The store does not show a pending pod without a group until its group is
+decided. Then the store shows the pod in the PodGroup that the rules want. A difference to what the API server shows
+becomes a write request. Nothing here does I/O: the grouper reads the owners and decides, the group writer writes.
 """
 
 from __future__ import annotations

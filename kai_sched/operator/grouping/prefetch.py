@@ -44,7 +44,7 @@ def _worth_listing(wanted: Iterable[ObjectReference], cache: OwnerCache) -> dict
 
 
 async def _list(cache: OwnerCache, place: KindInNamespace, names: set[str]) -> list[ObjectReference]:
-    """Add what is found of these names, which are used up, and return the owners of what was found."""
+    """Cache the listed objects with these names, remove them from ``names``, and return their owners."""
     asked_s = cache.monotonic()  # everything that is listed is at least as new
     above: list[ObjectReference] = []
     read, most = 0, OTHERS * len(names)

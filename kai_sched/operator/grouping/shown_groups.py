@@ -43,7 +43,7 @@ class ShownGroups:
         return key in self._raw
 
     def show(self, key: str, raw: bytes | None) -> None:
-        """The API server has the PodGroup so; None: it has none."""
+        """Record the PodGroup as the API server has it; ``raw`` is None if it has none."""
         if raw is None:
             self._raw.pop(key, None)
         else:

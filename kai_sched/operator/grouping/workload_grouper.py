@@ -1,8 +1,9 @@
 """The WorkloadGrouper: reads the owners of pods and decides their PodGroups by the rules in ``reconcile.grouping``.
 
-``Groups`` says which sources to reconcile. A source that fails is reconciled again, 1 s later, doubling to 60 s. Only
-the leader reconciles. Decisions count at once, and are written behind the binds. Cycles begin to act once all workloads
-that were there at the start have been reconciled: otherwise the first ones would get all the room.
+``Groups`` says which sources to reconcile. A source that fails is reconciled again after 1 s, doubling to 60 s. Only
+the leader reconciles. Cycles use a decision at once; the group writer writes it after the binds. Cycles begin to act
+once the workloads that exist when the replica becomes the leader have been reconciled, or after CATCH_UP_S. Otherwise
+the first workloads would get all the room.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class WorkloadGrouper:
         self._clock = clock
         self._rng = rng
         self._workers = Workers("grouper", requests.reconciles, self._work, WORKERS, describe=str)
-        self.is_caught_up = False  # what was there when this replica began to lead has been reconciled
+        self.is_caught_up = False  # the first workloads have been reconciled, or CATCH_UP_S has passed
 
     async def run(self, caught_up: Callable[[], None]) -> None:
         """Run until cancelled, once this replica leads. ``caught_up`` is called once, when cycles may act."""

@@ -1,9 +1,9 @@
 """One certificate for the webhooks of all replicas, kept in a Secret; the first replica that needs a new one writes it.
 
-Each certificate has an authority of its own, whose key is thrown away after signing. A renewed Secret keeps the
-previous authority, and a replica makes the webhook configurations trust all authorities of the Secret before it serves
-a new certificate. Invariant: no replica serves a certificate that the configurations do not trust yet. Configurations
-are watched, since the API server refuses all that a new configuration is about until it trusts the certificate.
+Each certificate has an authority of its own. The key of the authority is discarded after signing. A renewed Secret
+keeps the previous authority. A replica writes all authorities of the Secret into the webhook configurations before it
+replaces a valid certificate. Only a replica without a valid certificate serves one that they do not trust yet. The
+configurations are watched: until a new one trusts the certificate, the API server refuses the requests that match it.
 """
 
 from __future__ import annotations

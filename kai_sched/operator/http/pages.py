@@ -1,6 +1,6 @@
 """The pages /healthz, /readyz, /readyz/scheduling and /metrics, for the kubelet and for Prometheus.
 
-``app.run`` builds them first, so that they answer from the first moment on; checks are added as the process gets on.
+``process.run`` builds them first, so that they answer from the start of the process. Checks are added later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kai_sched.telemetry.metrics import Metrics
 Check = Callable[[], str]
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-START_S = 30.0  # after this time the webhooks are served even if scheduling still waits
+START_S = 30.0  # after this time the check "start" of /readyz succeeds even if scheduling still waits
 WATCH_S = 1.0
 
 log = structlog.get_logger("ready")
@@ -86,10 +86,10 @@ class Readiness:
         return Report(not any(found.values()), leader, holder, found)
 
     def _start(self) -> str:
-        """The check "start": a rollout waits for scheduling, so it stops at a broken version, but not forever."""
+        """The check "start": it waits START_S at most for scheduling, so that a rollout stops at a broken version."""
         waits = [f"{name}: {text}" for name, check in self.scheduling.items() if (text := check())]
         self._is_started = self._is_started or not waits or self.clock() - self._began >= START_S
-        return "" if self._is_started else f"for {START_S:.0f} s at the most it waits for {'; '.join(waits)}"
+        return "" if self._is_started else f"waiting up to {START_S:.0f} s for {'; '.join(waits)}"
 
 
 def application(alive: Mapping[str, Check], readiness: Readiness, metrics: Metrics) -> web.Application:

@@ -76,8 +76,8 @@ class EventSink:
     listed
         The kinds that have been listed completely.
     broken
-        What is wrong with each object that cannot be used, by kind and key. The object is left out. If it is a pod with
-        a node, that node has the condition UNREADABLE_POD.
+        The problems of objects, by kind and key. An object with doubtful fields is used; an unusable one is left out.
+        If an unusable object is a pod with a node, that node has the condition UNREADABLE_POD.
     """
 
     def __init__(

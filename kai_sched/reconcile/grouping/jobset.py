@@ -30,7 +30,7 @@ def job_set(case: GroupingCase) -> Draft:
     for job in jobs:
         sub_groups += _sub_groups(owner, job)
         if len(sub_groups) > SUB_GROUPS_MAX:
-            message = f"more than {SUB_GROUPS_MAX:,} jobs, with those before: give their pods to fewer"
+            message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
             raise job.error("replicas", message)
     place = f"{name}-replica-{_label(case, names.JOB_INDEX_LABEL)}"
     if not any(each.name == place and each.parent == name for each in sub_groups):

@@ -46,9 +46,9 @@ class ObjectReference:
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-# Gives the object; None where there is none of that name. Raises PermissionError where it may not be read. An
-# exception of the caller's own passes through everything here, so that one who has to wait for an answer can get it
-# and ask again.
+# Returns the object, or None if no object has that name. Raises PermissionError if the object may not be read. Other
+# exceptions pass through the rules. So a Fetch may raise one for an object that is not read yet; the caller reads the
+# object and calls the rule again.
 Fetch = Callable[[ObjectReference], "Owner | None"]
 
 

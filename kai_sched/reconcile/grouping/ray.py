@@ -49,10 +49,10 @@ _of_status = _of_cluster(("activeServiceStatus", "rayClusterName"), ("pendingSer
 
 
 def ray_service(case: GroupingCase) -> Draft:
-    """The pod's own cluster. An upgrade has a second one beside the first, which starts whole or not at all, too.
+    """The group of the pod's own RayCluster. An upgrade adds a second RayCluster, which is a gang of its own.
 
-    The group goes with its cluster. One of the service, with pods of the cluster, is from before each had its own, or
-    from the original: they stay in it, as nothing that runs may change its group.
+    The group belongs to the RayCluster. An earlier version, or the original, may have created one group for the whole
+    RayService. If pods of the RayCluster are in that group, all of them use it: running pods must not change groups.
     """
     cluster = next((each for each in case.owners if each.kind == "RayCluster"), None)
     if cluster is None or _is_shared(case, cluster):

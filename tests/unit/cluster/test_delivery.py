@@ -124,7 +124,7 @@ def test_a_fault_is_told_once_in_a_while_and_counted() -> None:
             return faults.note("part", what, error)
 
     with capture_logs() as logs:
-        assert fail("a") == "unexpected ValueError: a (a fault of the scheduler: its log has more)"
+        assert fail("a") == "unexpected ValueError: a (a bug in the scheduler: see its log)"
         for n in range(20):
             fail(str(n))
         now += AGAIN_S

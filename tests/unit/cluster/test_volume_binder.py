@@ -66,7 +66,7 @@ async def test_planning_that_raises_costs_one_group(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(0.005)
     told = dict(bench.failed)
     assert told["ml/a"] == BindFailure(
-        VOLUME_BINDING, "unexpected ZeroDivisionError: by the test (a fault of the scheduler: its log has more)"
+        VOLUME_BINDING, "unexpected ZeroDivisionError: by the test (a bug in the scheduler: see its log)"
     )
     assert told["ml/b"].message == "node n1 is gone: the pod is scheduled again"
     assert "KeyError" in told["ml/gone"].message

@@ -154,7 +154,7 @@ async def test_the_rest_of_a_torn_gang_goes_before_others(world: World) -> None:
         assert sorted(world.hands.pods) == sorted(bind.pod for bind in lost)
 
 
-async def test_what_a_dead_leader_left_torn_goes_before_others(world: World) -> None:
+async def test_a_gang_that_a_previous_leader_bound_in_part_is_bound_first(world: World) -> None:
     world.put(POD_GROUP, raw_group("gang", 2))
     world.put(POD, raw_pod("a", node="n1", **GANG), raw_pod("b", **GANG))
     world.put(POD, raw_pod("rival", creationTimestamp="2001-01-01T00:00:00Z"))

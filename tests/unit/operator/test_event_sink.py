@@ -87,7 +87,7 @@ def test_what_came_again_while_it_is_listed_is_there(watched: Watched) -> None:
     assert watched.nodes == {"a": 3.0}
 
 
-def test_what_is_heard_late_of_a_deleted_object_brings_it_not_back(watched: Watched) -> None:
+def test_a_late_event_does_not_restore_a_deleted_object(watched: Watched) -> None:
     watched.list(QUEUE, raw_queue("a", 3), raw_queue("b", 4))
     watched.feed.deleted(QUEUE, raw_queue("a", 5))
     for version in (3, 5):

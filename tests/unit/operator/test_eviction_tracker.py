@@ -88,9 +88,9 @@ async def test_a_victim_made_anew_is_another_pod(world: World) -> None:
 CHECKS = {
     "pod ml/v0 is gone": lambda world: world.feed.deleted(POD, lent("v0", 2)),
     "pod ml/v0 is being deleted already": lambda world: world.put(POD, lent("v0", 2, **LEAVING)),
-    "pod ml/a, for which it was to go, is gone": lambda world: world.put(POD, raw_pod("a", 2, **GANG, **LEAVING)),
-    "pod ml/b, for which it was to go, is gone": lambda world: world.feed.deleted(POD, raw_pod("b", 2, **GANG)),
-    "ml/gang, for which it was to go, has found room": lambda world: world.put(
+    "pod ml/a, which was to get the room, is gone": lambda world: world.put(POD, raw_pod("a", 2, **GANG, **LEAVING)),
+    "pod ml/b, which was to get the room, is gone": lambda world: world.feed.deleted(POD, raw_pod("b", 2, **GANG)),
+    "the pods of ml/gang, which were to get the room, have nodes already": lambda world: world.put(
         POD, *(raw_pod(name, 2, node="n2", **GANG) for name in "ab")
     ),
     "node n1 was cordoned": lambda world: world.put(NODE, raw_node("n1", 2, gpus=2, unschedulable=True)),
@@ -114,7 +114,7 @@ async def test_a_winner_that_is_bound_before_the_others_is_not_gone(world: World
     assert [world.evictions.check(each) for each in world.hands.victims] == ["", ""]
 
 
-async def test_for_a_group_that_went_away_nobody_else_goes(world: World) -> None:
+async def test_evictions_for_a_group_that_is_gone_are_dropped(world: World) -> None:
     async with running(world):
         await decided(world)
         for name in "ab":
@@ -199,7 +199,7 @@ async def test_a_refused_pod_that_goes_leaves_nothing_behind(world: World) -> No
         assert world.evictions._refused == {}
 
 
-async def test_what_cannot_be_told_is_evicted_all_the_same(world: World) -> None:
+async def test_a_failure_of_the_reporter_does_not_stop_an_eviction(world: World) -> None:
     """Its victims count as leaving already."""
 
     def raising(*_: object) -> None:

@@ -261,7 +261,7 @@ def test_news_are_the_latest_of_each_object_and_no_more() -> None:
     assert bench.news.take() == {("Pod", "ml/a"): None}
 
 
-def test_news_reach_the_keeper_whatever_a_status_holds() -> None:
+def test_observations_reach_the_reconciler_even_if_a_status_is_malformed() -> None:
     heard: list[Any] = []
 
     class Ear(StatusReconciler):
