@@ -52,10 +52,12 @@ def _choose_in_turn(run: Few, nodes: list[str] | None, moves: bool) -> tuple[lis
 
 def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> bool:
     """Let chunks go below the queue whose limit is in the way."""
-    world, rest = run.session.world, iter(run.potential)
+    world, rest, last = run.session.world, iter(run.potential), None
     while (limit := _limit_in_the_way(run)) is not None:
         if run.is_move or limit == ("", 0):
             return False
+        if limit != last:
+            rest, last = iter(run.potential), limit
         name, r = limit
         for chunk in rest:
             if chunk in chosen:

@@ -47,8 +47,8 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     leaving, fixed, g = with_moves(preemptor, False), jobs.preemptible[p] == 0, 0
     verdict, q, r = pass_gates(jobs.queue[p], scratch.need, fixed, parent, state.book)
     # Victims are taken in their order, the least deserving first, only below queue ``q`` and only if they hold
-    # some of the resource ``r`` that is over the limit. ``g`` never goes back: a chunk that could not be taken
-    # for a limit is not tried again.
+    # some of the resource ``r`` that is over the limit. A chunk that could not be taken for this limit is not tried
+    # again for it; for the next limit, of another queue or resource, the chunks are gone through from the first.
     while verdict != OK:
         if verdict != OVER_LIMIT or preemptor.action == CONSOLIDATION:
             return False
@@ -65,7 +65,10 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
                 taken, _ = choose_with_dependents(g - 1, NULL, leaving, ctx, search)
                 if taken:
                     break
+        old_q, old_r = q, r
         verdict, q, r = pass_gates(jobs.queue[p], scratch.need, fixed, parent, state.book)
+        if q != old_q or r != old_r:
+            g = 0
     return True
 
 

@@ -127,6 +127,28 @@ def test_victims_below_a_limit_go_first(snapshot: Snapshot, asks: float, data: s
     check_books(ctx)
 
 
+def test_for_a_second_limit_all_victims_count_again() -> None:
+    """Department 1 of a tree with limits of 1 GPU has team 2, which asks for one, and team 3; team 4 is beside it.
+
+    The limit of the department passes over the job of team 4, which comes first; that of the root needs it.
+    """
+    snapshot = assemble(
+        [Member(1, [Status.RUNNING]) for _ in range(2)] + [Member(1, [Status.PENDING])],
+        queue_table(
+            [NULL, 0, 1, 1, 0],
+            limit=[[UNLIMITED, UNLIMITED, 1.0]] * 2 + [[UNLIMITED] * 3] * 3,
+            priority=[100, 100, 100, 100, 50],
+        ),
+        request=[[0.0, 0.0, 1.0, 1.0, 0.0]],
+        tasks={"node": [0, 0, NULL]},
+        jobs={"queue": [3, 4, 2]},
+    )
+    ctx, search, chunks = accumulated(snapshot)
+    assert chunks == [[1], [0]]
+    assert choose_for_limits(Preemptor(PREEMPT, 2, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, False), ctx, search)
+    assert sorted(search.lists.chosen[: search.counts.chosen[0]]) == [0, 1]
+
+
 def test_only_those_of_the_queue_over_its_limit_go() -> None:
     """Queue 1 may hold 2 GPUs and holds both; queue 0, whose job is newer, has no limit."""
     snapshot = assemble(
