@@ -39,7 +39,7 @@ BINDER = "kai_sched.cluster.pod_binder"
 EVICTER = "kai_sched.cluster.pod_deleter"
 VOLUMES = "kai_sched.cluster.volume_binder"
 WRITER = "kai_sched.cluster.status_writer"
-KEEPER = "kai_sched.operator.http.certificate"
+CERTIFICATE = "kai_sched.operator.http.certificate"
 GROUPER = "kai_sched.cluster.pod_group_requests"
 LEASE = "kai_sched.cluster.lease"
 
@@ -75,18 +75,18 @@ CLUSTER_RIGHTS = {
     (
         "admissionregistration.k8s.io/mutatingwebhookconfigurations:" + ",".join(certificate.MUTATING),
         "get list patch watch",
-    ): KEEPER,
+    ): CERTIFICATE,
     (
         "admissionregistration.k8s.io/validatingwebhookconfigurations:" + ",".join(certificate.VALIDATING),
         "get list patch watch",
-    ): KEEPER,
+    ): CERTIFICATE,
 }
 OWN_NAMESPACE_RIGHTS = {
     ("coordination.k8s.io/leases", "create"): LEASE,
     ("coordination.k8s.io/leases:kai-scheduler", "get update"): LEASE,
-    ("/secrets", "create"): KEEPER,
+    ("/secrets", "create"): CERTIFICATE,
     ("/configmaps", "get"): "kai_sched.operator.grouping.rule_settings",
-    (f"/secrets:{certificate.SECRET}", "get update"): KEEPER,
+    (f"/secrets:{certificate.SECRET}", "get update"): CERTIFICATE,
 }
 
 

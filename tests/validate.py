@@ -14,7 +14,7 @@ TABLES = {
     "Classes": "classes",
     "Signatures": "signatures",
     "Terms": "terms",
-    "Bonds": "bonds",
+    "TermRoles": "term_roles",
     "Jobs": "jobs",
     "Sets": "sets",
 }

@@ -22,9 +22,9 @@ from yarl import URL
 from kai_sched.cluster.failure import NOT_LEADER as NOT_LEADER
 from kai_sched.cluster.failure import ApiFailure as ApiFailure
 from kai_sched.cluster.failure import read, refused
-from kai_sched.cluster.lanes import Lanes, lane_of
 from kai_sched.cluster.login import Credentials, Login, LoginFailure
 from kai_sched.cluster.paths import Path
+from kai_sched.cluster.request_slots import RequestSlots, request_kind
 from kai_sched.cluster.write_guard import GuardedRequest, WriteGuard, current_guard, not_leader
 
 TOKEN_FILE_S = 60.0  # the token of a service account is read this often, as Kubernetes asks of its clients
@@ -88,7 +88,7 @@ class Api:
         self._use(credentials)
         # The connector has no limit of its own: a request that has passed the guard is sent at once, and watches, which
         # last, take no slot.
-        self._lanes = Lanes(connections)
+        self._slots = RequestSlots(connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             request_class=GuardedRequest,
@@ -142,7 +142,7 @@ class Api:
     @property
     def binds_at_once(self) -> int:
         """How many binds can be under way, so that connections are left for everything else."""
-        return self._lanes.binds
+        return self._slots.binds
 
     async def request(
         self,
@@ -177,9 +177,9 @@ class Api:
         return await self._perform(_Call(method, path, None, body, headers, timeout, writes, needs_right))
 
     async def _perform(self, call: _Call) -> bytes:
-        """Wait for a slot of the lane, then return the body of the answer. Raises ApiFailure."""
-        lane = lane_of(call.verb, call.path)
-        own = await self._lanes.acquire(lane)
+        """Wait for a slot of the kind, then return the body of the answer. Raises ApiFailure."""
+        kind = request_kind(call.verb, call.path)
+        own = await self._slots.acquire(kind)
         try:
             response = await self._respond(call)
             return await response.read()
@@ -188,7 +188,7 @@ class Api:
         except Exception as wrong:
             raise self._failed(call, wrong) from wrong
         finally:
-            self._lanes.release(lane, own)
+            self._slots.release(kind, own)
 
     async def list_pages(
         self,

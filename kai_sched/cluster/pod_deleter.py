@@ -33,7 +33,7 @@ class EvictionEnd(enum.Enum):
     """How an eviction ended."""
 
     EVICTED = "evicted"  # the pod is being deleted at our request
-    OBSOLETE = "obsolete"  # the cluster has changed: the pod is gone, or nobody needs its room
+    OBSOLETE = "obsolete"  # it need not be sent: the pod is gone, nothing needs its room, or the lease was lost
     REFUSED = "refused"  # the API server did not delete the pod
 
 

@@ -1,7 +1,8 @@
 """When a request that failed is sent again: one table for every kind of write.
 
 ``delivery.deliver`` and the PodGroup writer of the operator read it. A failure maps to one action by its HTTP status;
-status 0 means that no answer came. A write that the lease guard refused is always given up: another replica may lead.
+status 0 means that no answer came, or that the request was not sent.
+A write that the lease guard refused is always given up: another replica may lead.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kai_sched.model.resources import CPU, GPU, MEMORY, PODS
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Bonds, Classes, Flags, Ints, TermKind, Terms, Verdict
+from kai_sched.snapshot.tables import Classes, Flags, Ints, TermKind, TermRole, TermRoles, Terms, Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no
@@ -46,7 +46,7 @@ class ClassRows:
         Requests (C, R), quota amounts (C, 3), signatures and refusals of the classes.
     signatures
         The node constraints that the classes refer to.
-    terms, bonds, ports
+    terms, term_roles, ports
         Inter-pod terms with their domains (A, N), the ties of classes to terms and ports, and which host ports
         conflict (P, P).
     n_domains
@@ -62,7 +62,7 @@ class ClassRows:
     table: Classes
     signatures: SignatureBook
     terms: Terms
-    bonds: Bonds
+    term_roles: TermRoles
     ports: Flags
     n_domains: int
     resources: tuple[str, ...]
@@ -100,9 +100,9 @@ def lower_classes(
     book = SignatureBook()
     refusals = [""] * len(found)
     table = _table(found, waits, resources, book, refusals, cluster, config)
-    terms, bonds, ports, n_domains = _lower_bonds(found, cache, nodes)
+    terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
-    return ClassRows(of_task, kind, table, book, terms, bonds, ports, n_domains, resources, refusals)
+    return ClassRows(of_task, kind, table, book, terms, term_roles, ports, n_domains, resources, refusals)
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
@@ -179,11 +179,11 @@ def _table(
     return Classes(request, quota, signature, cpu_only, refused)
 
 
-def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, Bonds, Flags, int]:
-    """Terms, bonds, port conflicts and the number of domains of these classes.
+def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:
+    """Terms, term roles, port conflicts and the number of domains of these classes.
 
-    Terms and ports are numbered in the order of first occurrence. A bond is a triple of Bond, number of the term or the
-    port, and weight; the bonds of a class lie side by side.
+    Terms and ports are numbered in the order of first occurrence. A term role is a row of three: a TermRole, the number
+    of the term or the port, and the weight; those of a class lie side by side.
     """
     rows: dict[int, int] = {}
     ports: dict[HostPort, int] = {}
@@ -196,17 +196,19 @@ def _lower_bonds(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tupl
     for each, terms in zip(found, own, strict=True):
         need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
         match = sorted(rows[number] for number in each.matches)
-        entries += [(Bond.NEED, a, 1) for a in need]
-        entries += [(Bond.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
-        entries += [(Bond.MATCH, a, 1) for a in match]
-        entries += [(Bond.PORT, ports.setdefault(port, len(ports)), 1) for port in each.shape.host_ports]
+        entries += [(TermRole.NEED, a, 1) for a in need]
+        entries += [(TermRole.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
+        entries += [(TermRole.MATCH, a, 1) for a in match]
+        entries += [(TermRole.PORT, ports.setdefault(port, len(ports)), 1) for port in each.shape.host_ports]
         ptr.append(len(entries))
         self_match.append(bool(need) and set(need) <= set(match))
     terms_here = [cache.terms.terms[number] for number in rows]
     domain, n_domains = _domains(terms_here, cache, nodes)
-    bonds = Bonds(np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8))
+    term_roles = TermRoles(
+        np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8)
+    )
     kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
-    return Terms(kinds, domain), bonds, _conflicts(ports), n_domains
+    return Terms(kinds, domain), term_roles, _conflicts(ports), n_domains
 
 
 def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, int]:

@@ -136,7 +136,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(classes.table),
         freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
         freeze(classes.terms),
-        freeze(classes.bonds),
+        freeze(classes.term_roles),
         freeze((classes.ports,))[0],
         freeze(job_table),
         freeze(set_table),

@@ -91,7 +91,7 @@ class CycleHealth:
         for entry in outcome.quarantined:
             self._report_object(entry)
         for kind, key in outcome.released:
-            log.info("object.back", kind=kind_of(kind)[1], object=key)
+            log.info("object.readmitted", kind=kind_of(kind)[1], object=key)
 
     def succeeded(self, now_s: float) -> None:
         """A cycle was decided and carried out at that time (seconds since the epoch)."""

@@ -112,7 +112,7 @@ def _handler(sink: EventSink, kind: Kind) -> Callable[..., Awaitable[None]]:
         if event["type"] == "DELETED":
             sink.deleted(kind, raw)
         else:
-            sink.heard(kind, raw)
+            sink.changed_late(kind, raw)
 
     return on_event
 

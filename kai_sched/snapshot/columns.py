@@ -106,10 +106,10 @@ SCHEMA: dict[str, dict[str, Column]] = {
             "the node's domain for the term's topology key, offset into the counters; NULL without the label",
         ),
     },
-    "Bonds": {
+    "TermRoles": {
         "ptr": Column("i4", "c+1", "entries of class c: its inter-pod terms and host ports"),
         "entry": Column(
-            "i4", "* 3", "role (a Bond), the term or host port, the weight (1, or that of a preferred term)"
+            "i4", "* 3", "role (a TermRole), the term or host port, the weight (1, or that of a preferred term)"
         ),
         "self_match": Column("u1", "c", "1: the class's own pods match all its required terms"),
     },

@@ -171,7 +171,7 @@ class TermKind(enum.IntEnum):
     PREFERRED = 2
 
 
-class Bond(enum.IntEnum):
+class TermRole(enum.IntEnum):
     """How a class is tied to an inter-pod term or a host port (semantics 12.2): which counter it reads or raises.
 
     NEED reads the pods that match the term. CARRY raises ``carried``, MATCH raises ``matched`` of the node's domain, so
@@ -240,7 +240,7 @@ class Tasks(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """One row for each class of pods that placement cannot tell apart: same requests, constraints and bonds.
+    """One row for each class of pods that placement cannot tell apart: same requests, constraints and term roles.
 
     ``request`` (C, R) is what a node must have, ``quota`` (C, 3) what counts for the queue. Placement remembers nodes
     by class, so their number decides the cost of a cycle with many different pods.
@@ -282,10 +282,10 @@ class Terms(NamedTuple):
     domain: Ints
 
 
-class Bonds(NamedTuple):
+class TermRoles(NamedTuple):
     """What ties a class to pods that are placed: inter-pod terms and host ports, by class (semantics 12.2).
 
-    The bonds of class c are the rows ``ptr[c]`` to ``ptr[c + 1]`` of ``entry``: a ``Bond``, the term or port, the
+    The roles of class c are the rows ``ptr[c]`` to ``ptr[c + 1]`` of ``entry``: a ``TermRole``, the term or port, the
     weight.
     """
 
@@ -344,7 +344,7 @@ class Snapshot(NamedTuple):
     classes: Classes
     signatures: Signatures
     terms: Terms
-    bonds: Bonds
+    term_roles: TermRoles
     ports: Flags
     jobs: Jobs
     sets: Sets

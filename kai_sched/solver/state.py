@@ -251,12 +251,12 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     """
     n_moves, n_sets = longest_job(snapshot), snapshot.sets.parent.size
     # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
-    # counters and a cursor; and the bonds of the class.
+    # counters and a cursor; and the term roles of the class.
     n_charges = 6 * _depth(snapshot)
     if evicting:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
-    counters = int(np.diff(snapshot.bonds.ptr).max(initial=0))
+    counters = int(np.diff(snapshot.term_roles.ptr).max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges) + 1
     # Coming back, a task is counted out and in, where it was and where it ran.
     n_integers = n_moves * (6 + 8 * counters) + 2 * n_sets + 1

@@ -16,7 +16,6 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
-    Bonds,
     Classes,
     Jobs,
     Nodes,
@@ -26,6 +25,7 @@ from kai_sched.snapshot.tables import (
     Signatures,
     Snapshot,
     Tasks,
+    TermRoles,
     Terms,
     freeze,
 )
@@ -72,7 +72,7 @@ def empty_snapshot() -> Snapshot:
         _empty(Classes),
         _empty(Signatures),
         _empty(Terms),
-        _empty(Bonds),
+        _empty(TermRoles),
         ports,
         _empty(Jobs),
         _empty(Sets),

@@ -21,7 +21,7 @@ class FaultLog:
     Attributes
     ----------
     counts
-        The number of faults by part, such as "feed".
+        The number of faults by part, such as "intake".
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -213,7 +213,7 @@ def hostiles(roles: Sequence[str], most: int = 3, versions: bool = False) -> st.
 
 
 class World:
-    """A feed, the store behind it, a warm cache and a keeper, as the operator has them; time stands still.
+    """A sink, the store behind it, a warm cache and a reconciler, as the operator has them; time stands still.
 
     ``objects`` are those that the API server has: what was fed last, by kind and key.
     """
@@ -223,10 +223,10 @@ class World:
         self.settings.fixed = True
         self.store = Store()
         self.cache = Cache()
-        self.keeper, self.news = StatusReconciler(Config()), Observations()
+        self.reconciler, self.news = StatusReconciler(Config()), Observations()
         observer = StatusObserver(Config(), self.settings, self.news)
         self.intake = Intake(self.store, observer=observer, owners=self.news.owners)
-        self.feed = self.intake.sink
+        self.sink = self.intake.sink
         self.objects: dict[tuple[Kind, str], Object] = {}
         self.steady_ns = 10**12
         self._version = 0
@@ -237,22 +237,22 @@ class World:
         for each in objects:
             by_kind.setdefault(kind_of(each["kind"]), []).append(each)
         for kind, items in by_kind.items():
-            self.feed.begin(kind)
+            self.sink.begin(kind)
             for key in [key for key in self.objects if key[0] == kind]:
                 del self.objects[key]
             for each in items:
-                self.feed.item(kind, self._noted(each))
-            self.feed.finish(kind)
+                self.sink.item(kind, self._noted(each))
+            self.sink.finish(kind)
 
     def show(self, content: Object) -> None:
         """ADDED or MODIFIED."""
-        self.feed.changed(kind_of(content["kind"]), self._noted(content))
+        self.sink.changed(kind_of(content["kind"]), self._noted(content))
 
     def drop(self, content: Object) -> None:
         """DELETED."""
         raw = self._noted(content)
         self.objects.pop((kind_of(content["kind"]), key_of(content)), None)
-        self.feed.deleted(kind_of(content["kind"]), raw)
+        self.sink.deleted(kind_of(content["kind"]), raw)
 
     def _noted(self, content: Object) -> bytes:
         self._version += 1
@@ -268,10 +268,10 @@ class World:
 
     def told(self, result: CycleResult) -> list[Write]:
         """What people are to be told of the cycle, and again half a minute later."""
-        observe_all(self.news.take(), self.keeper)
+        observe_all(self.news.take(), self.reconciler)
         found: list[Write] = []
         for _ in range(2):
-            found += self.keeper.writes(self.store.cluster(), result, NOW_NS, self.steady_ns)[0]
+            found += self.reconciler.writes(self.store.cluster(), result, NOW_NS, self.steady_ns)[0]
             self.steady_ns += 31 * 10**9
         return found
 

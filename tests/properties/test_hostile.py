@@ -1,7 +1,7 @@
-"""Whatever stands in an object that is read: no exception, no wrong booking, nobody else's plan changed.
+"""Whatever stands in an object that is read: no exception, no wrong booking, no other object's plan changed.
 
-The objects come as bytes, as the API server sends them, through the feed, cycles and the keeper to the requests that
-arrive at a server. A failure names the object, the field and the value.
+The objects come as bytes, as the API server sends them, through the sink, cycles and the reconciler to the requests
+that arrive at a server. A failure names the object, the field and the value.
 """
 
 from __future__ import annotations
@@ -164,12 +164,12 @@ def test_bytes_that_are_no_object(found: Hostile, data: st.DataObject) -> None:
     )
     world, kind = world_of(SANE), found.kind
     note(repr(broken[:300]))
-    world.feed.changed(kind, broken)
+    world.sink.changed(kind, broken)
     world.decide()
-    world.feed.begin(kind)
-    world.feed.item(kind, broken)
-    world.feed.deleted(kind, broken)
-    world.feed.finish(kind)
+    world.sink.begin(kind)
+    world.sink.item(kind, broken)
+    world.sink.deleted(kind, broken)
+    world.sink.finish(kind)
     world.told(world.decide())
     world.list(SANE)
     if found.role not in SETTINGS:

@@ -167,7 +167,7 @@ async def _group(recorder: Recorder, bad: dict[str, Any]) -> None:
     world = World()
     grouper = Grouping(recorder.api, world.intake, Config)
     world.list([BASES["Namespace"]])
-    world.feed.begin(POD)
+    world.sink.begin(POD)
     task = asyncio.create_task(grouper.run())
     try:
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The keeper looks at what has changed only, and yet says what one says that looks at everything."""
+"""The reconciler looks at what has changed only, and yet says what one says that looks at everything."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ COUNTS = [{"Pending": 1}, {"Pending": 1, "Running": 1}, {"Running": 2}, {"Gated"
 
 
 class Twice:
-    """Two keepers that are told the same; one of them looks at everything each time."""
+    """Two reconcilers that are told the same; one of them looks at everything each time."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.world = World()  # what the API server shows
         self.store = Store()
-        self.keepers = (StatusReconciler(CONFIG), StatusReconciler(CONFIG))
-        self.owners = [OwnerIndex(keeper.observe_owner) for keeper in self.keepers]
+        self.reconcilers = (StatusReconciler(CONFIG), StatusReconciler(CONFIG))
+        self.owners = [OwnerIndex(reconciler.observe_owner) for reconciler in self.reconcilers]
         self.tally: QueueUsage | None = None
         self.result = decided()
         self.seconds = 0.0
@@ -54,8 +54,8 @@ class Twice:
     def show(self, item: Object) -> None:
         """Tell both what the API server shows of it."""
         self.world.objects = (item,)
-        for keeper in self.keepers:
-            self.world.keeper = keeper
+        for reconciler in self.reconcilers:
+            self.world.reconciler = reconciler
             self.world.show()
 
     def change(self) -> None:
@@ -92,8 +92,12 @@ class Twice:
         item = made[kind]()
         if rng.random() < 0.2:
             self.store.remove(kind, item.key)
-            for keeper in self.keepers:
-                forget = {Queue: keeper.forget_queue, PodGroup: keeper.forget_pod_group, Pod: keeper.forget_pod}
+            for reconciler in self.reconcilers:
+                forget = {
+                    Queue: reconciler.forget_queue,
+                    PodGroup: reconciler.forget_pod_group,
+                    Pod: reconciler.forget_pod,
+                }
                 if kind in forget:
                     forget[kind](item.key)
         else:
@@ -127,7 +131,7 @@ class Twice:
         """Both say the same, of which most is done."""
         view = self.store.cluster()
         now_ns = round(self.seconds * SECOND_NS) + SECOND_NS
-        lazy, eager = self.keepers
+        lazy, eager = self.reconcilers
         eager.mark_all()
         found, again = lazy.writes(view, self.result, now_ns, now_ns)
         wanted, again_at_latest = eager.writes(view, self.result, now_ns, now_ns)
@@ -174,9 +178,9 @@ def test_looking_at_changes_says_what_looking_at_everything_says(seed: int, step
 
 def test_an_eviction_is_no_place() -> None:
     """Its pod is not among those that get a node."""
-    keeper, store = StatusReconciler(CONFIG), Store()
+    reconciler, store = StatusReconciler(CONFIG), Store()
     store.put(pod("a"))
-    keeper.observe_pod("ml/a", "uid-a", None)
+    reconciler.observe_pod("ml/a", "uid-a", None)
     victim = Evict("ml/a", "uid-a", "node-1", "reclaim", "ml/b", "ml/a", (), "", False, ())
     result = decided([state("ml/a", {"Pending": 1}, NO_ROOM)], effects=(victim,))
-    assert keeper.writes(store.cluster(), result, 1, 1)[0]
+    assert reconciler.writes(store.cluster(), result, 1, 1)[0]

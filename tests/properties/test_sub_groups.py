@@ -72,10 +72,10 @@ def test_any_sub_groups_are_coped_with(group: o.PodGroup) -> None:
     result = run_cycle(cluster, config, NOW_NS)
     assert result.pods["ml/other"].status == "Binding"
     assert "ml/g" in result.groups
-    keeper = StatusReconciler(config)
-    keeper.observe_queue("q", "", b"")
-    keeper.observe_pod_group("ml/g", "u", b"")
-    writes, _ = keeper.writes(cluster, result, NOW_NS, NOW_NS)
+    reconciler = StatusReconciler(config)
+    reconciler.observe_queue("q", "", b"")
+    reconciler.observe_pod_group("ml/g", "u", b"")
+    writes, _ = reconciler.writes(cluster, result, NOW_NS, NOW_NS)
     assert "q" in {write.ref.name for write in writes if isinstance(write, PatchStatus)}, "others are told of, too"
 
 

@@ -111,7 +111,7 @@ class GroupWriter:
         try:
             self._sink.changed(POD_GROUP, await get_group(self._api, key))
         except ApiFailure as failure:
-            log.info("group.unseen", group=key, problem=str(failure))
+            log.info("group.unread", group=key, problem=str(failure))
         return self._sink.known(POD_GROUP).get(key) != before
 
 

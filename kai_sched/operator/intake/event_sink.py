@@ -24,7 +24,7 @@ from kai_sched.operator.intake.object_head import ObjectHead, read_head
 from kai_sched.plan.effects import Ref
 from kai_sched.telemetry.faults import FAULTS
 
-log = structlog.get_logger("feed")
+log = structlog.get_logger("intake")
 
 # Called with each object: kind, key, raw JSON, and what makes the object unusable. The JSON is None for an object that
 # is gone, and for a pod with a node; the text is empty for an object that can be used.
@@ -150,7 +150,7 @@ class EventSink:
             self._listing[kind].add(seen.key)
         self._put(kind, raw, seen)
 
-    def heard(self, kind: Kind, raw: bytes) -> None:
+    def changed_late(self, kind: Kind, raw: bytes) -> None:
         """As ``changed``, for events of kopf, which may come late and without the deletion that followed.
 
         The reflector reports events in order. So an unknown object in an old version was deleted, or the reflector is
@@ -184,7 +184,7 @@ class EventSink:
         try:
             fault = self._take(kind, raw, seen)
         except Exception as error:
-            fault = FAULTS.note("feed", f"{kind[1]} {key}", error)
+            fault = FAULTS.note("intake", f"{kind[1]} {key}", error)
             self._report(kind, key, fault, "object.unusable")
             versions[key] = seen.version - 1  # the next list tries it again
             if kind != POD_GROUP:  # a PodGroup stays as it was: it exists, so it must not be created again
@@ -300,7 +300,7 @@ class EventSink:
             elif kind == POD_GROUP:
                 self._gate.show(key, None, None)
         except Exception as error:
-            FAULTS.note("feed", f"{kind[1]} {key}", error)
+            FAULTS.note("intake", f"{kind[1]} {key}", error)
         if kind == POD:
             self._overlay.gone(key)
         elif kind != POD_GROUP and kind in CLASSES:

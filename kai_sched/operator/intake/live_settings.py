@@ -81,7 +81,9 @@ class LiveSettings:
         if self.fixed:
             moved = [field for field in FIXED if getattr(config, field) != getattr(self.config, field)]
             if moved:
-                log.warning("settings.later", fields=moved, remedy="restart the scheduler for them to take effect")
+                log.warning(
+                    "settings.need_restart", fields=moved, remedy="restart the scheduler for them to take effect"
+                )
             config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
         self.admission = self.admission.with_names(config)
         if config != self.config:

@@ -15,7 +15,7 @@ from kai_sched.api import core
 from kai_sched.model.read import NAMESPACED, POD, Kind
 from kai_sched.model.read_meta import version_number
 
-log = structlog.get_logger("feed")
+log = structlog.get_logger("intake")
 
 
 class _HeadMeta(core.Wire):

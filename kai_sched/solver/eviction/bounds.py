@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Help, Snapshot, Status, TermKind, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, has_quota_for, requested
 from kai_sched.solver.jit import inner
@@ -28,9 +28,9 @@ SHARES = int(Help.SHARES)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
 ANTI = int(TermKind.ANTI)
-CARRY = int(Bond.CARRY)
-MATCH = int(Bond.MATCH)
-PORT = int(Bond.PORT)
+CARRY = int(TermRole.CARRY)
+MATCH = int(TermRole.MATCH)
+PORT = int(TermRole.PORT)
 
 
 @inner
@@ -145,13 +145,13 @@ def own_anti_term(c: int, snapshot: Snapshot) -> int:
 
     That is a required anti-affinity term which the class carries and whose selector matches the class itself.
     """
-    bonds, terms = snapshot.bonds, snapshot.terms
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        a = bonds.entry[entry, 1]
-        if bonds.entry[entry, 0] != CARRY or terms.kind[a] != ANTI:
+    term_roles, terms = snapshot.term_roles, snapshot.terms
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        a = term_roles.entry[entry, 1]
+        if term_roles.entry[entry, 0] != CARRY or terms.kind[a] != ANTI:
             continue
-        for other in range(bonds.ptr[c], bonds.ptr[c + 1]):
-            if bonds.entry[other, 0] == MATCH and bonds.entry[other, 1] == a:
+        for other in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+            if term_roles.entry[other, 0] == MATCH and term_roles.entry[other, 1] == a:
                 return int(a)
     return NULL
 
@@ -163,9 +163,9 @@ def is_barred(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
     Reads ``state.ports`` (N, P) and the counters ``domains.matched`` and ``carried`` (D,). Evicted pods still
     count (12.2).
     """
-    bonds, terms = snapshot.bonds, snapshot.terms
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
+    term_roles, terms = snapshot.term_roles, snapshot.terms
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
         if role == PORT:
             for other in range(state.ports.shape[1]):
                 if snapshot.ports[row, other] == 1 and state.ports[n, other] > 0:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Bond, Snapshot, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, TermRole, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal_taking import (
     BLOCK,
@@ -39,7 +39,7 @@ from kai_sched.solver.state import Context, Log
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
-NEED = int(Bond.NEED)
+NEED = int(TermRole.NEED)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 NEVER = 2**62  # a node that cannot be cleared
@@ -387,11 +387,11 @@ def is_near_required(c: int, n: int, ctx: Context) -> bool:
     pod that matches its own terms and finds no other pod that does may be the first.
     """
     snapshot = ctx.snapshot
-    terms, bonds = snapshot.terms, snapshot.bonds
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        if bonds.entry[entry, 0] != NEED:
+    terms, term_roles = snapshot.terms, snapshot.term_roles
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        if term_roles.entry[entry, 0] != NEED:
             continue
-        domain = terms.domain[bonds.entry[entry, 1], n]
+        domain = terms.domain[term_roles.entry[entry, 1], n]
         if domain == NULL:
             return False
         if ctx.state.domains.matched[domain] == 0 and not is_first_of_kind(c, ctx):

@@ -20,7 +20,7 @@ from kai_sched.solver.eviction.evict import evict, move_cursor
 from kai_sched.solver.eviction.minimal_simulation import fits_at_home, node_to_return_to, restore_victim, return_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.place import count_bonds
+from kai_sched.solver.kernels.place import count_term_roles
 from kai_sched.solver.kernels.undo import add_integer, set_integer, undo_all
 from kai_sched.solver.state import Context, State
 
@@ -88,7 +88,7 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
     evict(j, t, 1, ctx, search)
     search.tasks.prior[t], search.tasks.home[t] = prior, home
     if ctx.finder.dynamic[c] == 1:
-        count_bonds(c, away, -1, ctx)
+        count_term_roles(c, away, -1, ctx)
     if node_to_return_to(t, False, ctx, search) == NULL:
         undo_all(ctx)
         return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Bond, Snapshot, TermKind, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole, Verdict
 from kai_sched.solver.eviction.evict import evict, place_in_search
 from kai_sched.solver.eviction.retake import keep_last, who_retakes
 from kai_sched.solver.eviction.scenarios import add_to_scenario
@@ -34,7 +34,7 @@ from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
 RECLAIM = int(Action.RECLAIM)
-MATCH = int(Bond.MATCH)
+MATCH = int(TermRole.MATCH)
 REQUIRED = int(TermKind.REQUIRED)
 
 
@@ -154,12 +154,12 @@ def count_as_near(t: int, sign: int, ctx: Context, search: Search) -> None:
     c, n = snapshot.tasks.cls[t], search.tasks.home[t]
     if n == NULL or ctx.finder.dynamic[c] == 0:
         return
-    bonds, terms = snapshot.bonds, snapshot.terms
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        row = bonds.entry[entry, 1]
-        if bonds.entry[entry, 0] != MATCH or terms.kind[row] != REQUIRED or terms.domain[row, n] == NULL:
+    term_roles, terms = snapshot.term_roles, snapshot.terms
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        row = term_roles.entry[entry, 1]
+        if term_roles.entry[entry, 0] != MATCH or terms.kind[row] != REQUIRED or terms.domain[row, n] == NULL:
             continue
-        add_integer(state.at.matched + terms.domain[row, n], sign * bonds.entry[entry, 2], ctx)
+        add_integer(state.at.matched + terms.domain[row, n], sign * term_roles.entry[entry, 2], ctx)
 
 
 @inner
@@ -294,7 +294,7 @@ def lacks_room(t: int, moving: bool, ctx: Context, search: Search) -> bool:
         return False
     if not moving:
         return True
-    alone = snapshot.bonds.ptr[c + 1] == snapshot.bonds.ptr[c]
+    alone = snapshot.term_roles.ptr[c + 1] == snapshot.term_roles.ptr[c]
     return bool(alone and best_node(t, ctx) == NULL)
 
 

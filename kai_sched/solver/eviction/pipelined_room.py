@@ -16,14 +16,14 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Floats, Snapshot, Status, Turn
+from kai_sched.snapshot.tables import Floats, Snapshot, Status, TermRole, Turn
 from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.state import Context, State
 
-NEED = int(Bond.NEED)
+NEED = int(TermRole.NEED)
 PIPELINED_FREE = int(Turn.PIPELINED_FREE)
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
@@ -144,7 +144,7 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
         False: some place is not free; or a pod of the job still runs elsewhere, as it moves; or a pod has a required
         affinity term (NEED), and the pods that it must be near may leave yet.
     """
-    tasks, bonds, request = snapshot.tasks, snapshot.bonds, snapshot.classes.request
+    tasks, term_roles, request = snapshot.tasks, snapshot.term_roles, snapshot.classes.request
     first, end = snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]
     enough = True
     for t in range(first, end):
@@ -152,8 +152,8 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
             continue
         c, n = tasks.cls[t], state.task.node[t]
         enough = enough and tasks.status[t] == IS_PENDING
-        for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-            enough = enough and bonds.entry[entry, 0] != NEED
+        for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+            enough = enough and term_roles.entry[entry, 0] != NEED
         take_room(t, 1.0, snapshot, state, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.
         for r in range(room.shape[1]):

@@ -23,7 +23,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
-from kai_sched.solver.kernels.place import count_bonds
+from kai_sched.solver.kernels.place import count_term_roles
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
@@ -249,9 +249,9 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
     snapshot = ctx.snapshot
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
     if home != NULL:
-        count_bonds(c, home, sign, ctx)
+        count_term_roles(c, home, sign, ctx)
     if start != NULL and start != home:
-        count_bonds(c, start, sign, ctx)
+        count_term_roles(c, start, sign, ctx)
 
 
 @inner

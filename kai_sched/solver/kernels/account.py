@@ -4,7 +4,7 @@ Each kernel fills columns of the working state that are zero, from the frozen sn
 They write directly, not through the undo log, as there is nothing before them to go back to.
 
 Cost: one pass over T tasks each, with R resources (``open_nodes``), L levels of the queue tree (``open_queues``) or
-the bonds of the task's class (``open_bonds``); ``open_nodes`` and ``open_cluster`` also pass N nodes.
+the term roles of the task's class (``open_term_roles``); ``open_nodes`` and ``open_cluster`` also pass N nodes.
 
 Invariant afterwards: for each node and tracked resource, idle is allocatable minus what pods with a used status
 request; for each queue, ``held`` and ``asked`` are the sums of its jobs and of the queues below it.
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import (
     GPU,
-    Bond,
     Floats,
     Status,
+    TermRole,
 )
 from kai_sched.solver.jit import inner
 from kai_sched.solver.state import Context
@@ -32,9 +32,9 @@ IS_PIPELINED = int(Status.PIPELINED)
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_RUNNING = int(Status.RUNNING)
 IS_RELEASING = int(Status.RELEASING)
-CARRY = int(Bond.CARRY)
-MATCH = int(Bond.MATCH)
-PORT = int(Bond.PORT)
+CARRY = int(TermRole.CARRY)
+MATCH = int(TermRole.MATCH)
+PORT = int(TermRole.PORT)
 COUNTS_ALL = 1  # Nodes.counted
 
 
@@ -126,20 +126,20 @@ def open_queues(ctx: Context) -> None:
 
 
 @inner
-def open_bonds(status: Statuses, ctx: Context) -> None:
+def open_term_roles(status: Statuses, ctx: Context) -> None:
     """Count the pods on nodes for inter-pod terms and host ports, those that are leaving included (12.2).
 
     Adds to ``state.domains.matched`` and ``carried`` (D,) and to ``state.ports`` (N, P), directly. ``status`` (T,) is
     that of the snapshot. A node without the topology label of a term belongs to no domain and is not counted.
     """
     node_of, cls, terms = ctx.snapshot.tasks.node, ctx.snapshot.tasks.cls, ctx.snapshot.terms
-    bonds, domains = ctx.snapshot.bonds, ctx.state.domains
+    term_roles, domains = ctx.snapshot.term_roles, ctx.state.domains
     for t in range(node_of.shape[0]):
         n = node_of[t]
         if n == NULL or status[t] < IS_PIPELINED:
             continue
-        for entry in range(bonds.ptr[cls[t]], bonds.ptr[cls[t] + 1]):
-            role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
+        for entry in range(term_roles.ptr[cls[t]], term_roles.ptr[cls[t] + 1]):
+            role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
             if role == PORT:
                 ctx.state.ports[n, row] += 1
             elif role == MATCH and terms.domain[row, n] != NULL:

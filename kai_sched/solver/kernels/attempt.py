@@ -5,7 +5,7 @@ the undo log, and the caller either takes all of it back (``undo.undo_all``) or 
 commit the caller empties the log, so that no later rollback reaches it.
 
 Cost: for each task the cost of finding a node (``find``, ``score``) plus R resources, L levels of the queue tree and
-the bonds of its class.
+the term roles of its class.
 Invariant: between two calls the room of nodes and the counters of sets agree with the status and node of each task.
 ``Decisions.placements`` is written only by ``commit`` and ``record_placement``, which are never undone.
 """
@@ -19,7 +19,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import fits_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.place import charge, count_bonds, place
+from kai_sched.solver.kernels.place import charge, count_term_roles, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
@@ -158,7 +158,7 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     jobs = snapshot.jobs
     charge(jobs.queue[j], snapshot.classes.quota[c], 1.0, jobs.preemptible[j] == 0, ctx)
     if finder.dynamic[c] == 1:
-        count_bonds(c, n, 1, ctx)
+        count_term_roles(c, n, 1, ctx)
     touch(finder.block, finder.stamp, n)
 
 

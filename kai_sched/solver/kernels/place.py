@@ -1,10 +1,10 @@
-"""Changing the books for one task: its place on a node, its queues, and its bonds (semantics 0.3, 2.2, 3.6).
+"""Changing the books for one task: its place on a node, its queues, and its term roles (semantics 0.3, 2.2, 3.6).
 
 ``attempt.put`` calls all three kernels; ``eviction.evict`` does the reverse for a task that leaves. All writes go
 through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.
 
-Cost: R resources, L levels of the queue tree times 3, and the bonds of the class. Each write takes one entry of the
-log; ``state.make_log`` allows for as many.
+Cost: R resources, L levels of the queue tree times 3, and the term roles of the class. Each write takes one entry of
+the log; ``state.make_log`` allows for as many.
 Invariant: a request is taken out of exactly one of idle and releasing, so idle plus releasing is what is left once
 leaving pods are gone.
 """
@@ -12,16 +12,16 @@ leaving pods are gone.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bond, Floats, Status
+from kai_sched.snapshot.tables import Floats, Status, TermRole
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
 from kai_sched.solver.state import Context
 
 IS_ALLOCATED = int(Status.ALLOCATED)
 IS_PIPELINED = int(Status.PIPELINED)
-CARRY = int(Bond.CARRY)
-MATCH = int(Bond.MATCH)
-PORT = int(Bond.PORT)
+CARRY = int(TermRole.CARRY)
+MATCH = int(TermRole.MATCH)
+PORT = int(TermRole.PORT)
 
 
 @inner
@@ -30,8 +30,8 @@ def place(t: int, n: int, wait: bool, ctx: Context) -> None:
 
     Through the undo log it takes the request from ``state.idle`` or, pipelined, from ``state.releasing`` (N, R), also
     if the room is idle (0.3), sets the status and node of the task (T,), and moves one task of its set (S,) from
-    pending to active. The caller charges the queues (``charge``), counts the bonds (``count_bonds``) and marks the node
-    (``undo.touch``).
+    pending to active. The caller charges the queues (``charge``), counts the term roles (``count_term_roles``) and
+    marks the node (``undo.touch``).
     """
     at, s = ctx.state.at, ctx.snapshot.tasks.set[t]
     request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
@@ -69,15 +69,15 @@ def charge(q: int, price: Floats, times: float, fixed: bool, ctx: Context) -> No
 
 
 @inner
-def count_bonds(c: int, n: int, sign: int, ctx: Context) -> None:
+def count_term_roles(c: int, n: int, sign: int, ctx: Context) -> None:
     """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports (12.2), through the undo log.
 
     Changes ``state.domains.matched`` and ``carried`` (D,) in the domain of the node, and ``state.ports`` (N, P).
     ``sign`` is 1 for a pod that is placed and -1 for one that is taken off.
     """
-    domain, bonds, at = ctx.snapshot.terms.domain, ctx.snapshot.bonds, ctx.state.at
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
+    domain, term_roles, at = ctx.snapshot.terms.domain, ctx.snapshot.term_roles, ctx.state.at
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
         if role == PORT:
             add_integer(at.ports + n * ctx.state.ports.shape[1] + row, sign, ctx)
         elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile

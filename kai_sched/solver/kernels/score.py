@@ -4,8 +4,8 @@ These are pods with inter-pod terms or host ports, pods with a nominated node, a
 where some node has no CPU (``finder.dynamic``). All others are placed by ``kernels.find``, which chooses the same
 node without computing scores.
 
-Cost: for one task N nodes times R resources, the bonds of its class, and P host ports for each bond that is a port;
-the check for a first pod of its kind adds N for each required term.
+Cost: for one task N nodes times R resources, the term roles of its class, and P host ports for each role that is a
+port; the check for a first pod of its kind adds N for each required term.
 Invariant: nothing is written. Counters of terms and ports are those of the pods placed so far in this cycle, so the
 result is only valid until the next placement.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Bond, Flags, Placement, TermKind, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Flags, Placement, TermKind, TermRole, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import Context
@@ -29,10 +29,10 @@ ANTI = int(TermKind.ANTI)
 BINPACK = int(Placement.BINPACK)
 SPREAD = int(Placement.SPREAD)
 PREFERRED = int(TermKind.PREFERRED)
-NEED = int(Bond.NEED)
-CARRY = int(Bond.CARRY)
-MATCH = int(Bond.MATCH)
-PORT = int(Bond.PORT)
+NEED = int(TermRole.NEED)
+CARRY = int(TermRole.CARRY)
+MATCH = int(TermRole.MATCH)
+PORT = int(TermRole.PORT)
 
 
 @inner
@@ -113,15 +113,15 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
 def is_first_of_kind(c: int, ctx: Context) -> bool:
     """Return whether class ``c`` may start anywhere although no pod matches its required affinity terms yet (12.2).
 
-    This holds for a class whose own pods match all its terms (``bonds.self_match`` (C,)), as long as no domain of these
-    terms has a matching pod (``state.domains.matched`` (D,)).
+    This holds for a class whose own pods match all its terms (``term_roles.self_match`` (C,)), as long as no domain of
+    these terms has a matching pod (``state.domains.matched`` (D,)).
     """
-    terms, bonds = ctx.snapshot.terms, ctx.snapshot.bonds
-    if bonds.self_match[c] == 0:
+    terms, term_roles = ctx.snapshot.terms, ctx.snapshot.term_roles
+    if term_roles.self_match[c] == 0:
         return False
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        if bonds.entry[entry, 0] == NEED:
-            a = bonds.entry[entry, 1]
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        if term_roles.entry[entry, 0] == NEED:
+            a = term_roles.entry[entry, 1]
             for n in range(terms.domain.shape[1]):
                 if terms.domain[a, n] != NULL and ctx.state.domains.matched[terms.domain[a, n]] > 0:
                     return False
@@ -132,9 +132,9 @@ def is_first_of_kind(c: int, ctx: Context) -> bool:
 def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     """Return the verdict on node ``n`` for class ``c`` by the pods that are placed so far (12.2, step 6).
 
-    Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's bonds; the
-    first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, else OK. Reads
-    ``state.domains`` (D,) and ``state.ports`` (N, P).
+    Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's term
+    roles; the first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, else
+    OK. Reads ``state.domains`` (D,) and ``state.ports`` (N, P).
 
     Parameters
     ----------
@@ -142,9 +142,9 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     first_of_kind : result of ``is_first_of_kind``: a domain without matching pods satisfies a required term; the node
         must have the topology label all the same
     """
-    terms, bonds, domains, ports = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains, ctx.state.ports
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        role, row = bonds.entry[entry, 0], bonds.entry[entry, 1]
+    terms, term_roles, domains, ports = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.state.domains, ctx.state.ports
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
         if role == PORT:
             for other in range(ports.shape[1]):
                 if ctx.snapshot.ports[row, other] == 1 and ports[n, other] > 0:
@@ -171,10 +171,10 @@ def affinity_of(c: int, n: int, ctx: Context) -> int:
     It counts preferred terms of the class by the pods that match them (``domains.matched`` (D,)), and preferred terms
     of placed pods that match the class by their weight (``domains.carried`` (D,)).
     """
-    terms, bonds, domains = ctx.snapshot.terms, ctx.snapshot.bonds, ctx.state.domains
+    terms, term_roles, domains = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.state.domains
     score = 0
-    for entry in range(bonds.ptr[c], bonds.ptr[c + 1]):
-        role, row, weight = bonds.entry[entry, 0], bonds.entry[entry, 1], bonds.entry[entry, 2]
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
         if role == PORT or terms.kind[row] != PREFERRED or terms.domain[row, n] == NULL:
             continue
         if role == CARRY:

@@ -3,7 +3,7 @@
 Measured once for each class against the end of the cycle, not at each failed attempt, so that the counts add up to the
 number of nodes. ``cycle.explain`` turns the numbers into sentences.
 
-Cost: N nodes times R resources for each class with which some job's attempt failed, and the bonds of the class.
+Cost: N nodes times R resources for each class with which some job's attempt failed, and the term roles of the class.
 Invariant: only ``Facts`` is written; state and decisions stay as they are.
 """
 

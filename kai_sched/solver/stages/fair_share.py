@@ -14,7 +14,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, Floats, Longs, Status, Verdict
 from kai_sched.solver.jit import kernel
-from kai_sched.solver.kernels.account import open_bonds, open_cluster, open_jobs, open_nodes, open_queues
+from kai_sched.solver.kernels.account import open_cluster, open_jobs, open_nodes, open_queues, open_term_roles
 from kai_sched.solver.kernels.feasibility import judge_nodes
 from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Context, Division
@@ -30,15 +30,15 @@ def fair_share(ctx: Context) -> None:
     """Fill the working state of ``make_state``, in place and directly: rooms, counters and the books of queues.
 
     Afterwards ``state.idle`` and ``state.releasing`` (N, R) hold the room of nodes, ``state.task`` (T,), ``state.sets``
-    (S,), ``state.domains`` (D,) and ``state.ports`` (N, P) the tasks and their bonds, and ``state.book`` (Q + 1, 3)
-    what queues hold and request (2.2) and their fair and allocatable shares (2.3 to 2.5).
+    (S,), ``state.domains`` (D,) and ``state.ports`` (N, P) the tasks and their term roles, and ``state.book``
+    (Q + 1, 3) what queues hold and request (2.2) and their fair and allocatable shares (2.3 to 2.5).
     """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     tasks = snapshot.tasks
     open_nodes(tasks.status, state.idle, state.releasing, ctx)
     open_jobs(ctx)
     open_queues(ctx)
-    open_bonds(tasks.status, ctx)
+    open_term_roles(tasks.status, ctx)
     open_cluster(state.book.share[snapshot.queues.parent.shape[0]], ctx)
     divide_tree(snapshot.queues, ctx.settings.k_value, state.book, scratch.work)
 
@@ -51,7 +51,7 @@ def feasibility(ctx: Context) -> None:
     TOO_LARGE if a request exceeds the largest allocatable amount of any node; the maxima may come from different nodes.
     """
     snapshot, finder, scratch = ctx.snapshot, ctx.finder, ctx.scratch
-    classes, tasks, bonds = snapshot.classes, snapshot.tasks, snapshot.bonds
+    classes, tasks, term_roles = snapshot.classes, snapshot.tasks, snapshot.term_roles
     allocatable = snapshot.nodes.allocatable
     for t in range(tasks.job.shape[0]):
         # Running tasks as well: a search may have to place them elsewhere.
@@ -72,7 +72,7 @@ def feasibility(ctx: Context) -> None:
         # Bin-pack gives a node without CPU 0 points, as many as the node with the most free CPU. Which node that is
         # depends on all nodes, so such classes are scored in full.
         odd = classes.cpu_only[c] == 1 and classes.request[c, CPU] == 0.0 and not every_node_has_cpu
-        finder.dynamic[c] = 1 if odd or bonds.ptr[c + 1] > bonds.ptr[c] else 0
+        finder.dynamic[c] = 1 if odd or term_roles.ptr[c + 1] > term_roles.ptr[c] else 0
 
 
 def divide(

@@ -303,7 +303,7 @@ def test_output_that_cannot_be_written_is_told() -> None:
 
 @pytest.mark.parametrize(("changes", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict[str, str], coloured: bool) -> None:
-    keeper, terminal = pty.openpty()
+    controller, terminal = pty.openpty()
     command = [*COMMAND, "simulate", "examples/teams"]
     with subprocess.Popen(
         command, stdout=terminal, cwd=ROOT, env=environment(TERM="xterm-256color", **changes)
@@ -311,11 +311,11 @@ def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict
         os.close(terminal)
         seen = b""
         try:
-            while part := os.read(keeper, 65536):
+            while part := os.read(controller, 65536):
                 seen += part
         except OSError:  # how a terminal says that nobody writes to it any more
             pass
-    os.close(keeper)
+    os.close(controller)
     assert process.returncode == 0
     assert b"resnet-sweep" in seen
     assert (b"\x1b[" in seen) is coloured

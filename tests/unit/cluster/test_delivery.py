@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.delivery import Workers
 from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
-from kai_sched.cluster.lanes import Lane, Lanes, lane_of
+from kai_sched.cluster.request_slots import RequestKind, RequestSlots, request_kind
 from kai_sched.cluster.retry import (
     BINDS,
     EVICTIONS,
@@ -138,34 +138,34 @@ def test_a_fault_is_told_once_in_a_while_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "lane"),
+    ("method", "path", "kind"),
     [
-        ("POST", "/api/v1/namespaces/ml/pods/a/binding", Lane.BINDS),
-        ("DELETE", "/api/v1/namespaces/ml/pods/a", Lane.DELETES),
-        ("GET", "/api/v1/namespaces/ml/pods/a", Lane.READS),
-        ("PATCH", "/api/v1/namespaces/ml/pods/a/status", Lane.WRITES),
-        ("POST", "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups", Lane.WRITES),
+        ("POST", "/api/v1/namespaces/ml/pods/a/binding", RequestKind.BINDS),
+        ("DELETE", "/api/v1/namespaces/ml/pods/a", RequestKind.DELETES),
+        ("GET", "/api/v1/namespaces/ml/pods/a", RequestKind.READS),
+        ("PATCH", "/api/v1/namespaces/ml/pods/a/status", RequestKind.WRITES),
+        ("POST", "/apis/scheduling.run.ai/v2alpha2/namespaces/ml/podgroups", RequestKind.WRITES),
     ],
 )
-def test_each_request_has_its_lane(method: str, path: str, lane: Lane) -> None:
-    assert lane_of(method, path) is lane
+def test_each_request_has_its_kind(method: str, path: str, kind: RequestKind) -> None:
+    assert request_kind(method, path) is kind
 
 
-@pytest.mark.parametrize("slots", [1, 2, 4, 8, 16, 64, 200])
-async def test_no_lane_keeps_another_from_its_slots(slots: int) -> None:
+@pytest.mark.parametrize("total", [1, 2, 4, 8, 16, 64, 200])
+async def test_no_kind_keeps_another_from_its_slots(total: int) -> None:
     """One that takes all that it can get leaves some to each other one, and all slots can be used together."""
-    for greedy in Lane:
-        lanes = Lanes(slots)
+    for greedy in RequestKind:
+        slots = RequestSlots(total)
         taken: list[bool] = []
-        waiting = [asyncio.create_task(lanes.acquire(greedy)) for _ in range(slots + 5)]
+        waiting = [asyncio.create_task(slots.acquire(greedy)) for _ in range(total + 5)]
         await asyncio.sleep(0)
         taken = [each.result() for each in waiting if each.done()]
-        others = [lane for lane in Lane if lane not in (greedy, Lane.BINDS)] if slots >= 8 else []
+        others = [kind for kind in RequestKind if kind not in (greedy, RequestKind.BINDS)] if total >= 8 else []
         async with asyncio.timeout(1.0):
-            held = [(lane, await lanes.acquire(lane)) for lane in others]
-        assert len(taken) + len(held) <= slots
+            held = [(kind, await slots.acquire(kind)) for kind in others]
+        assert len(taken) + len(held) <= total
         for own in taken:
-            lanes.release(greedy, own)
+            slots.release(greedy, own)
         await asyncio.sleep(0)
         assert sum(each.done() for each in waiting) >= min(len(waiting), 2 * len(taken))
         for each in waiting:
@@ -175,23 +175,23 @@ async def test_no_lane_keeps_another_from_its_slots(slots: int) -> None:
 
 async def test_slots_are_neither_lost_nor_made() -> None:
     """After many comings, goings and cancellations all of them are there again."""
-    rng, lanes = random.Random(7), Lanes(16)
+    rng, slots = random.Random(7), RequestSlots(16)
     under_way = most = 0
 
-    async def use(lane: Lane) -> None:
+    async def use(kind: RequestKind) -> None:
         nonlocal under_way, most
-        own = await lanes.acquire(lane)
+        own = await slots.acquire(kind)
         under_way += 1
         most = max(most, under_way)
         try:
             await asyncio.sleep(rng.random() / 200)
         finally:
             under_way -= 1
-            lanes.release(lane, own)
+            slots.release(kind, own)
 
     tasks = []
     for _ in range(600):
-        tasks.append(asyncio.create_task(use(rng.choice(list(Lane)))))
+        tasks.append(asyncio.create_task(use(rng.choice(list(RequestKind)))))
         if rng.random() < 0.3:
             rng.choice(tasks).cancel()
         if rng.random() < 0.2:
@@ -199,5 +199,5 @@ async def test_slots_are_neither_lost_nor_made() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     assert most == 16
     assert under_way == 0
-    assert [lanes._shared, *lanes._own.values()] == [lanes.binds, 0, 1, 1, 1]
-    assert not lanes._waiting
+    assert [slots._shared, *slots._own.values()] == [slots.binds, 0, 1, 1, 1]
+    assert not slots._waiting

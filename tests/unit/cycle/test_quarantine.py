@@ -351,7 +351,7 @@ def test_a_search_stops_when_the_process_does() -> None:
     assert fragile.runs == 2
 
 
-def test_want_of_memory_is_nobodys_fault() -> None:
+def test_want_of_memory_is_no_objects_fault() -> None:
     fragile = Fragile(n_pods=10)
     fragile.breaks, fragile.error = broken_by((o.Pod, "ml/p5")), MemoryError
     with pytest.raises(MemoryError):

@@ -1,4 +1,4 @@
-"""A grouper before an API server in memory, which keeps owners, PodGroups and pods, and tells the feed of changes."""
+"""A grouper before an API server in memory, which keeps owners, PodGroups and pods, and tells the sink of changes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Played:
         self.changes = 0
         self.owners = OwnerIndex(lambda *_: None)
         self.intake = Intake(self.store, self.config, self._changed, owners=self.owners)
-        self.feed = self.intake.sink
+        self.sink = self.intake.sink
         self.api = MemoryApi(self._seen)
         self.delayed = False
         self._news: list[tuple[Kind, Object | None, Object]] = []
@@ -159,9 +159,9 @@ class Played:
         news, self._news = self._news, []
         for kind, now, content in news:
             if now is None:
-                self.feed.deleted(kind, json.dumps(content).encode())
+                self.sink.deleted(kind, json.dumps(content).encode())
             else:
-                self.feed.changed(kind, json.dumps(now).encode())
+                self.sink.changed(kind, json.dumps(now).encode())
 
     def start(self) -> None:
         """This replica leads."""

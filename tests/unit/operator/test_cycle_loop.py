@@ -218,7 +218,7 @@ async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def delete() -> None:
-        world.feed.deleted(POD, raw_pod("b", version=5, **GANG))
+        world.sink.deleted(POD, raw_pod("b", version=5, **GANG))
 
     before_the_result(monkeypatch, delete)
     async with running(world):
@@ -253,14 +253,14 @@ def not_ready(status: str, *pressures: str) -> bytes:
 
 
 CHECKS: dict[str, Callable[[World], None]] = {
-    "pod ml/a is gone": lambda world: world.feed.deleted(POD, raw_pod("a", 2)),
+    "pod ml/a is gone": lambda world: world.sink.deleted(POD, raw_pod("a", 2)),
     "pod ml/a was deleted and created again": lambda world: world.put(POD, raw_pod("a", 2, uid="other")),
     "pod ml/a is being deleted": lambda world: world.put(
         POD, raw_pod("a", 2, deletionTimestamp="2026-01-01T00:00:00Z")
     ),
     "pod ml/a is on node n2 already": lambda world: world.put(POD, raw_pod("a", 2, node="n2")),
     "pod ml/a is decided again": lambda world: world.intake.overlay.forget("ml/a", "a"),
-    "node n1 is gone": lambda world: world.feed.deleted(NODE, raw_node("n1", 2)),
+    "node n1 is gone": lambda world: world.sink.deleted(NODE, raw_node("n1", 2)),
     "node n1 is NotReady": lambda world: world.put(NODE, not_ready("False")),
     "node n1 is NotReady, MemoryPressure": lambda world: world.put(NODE, not_ready("Unknown", "MemoryPressure")),
     "node n1 was cordoned": lambda world: world.put(NODE, raw_node("n1", 2, unschedulable=True)),

@@ -73,13 +73,13 @@ class QuickApi:
 
 
 class World:
-    """A feed, cycles, binds and what is told, over an API that answers at once."""
+    """A sink, cycles, binds and what is told, over an API that answers at once."""
 
     def __init__(self, pods: list[bytes]) -> None:
         self.store, self.news, config, rng = Store(), Observations(), Config(), random.Random(1)
         observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
         self.intake = Intake(self.store, config, lambda matters: self.trigger.request(matters), observing)
-        self.feed, overlay = self.intake.sink, self.intake.overlay
+        self.sink, overlay = self.intake.sink, self.intake.overlay
         self.trigger = CycleTrigger(overlay)
         self.api = QuickApi(pods)
         api: Any = self.api
@@ -87,7 +87,7 @@ class World:
         binds: FifoQueue[Any] = FifoQueue()
         busy = lambda: binds.pending > 0  # noqa: E731 - as the operator has it
         self.writes = WriteQueue(lambda *_: None)
-        version = self.feed.pending_version
+        version = self.sink.pending_version
         self.writer = StatusWriter(api, self.writes, "kai-scheduler", busy, clock.wall_ns, version, rng)
         self.telling = StatusReporter(self.store, self.news, metrics, config, busy, lambda: True, self.writes, clock)
         tracker = BindTracker(self.store, overlay, self.trigger, self.telling, clock)
@@ -104,7 +104,7 @@ class World:
             CycleHealth(metrics, self.writes.submit, lambda: True, ("", ""), clock.monotonic),
             clock,
         )
-        self.reflector = Reflector(api, WatchSource(POD, "/api/v1/pods"), self.feed, rng)
+        self.reflector = Reflector(api, WatchSource(POD, "/api/v1/pods"), self.sink, rng)
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -116,10 +116,10 @@ async def play(pods: list[bytes], calm: GarbagePolicy) -> tuple[float, QuickApi]
     """List, decide that there is no room, tell everybody; then room for half, and bind. The longest callback."""
     world = World(pods)
     for n in range(50):
-        world.feed.changed(NODE, raw_node(f"n{n}", gpus=0))
-    world.feed.changed(QUEUE, raw_queue("team"))
+        world.sink.changed(NODE, raw_node(f"n{n}", gpus=0))
+    world.sink.changed(QUEUE, raw_queue("team"))
     for n in range(GROUPS):
-        world.feed.changed(POD_GROUP, raw_group(f"g{n}", SIZE))
+        world.sink.changed(POD_GROUP, raw_group(f"g{n}", SIZE))
         await asyncio.sleep(0)
     parts = (world.reflector, world.binder, world.telling, world.writer)
     tasks = [asyncio.create_task(part.run(), name=type(part).__name__) for part in parts]
@@ -129,7 +129,7 @@ async def play(pods: list[bytes], calm: GarbagePolicy) -> tuple[float, QuickApi]
     world.trigger.request()
     await until(lambda: world.api.writes >= GROUPS * (SIZE + 1) and not world.writes.pending)
     for n in range(50):
-        world.feed.changed(NODE, raw_node(f"n{n}", 2, gpus=GROUPS * SIZE // 100))
+        world.sink.changed(NODE, raw_node(f"n{n}", 2, gpus=GROUPS * SIZE // 100))
         await asyncio.sleep(0)
     await until(lambda: world.api.binds >= BINDS)
     for task in tasks:

@@ -65,10 +65,10 @@ async def test_nobody_is_evicted_twice_and_the_winner_waits_for_the_room(world: 
         assert sorted(world.evicted) == ["ml/v0", "ml/v1"]
         world.put(POD, lent("v0", 2, **LEAVING))
         await next_cycle(world)
-        world.feed.deleted(POD, lent("v1", 2))
+        world.sink.deleted(POD, lent("v1", 2))
         await next_cycle(world)
         assert (victims(world), world.hands.groups) == ([], [])
-        world.feed.deleted(POD, lent("v0", 3))
+        world.sink.deleted(POD, lent("v0", 3))
         await until(lambda: len(world.hands.groups) == 1)
         assert set(world.hands.groups[0]) == {Bind("ml/a", "a", "n1"), Bind("ml/b", "b", "n1")}
         assert len(world.plans) == 1
@@ -86,10 +86,10 @@ async def test_a_victim_made_anew_is_another_pod(world: World) -> None:
 
 
 CHECKS = {
-    "pod ml/v0 is gone": lambda world: world.feed.deleted(POD, lent("v0", 2)),
+    "pod ml/v0 is gone": lambda world: world.sink.deleted(POD, lent("v0", 2)),
     "pod ml/v0 is being deleted already": lambda world: world.put(POD, lent("v0", 2, **LEAVING)),
     "pod ml/a, which was to get the room, is gone": lambda world: world.put(POD, raw_pod("a", 2, **GANG, **LEAVING)),
-    "pod ml/b, which was to get the room, is gone": lambda world: world.feed.deleted(POD, raw_pod("b", 2, **GANG)),
+    "pod ml/b, which was to get the room, is gone": lambda world: world.sink.deleted(POD, raw_pod("b", 2, **GANG)),
     "the pods of ml/gang, which were to get the room, have nodes already": lambda world: world.put(
         POD, *(raw_pod(name, 2, node="n2", **GANG) for name in "ab")
     ),
@@ -118,7 +118,7 @@ async def test_evictions_for_a_group_that_is_gone_are_dropped(world: World) -> N
     async with running(world):
         await decided(world)
         for name in "ab":
-            world.feed.deleted(POD, raw_pod(name, 2, **GANG))
+            world.sink.deleted(POD, raw_pod(name, 2, **GANG))
         assert all(world.evictions.check(each) for each in world.hands.victims)
         end(world, EvictionEnd.OBSOLETE, "ml/v0", "ml/v1")
         await next_cycle(world)
@@ -193,8 +193,8 @@ async def test_a_refused_pod_that_goes_leaves_nothing_behind(world: World) -> No
         end(world, EvictionEnd.OBSOLETE, "ml/v0")
         assert world.evictions._refused.keys() == {"v1"}
         for name in "ab":
-            world.feed.deleted(POD, raw_pod(name, 2, **GANG))
-        world.feed.deleted(POD, lent("v1", 3))
+            world.sink.deleted(POD, raw_pod(name, 2, **GANG))
+        world.sink.deleted(POD, lent("v1", 3))
         await next_cycle(world)
         assert world.evictions._refused == {}
 

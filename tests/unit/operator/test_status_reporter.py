@@ -58,7 +58,7 @@ class Bench:
         self.news = Observations()
         config = Config()
         observing = StatusObserver(config, LiveSettings(config, "default"), self.news)
-        self.feed = Intake(self.store, config, observer=observing).sink
+        self.sink = Intake(self.store, config, observer=observing).sink
         clock = Clock(lambda: self.time, lambda: round(self.time * 1e9))
         self.metrics, self.taken = Metrics(), Taken()
         self.telling = StatusReporter(
@@ -250,14 +250,14 @@ async def test_the_end_tells_of_what_is_bound_and_no_statuses(bench: Bench) -> N
 def test_news_are_the_latest_of_each_object_and_no_more() -> None:
     bench = Bench()
     for version in range(1, 50):
-        bench.feed.changed(QUEUE, raw_queue("team", version))
-    bench.feed.changed(POD_GROUP, raw_group("g", 2))
-    bench.feed.changed(POD, raw_pod("a", 1))
-    bench.feed.changed(POD, raw_pod("bound", 1, node="node-1"))  # was never told of, so that nothing is forgotten
+        bench.sink.changed(QUEUE, raw_queue("team", version))
+    bench.sink.changed(POD_GROUP, raw_group("g", 2))
+    bench.sink.changed(POD, raw_pod("a", 1))
+    bench.sink.changed(POD, raw_pod("bound", 1, node="node-1"))  # was never told of, so that nothing is forgotten
     found = bench.news.take()
     assert sorted(found) == [("Pod", "ml/a"), ("PodGroup", "ml/g"), ("Queue", "team")]
     assert bench.news.take() == {}
-    bench.feed.changed(POD, raw_pod("a", 2, node="node-1"))
+    bench.sink.changed(POD, raw_pod("a", 2, node="node-1"))
     assert bench.news.take() == {("Pod", "ml/a"): None}
 
 

@@ -126,7 +126,7 @@ class World:
         self.plans, self.evicted = self.reports.plans, self.reports.gone
         clock = Clock(lambda: self.time, lambda: self.wall_ns)
         self.intake = Intake(self.store, changed=lambda matters: self.trigger.request(matters))
-        self.feed, overlay = self.intake.sink, self.intake.overlay
+        self.sink, overlay = self.intake.sink, self.intake.overlay
         self.trigger = CycleTrigger(overlay)
         self.binds = BindTracker(self.store, overlay, self.trigger, self.reports, clock)
         self.evictions = EvictionTracker(
@@ -148,9 +148,9 @@ class World:
             clock,
             standby_s,
         )
-        self.feed.changed(QUEUE, raw_queue("org"))
-        self.feed.changed(QUEUE, raw_queue("team", parent="org"))
+        self.sink.changed(QUEUE, raw_queue("org"))
+        self.sink.changed(QUEUE, raw_queue("team", parent="org"))
 
     def put(self, kind: Kind, *contents: bytes) -> None:
         for content in contents:
-            self.feed.changed(kind, content)
+            self.sink.changed(kind, content)

@@ -61,11 +61,11 @@ def cluster(*objects: Object) -> Cluster:
 
 
 class World:
-    """An API server that does what it is told, in memory, and tells the keeper of it."""
+    """An API server that does what it is told, in memory, and tells the reconciler of it."""
 
     def __init__(self, *objects: Object, config: Config = CONFIG) -> None:
-        self.keeper = StatusReconciler(config)
-        self.owners = OwnerIndex(self.keeper.observe_owner)
+        self.reconciler = StatusReconciler(config)
+        self.owners = OwnerIndex(self.reconciler.observe_owner)
         self.status: dict[str, dict[str, Any]] = {}
         self.conditions: dict[str, PodCondition] = {}
         self.events: list[tuple[str, str, str]] = []
@@ -75,18 +75,18 @@ class World:
         self.show()
 
     def show(self) -> None:
-        """Tell the keeper what is there."""
+        """Tell the reconciler what is there."""
         for each in self.objects:
             raw = msgspec.json.encode(self.status.get(each.key, {}))
             if isinstance(each, Queue):
-                self.keeper.observe_queue(each.key, each.uid, raw)
+                self.reconciler.observe_queue(each.key, each.uid, raw)
             elif isinstance(each, PodGroup):
-                self.keeper.observe_pod_group(each.key, each.uid, raw)
+                self.reconciler.observe_pod_group(each.key, each.uid, raw)
             elif isinstance(each, Pod):
-                self.keeper.observe_pod(each.key, each.uid, self.conditions.get(each.key))
+                self.reconciler.observe_pod(each.key, each.uid, self.conditions.get(each.key))
 
     def run(self, result: CycleResult, after_s: float = 0.0) -> tuple[list[Write], float | None]:
-        """Ask the keeper at a time, do what it says, and show it the outcome."""
+        """Ask the reconciler at a time, do what it says, and show it the outcome."""
         writes, again = self.ask(result, after_s)
         for write in writes:
             self.apply(write)
@@ -95,7 +95,7 @@ class World:
 
     def ask(self, result: CycleResult, after_s: float = 0.0) -> tuple[list[Write], float | None]:
         now_ns = NOW_NS + round(after_s * SECOND_NS)
-        return self.keeper.writes(cluster(*self.objects), result, now_ns, round(after_s * SECOND_NS))
+        return self.reconciler.writes(cluster(*self.objects), result, now_ns, round(after_s * SECOND_NS))
 
     def apply(self, write: Write) -> None:
         key = write.ref.key

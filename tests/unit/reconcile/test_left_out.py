@@ -35,12 +35,12 @@ def writes_without(*names: Change) -> list[Write]:
 
     view = store.cluster()
     result = Quarantine(run).run_cycle(view, Config(), NOW_NS, lambda: 0.0).result
-    keeper = StatusReconciler(Config())
-    keeper.observe_queue("q", "uid-q", b"")
-    keeper.observe_pod_group("ml/g", "uid-g", b"")
+    reconciler = StatusReconciler(Config())
+    reconciler.observe_queue("q", "uid-q", b"")
+    reconciler.observe_pod_group("ml/g", "uid-g", b"")
     for name in ("a", "b"):
-        keeper.observe_pod(f"ml/{name}", f"uid-{name}", None)
-    return keeper.writes(view, result, NOW_NS, NOW_NS)[0]
+        reconciler.observe_pod(f"ml/{name}", f"uid-{name}", None)
+    return reconciler.writes(view, result, NOW_NS, NOW_NS)[0]
 
 
 @pytest.mark.parametrize("name", [(o.PodGroup, "ml/g"), (o.Queue, "q")])

@@ -244,7 +244,7 @@ def test_a_contradiction_is_shown(group: PodGroup, words: str) -> None:
 
 def test_a_group_that_cannot_be_read_shows_why() -> None:
     world = World()
-    world.keeper.observe_pod_group(KEY, "uid-a", b"null", "spec.queue: expected a text")
+    world.reconciler.observe_pod_group(KEY, "uid-a", b"null", "spec.queue: expected a text")
     world.run(decided())
     assert world.status[KEY]["conditions"][0]["message"] == "spec.queue: expected a text"
 

@@ -174,7 +174,7 @@ def test_an_orphan_says_so_until_its_parent_is_there() -> None:
 
 def test_a_queue_that_cannot_be_read_shows_why() -> None:
     world = World()
-    world.keeper.observe_queue("team", "uid-team", b"", "spec.priority: expected a whole number")
+    world.reconciler.observe_queue("team", "uid-team", b"", "spec.priority: expected a whole number")
     world.run(decided())
     assert world.status["team"]["conditions"][0]["message"] == "spec.priority: expected a whole number"
     world.objects = (queue("team"),)

@@ -218,9 +218,9 @@ def test_a_new_pod_of_the_same_name_is_told_anew() -> None:
 
 def test_what_is_gone_is_told_nothing() -> None:
     world = World(pod("a"), queue("team"), pod_group("g"))
-    world.keeper.forget_pod(A)
-    world.keeper.forget_queue("team")
-    world.keeper.forget_pod_group("ml/g")
+    world.reconciler.forget_pod(A)
+    world.reconciler.forget_queue("team")
+    world.reconciler.forget_pod_group("ml/g")
     assert world.ask(decided([state(A, {"Pending": 1}, NO_ROOM), state("ml/g", {}, NO_ROOM)])) == ([], None)
 
 

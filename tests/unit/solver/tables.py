@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     GPU,
-    Bond,
-    Bonds,
     Classes,
     Jobs,
     Nodes,
@@ -24,6 +22,8 @@ from kai_sched.snapshot.tables import (
     Status,
     Tasks,
     TermKind,
+    TermRole,
+    TermRoles,
     Terms,
     Verdict,
     freeze,
@@ -194,7 +194,7 @@ def term_tables(draw: st.DrawFn, n_nodes: int, most: int = 3) -> tuple[Terms, in
 
 
 @st.composite
-def bond_tables(draw: st.DrawFn, n_classes: int, kinds: list[int], n_ports: int) -> Bonds:
+def bond_tables(draw: st.DrawFn, n_classes: int, kinds: list[int], n_ports: int) -> TermRoles:
     """What ties each class to terms and host ports."""
     counts, entries, self_match = [], [], []
     for _ in range(n_classes):
@@ -203,15 +203,15 @@ def bond_tables(draw: st.DrawFn, n_classes: int, kinds: list[int], n_ports: int)
             own, matches = draw(st.sampled_from([(False, False), (False, True), (True, False), (True, True)]))
             weight = draw(st.sampled_from([1, 5, -5])) if kind == TermKind.PREFERRED else 1
             if own:
-                mine.append((Bond.NEED if kind == TermKind.REQUIRED else Bond.CARRY, a, weight))
+                mine.append((TermRole.NEED if kind == TermKind.REQUIRED else TermRole.CARRY, a, weight))
             if matches:
-                mine.append((Bond.MATCH, a, 1))
-        needs = {a for role, a, _ in mine if role == Bond.NEED}
-        self_match.append(needs <= {a for role, a, _ in mine if role == Bond.MATCH})
-        mine += [(Bond.PORT, port, 1) for port in range(n_ports) if draw(st.booleans())]
+                mine.append((TermRole.MATCH, a, 1))
+        needs = {a for role, a, _ in mine if role == TermRole.NEED}
+        self_match.append(needs <= {a for role, a, _ in mine if role == TermRole.MATCH})
+        mine += [(TermRole.PORT, port, 1) for port in range(n_ports) if draw(st.booleans())]
         entries += mine
         counts.append(len(mine))
-    return table(Bonds, ptr=pointers(counts), entry=np.array(entries).reshape(-1, 3), self_match=self_match)
+    return table(TermRoles, ptr=pointers(counts), entry=np.array(entries).reshape(-1, 3), self_match=self_match)
 
 
 def assemble(
@@ -219,26 +219,26 @@ def assemble(
     queues: Queues | None = None,
     nodes: Nodes | None = None,
     request: list[list[float]] | None = None,
-    ties: tuple[Terms, Bonds, int, int] | None = None,
-    nobodys: int = 0,
+    ties: tuple[Terms, TermRoles, int, int] | None = None,
+    foreign: int = 0,
     tasks: dict[str, Any] | None = None,
     jobs: dict[str, Any] | None = None,
 ) -> Snapshot:
     """A snapshot of these jobs: all in queue 0, class 0 and off nodes unless ``tasks`` and ``jobs`` say otherwise.
 
-    ``ties``: terms, bonds, number of domains and of host ports. ``nobodys``: running pods of another scheduler.
+    ``ties``: terms, term roles, number of domains and of host ports. ``foreign``: running pods of another scheduler.
     """
     queues = queues or queue_table([NULL])
     nodes = nodes or node_table([[4.0, 8.0, 4.0, 9.0, 0.0]])
     request = request or [[1.0, 1.0, 1.0, 1.0, 0.0]]
     n_nodes, n_classes = nodes.condition.size, len(request)
     no_terms = table(Terms, kind=[], domain=np.zeros((0, n_nodes)))
-    untied = table(Bonds, ptr=[0] * (n_classes + 1), entry=[], self_match=[1] * n_classes)
-    terms, bonds, n_domains, n_ports = ties or (no_terms, untied, 0, 0)
+    untied = table(TermRoles, ptr=[0] * (n_classes + 1), entry=[], self_match=[1] * n_classes)
+    terms, term_roles, n_domains, n_ports = ties or (no_terms, untied, 0, 0)
     ports = np.eye(n_ports, dtype=np.uint8)
     ports.flags.writeable = False
     sets, set_ptr, statuses, task_sets = set_rows(roots)
-    statuses, task_sets = statuses + [Status.RUNNING] * nobodys, task_sets + [NULL] * nobodys
+    statuses, task_sets = statuses + [Status.RUNNING] * foreign, task_sets + [NULL] * foreign
     job = [NULL if s == NULL else int(np.searchsorted(set_ptr, s, side="right")) - 1 for s in task_sets]
     nowhere, zeros = [NULL] * len(job), [0] * len(job)
     task_columns = {
@@ -264,7 +264,7 @@ def assemble(
         table(Classes, request=request, signature=[0] * n_classes, refused=[0] * n_classes, **classes),
         one_signature(n_nodes),
         terms,
-        bonds,
+        term_roles,
         ports,
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
@@ -295,8 +295,8 @@ def snapshots(draw: st.DrawFn, tied: bool = True, most_nodes: int = 24) -> Snaps
         terms, n_domains = draw(term_tables(n_nodes))
         n_ports = draw(st.integers(0, 2))
         ties = (terms, draw(bond_tables(len(request), terms.kind.tolist(), n_ports)), n_domains, n_ports)
-    roots, nobodys = draw(st.lists(members(), min_size=1, max_size=4)), draw(st.integers(0, 3))
-    statuses = [*set_rows(roots)[2], *[Status.RUNNING] * nobodys]
+    roots, foreign = draw(st.lists(members(), min_size=1, max_size=4)), draw(st.integers(0, 3))
+    statuses = [*set_rows(roots)[2], *[Status.RUNNING] * foreign]
     leaves = [q for q in range(queues.parent.size) if queues.child_ptr[q] == queues.child_ptr[q + 1]]
 
     def some(values: list[int], length: int) -> list[int]:
@@ -313,7 +313,7 @@ def snapshots(draw: st.DrawFn, tied: bool = True, most_nodes: int = 24) -> Snaps
         "priority": some([50, 60, 100], len(roots)),
         "preemptible": some([0, 1], len(roots)),
     }
-    return assemble(roots, queues, nodes, request, ties, nobodys, tasks, jobs)
+    return assemble(roots, queues, nodes, request, ties, foreign, tasks, jobs)
 
 
 def one_signature(n_nodes: int) -> Signatures:

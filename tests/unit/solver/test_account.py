@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Snapshot, Status, TermRole
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import account
 from tests.unit.solver.tables import Member, assemble, node_table, opened, snapshots
@@ -86,23 +86,23 @@ def test_the_cluster_is_its_ready_nodes_less_foreign_pods(snapshot: Snapshot) ->
 def test_a_foreign_pod_takes_no_more_than_its_node_has() -> None:
     nodes = node_table([[4.0, 8.0, 4.0, 9.0, 0.0], [4.0, 8.0, 0.0, 9.0, 0.0]])
     tasks = {"node": [0], "cls": [0]}
-    snapshot = assemble([], nodes=nodes, request=[[1e21, 2.0, 5.0, 1.0, 0.0]], nobodys=1, tasks=tasks)
+    snapshot = assemble([], nodes=nodes, request=[[1e21, 2.0, 5.0, 1.0, 0.0]], foreign=1, tasks=tasks)
     assert opened(snapshot).state.book.share[-1].tolist() == [4.0, 14.0, 0.0]
 
 
 @given(snapshots())
 def test_sets_and_domains_count_their_pods(snapshot: Snapshot) -> None:
-    tasks, bonds, terms = snapshot.tasks, snapshot.bonds, snapshot.terms
+    tasks, term_roles, terms = snapshot.tasks, snapshot.term_roles, snapshot.terms
     sets, state = np.zeros((snapshot.sets.parent.size, 2)), opened(snapshot).state
     domains, ports = np.zeros((snapshot.n_domains, 2)), np.zeros_like(state.ports)
     for t, (status, n, c) in enumerate(zip(tasks.status, tasks.node, tasks.cls, strict=True)):
         if tasks.job[t] != NULL:
             sets[tasks.set[t]] += [status in HOLDING, status == Status.PENDING]
-        for role, row, weight in bonds.entry[bonds.ptr[c] : bonds.ptr[c + 1]]:
-            if status in HERE and role == Bond.PORT:
+        for role, row, weight in term_roles.entry[term_roles.ptr[c] : term_roles.ptr[c + 1]]:
+            if status in HERE and role == TermRole.PORT:
                 ports[n, row] += 1
-            elif status in HERE and role in (Bond.MATCH, Bond.CARRY) and terms.domain[row, n] != NULL:
-                domains[terms.domain[row, n], 0 if role == Bond.MATCH else 1] += weight
+            elif status in HERE and role in (TermRole.MATCH, TermRole.CARRY) and terms.domain[row, n] != NULL:
+                domains[terms.domain[row, n], 0 if role == TermRole.MATCH else 1] += weight
     assert np.stack([state.sets.active, state.sets.pending], 1).tolist() == sets.tolist()
     assert np.stack(state.domains, 1).tolist() == domains.tolist()
     assert state.ports.tolist() == ports.tolist()

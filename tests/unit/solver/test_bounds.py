@@ -8,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Bond, Bonds, Floats, Help, Snapshot, Status, TermKind, Terms, Verdict
+from kai_sched.snapshot.tables import (
+    GPU,
+    Action,
+    Floats,
+    Help,
+    Snapshot,
+    Status,
+    TermKind,
+    TermRole,
+    TermRoles,
+    Terms,
+    Verdict,
+)
 from kai_sched.solver.eviction import bounds, potential_victims
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
@@ -29,10 +41,15 @@ def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
     Of those that keep each other out of a domain only one goes there; pods that are evicted still keep others out.
     """
     snapshot, request, room = ctx.snapshot, ctx.snapshot.classes.request[c], 0
-    entries = [tuple(row) for row in snapshot.bonds.entry[snapshot.bonds.ptr[c] : snapshot.bonds.ptr[c + 1]].tolist()]
+    entries = [
+        tuple(row)
+        for row in snapshot.term_roles.entry[snapshot.term_roles.ptr[c] : snapshot.term_roles.ptr[c + 1]].tolist()
+    ]
     kind = snapshot.terms.kind
     own = [
-        a for role, a, _ in entries if role == Bond.CARRY and kind[a] == TermKind.ANTI and (Bond.MATCH, a, 1) in entries
+        a
+        for role, a, _ in entries
+        if role == TermRole.CARRY and kind[a] == TermKind.ANTI and (TermRole.MATCH, a, 1) in entries
     ]
     full: set[int] = set()
     for n in np.flatnonzero(ctx.finder.verdicts[0] == Verdict.OK):
@@ -53,13 +70,13 @@ def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
 
 def bars(ctx: Context, role: int, row: int, n: int) -> bool:
     """Whether a port is taken, or a pod that is there and this one keep each other out of the domain."""
-    if role == Bond.PORT:
+    if role == TermRole.PORT:
         return bool((ctx.snapshot.ports[row] * ctx.state.ports[n]).any())
     domain = ctx.snapshot.terms.domain[row, n]
     if ctx.snapshot.terms.kind[row] != TermKind.ANTI or domain == NULL:
         return False
-    there = {Bond.CARRY: ctx.state.domains.matched, Bond.MATCH: ctx.state.domains.carried}
-    return bool(role in there and there[Bond(role)][domain] > 0)
+    there = {TermRole.CARRY: ctx.state.domains.matched, TermRole.MATCH: ctx.state.domains.carried}
+    return bool(role in there and there[TermRole(role)][domain] > 0)
 
 
 def possible_victims(ctx: Context, search: Search, ceiling: int) -> list[int]:
@@ -99,7 +116,7 @@ def test_there_is_no_room_with_all_victims_gone(snapshot: Snapshot, seed: int) -
             search.victims.jobs.skip[p] = 0
 
 
-ANTI_OF_ITS_OWN = [(Bond.CARRY, 0, 1), (Bond.MATCH, 0, 1)]
+ANTI_OF_ITS_OWN = [(TermRole.CARRY, 0, 1), (TermRole.MATCH, 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -107,14 +124,14 @@ ANTI_OF_ITS_OWN = [(Bond.CARRY, 0, 1), (Bond.MATCH, 0, 1)]
     [
         ([], 1, 1, 1, 12),  # not tied to anything
         (ANTI_OF_ITS_OWN, 0, 0, 0, 5),  # one in the domain, and node 2 is in none
-        ([(Bond.CARRY, 0, 1)], 0, 1, 0, 12),  # they do not mind each other, nor those who mind others
-        ([(Bond.CARRY, 0, 1)], 1, 0, 0, 4),  # somebody is there whom they mind
-        ([(Bond.MATCH, 0, 1)], 0, 1, 0, 4),  # somebody is there who minds them
-        ([(Bond.MATCH, 0, 1)], 1, 0, 0, 12),
-        ([(Bond.MATCH, 1, 1), (Bond.CARRY, 0, 1)], 0, 0, 0, 12),  # they match another term than they carry
-        ([(Bond.NEED, 1, 1), (Bond.MATCH, 1, 1)], 0, 0, 0, 12),  # being near each other keeps nobody out
-        ([(Bond.PORT, 0, 1)], 0, 0, 1, 8),  # the port is taken on node 0
-        ([(Bond.PORT, 0, 1)], 0, 0, 0, 12),
+        ([(TermRole.CARRY, 0, 1)], 0, 1, 0, 12),  # they do not mind each other, nor those who mind others
+        ([(TermRole.CARRY, 0, 1)], 1, 0, 0, 4),  # somebody is there whom they mind
+        ([(TermRole.MATCH, 0, 1)], 0, 1, 0, 4),  # somebody is there who minds them
+        ([(TermRole.MATCH, 0, 1)], 1, 0, 0, 12),
+        ([(TermRole.MATCH, 1, 1), (TermRole.CARRY, 0, 1)], 0, 0, 0, 12),  # they match another term than they carry
+        ([(TermRole.NEED, 1, 1), (TermRole.MATCH, 1, 1)], 0, 0, 0, 12),  # being near each other keeps nobody out
+        ([(TermRole.PORT, 0, 1)], 0, 0, 1, 8),  # the port is taken on node 0
+        ([(TermRole.PORT, 0, 1)], 0, 0, 0, 12),
     ],
 )
 def test_room_where_pods_are_tied(
@@ -122,13 +139,15 @@ def test_room_where_pods_are_tied(
 ) -> None:
     """Nodes 0 and 1 are one domain of term 0, anti-affinity; term 1 is affinity. A pod takes one of 4 GPUs."""
     terms = table(Terms, kind=[TermKind.ANTI, TermKind.REQUIRED], domain=[[0, 0, NULL], [1, 1, 1]])
-    bonds = table(Bonds, ptr=[0, len(entries), len(entries)], entry=np.reshape(entries, (-1, 3)), self_match=[1, 1])
+    term_roles = table(
+        TermRoles, ptr=[0, len(entries), len(entries)], entry=np.reshape(entries, (-1, 3)), self_match=[1, 1]
+    )
     for wanted, expected in ((room, Verdict.OK), (room + 1, Help.NO_ROOM)):
         snapshot = assemble(
             [Member(1, [Status.RUNNING]), Member(wanted, [Status.PENDING] * wanted)],
             nodes=node_table([[9.0, 9.0, 4.0, 9.0, 0.0]] * 3),
             request=[[0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0]],
-            ties=(terms, bonds, 2, 2),
+            ties=(terms, term_roles, 2, 2),
             tasks={"cls": [1, *[0] * wanted], "node": [0, *[NULL] * wanted]},
         )
         ctx, search = searching(snapshot)

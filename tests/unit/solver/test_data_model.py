@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Bonds, Snapshot, Status, TermKind, Terms
+from kai_sched.snapshot.tables import Snapshot, Status, TermKind, TermRoles, Terms
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
 from kai_sched.solver.state import longest_job, make_finder, make_log, make_scratch, make_state, make_tree
@@ -31,13 +31,13 @@ def sample() -> Snapshot:
     jobs.append(Member(1, members=[Member(1, statuses=[Status.RUNNING]) for _ in range(3)]))
     n_nodes, n_classes = 200, 6
     terms = table(Terms, kind=[TermKind.REQUIRED], domain=np.zeros((1, n_nodes)))
-    bonds = table(Bonds, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)
+    term_roles = table(TermRoles, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)
     return assemble(
         jobs,
         queue_table([NULL] * 7),
         node_table([[4.0, 8.0, 4.0, 9.0, 0.0]] * n_nodes),
         [[1.0, 1.0, 1.0, 1.0, 0.0]] * n_classes,
-        (terms, bonds, 22, 4),
+        (terms, term_roles, 22, 4),
     )
 
 

@@ -44,7 +44,7 @@ def test_counts_are_those_of_the_twin(snapshot: Snapshot) -> None:
         slots = sum(np.flatnonzero(row)[0] == PODS for row in lacking if row.any())
         assert facts.nodes[c, Verdict.NO_POD_SLOT] == slots
         assert facts.largest_free[c].tolist() == np.where(lacking, free, 0.0).max(axis=0, initial=0.0).tolist()
-        untied = snapshot.bonds.ptr[c] == snapshot.bonds.ptr[c + 1]
+        untied = snapshot.term_roles.ptr[c] == snapshot.term_roles.ptr[c + 1]
         fits = sum(literal_room(books, c, n) for n in np.flatnonzero(static))
         assert facts.room[c] == fits if untied else facts.room[c] <= fits
 

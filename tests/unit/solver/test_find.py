@@ -13,13 +13,13 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import (
     CPU,
     GPU,
-    Bond,
-    Bonds,
     Placement,
     Settings,
     Snapshot,
     Status,
     TermKind,
+    TermRole,
+    TermRoles,
     Terms,
     Verdict,
 )
@@ -62,9 +62,9 @@ class Pods:
             if state.task.node[t] != NULL and state.task.status[t] >= Status.PIPELINED
         ]
 
-    def bonds(self, c: int) -> list[tuple[int, int, int]]:
-        ptr = self.snapshot.bonds.ptr
-        return [tuple(entry) for entry in self.snapshot.bonds.entry[ptr[c] : ptr[c + 1]].tolist()]
+    def term_roles(self, c: int) -> list[tuple[int, int, int]]:
+        ptr = self.snapshot.term_roles.ptr
+        return [tuple(entry) for entry in self.snapshot.term_roles.entry[ptr[c] : ptr[c + 1]].tolist()]
 
     def near(self, a: int, n: int) -> list[int]:
         """Classes of the pods in the same domain of term ``a`` as node ``n``."""
@@ -72,40 +72,45 @@ class Pods:
         return [c for c, at in self.placed if domain[n] != NULL and domain[at] == domain[n]]
 
     def matching(self, a: int, n: int) -> int:
-        return sum((Bond.MATCH, a, 1) in self.bonds(c) for c in self.near(a, n))
+        return sum((TermRole.MATCH, a, 1) in self.term_roles(c) for c in self.near(a, n))
 
     def carried(self, a: int, n: int) -> int:
         return sum(
-            weight for c in self.near(a, n) for role, row, weight in self.bonds(c) if (role, row) == (Bond.CARRY, a)
+            weight
+            for c in self.near(a, n)
+            for role, row, weight in self.term_roles(c)
+            if (role, row) == (TermRole.CARRY, a)
         )
 
     def accept(self, c: int, n: int) -> bool:
         """Required affinity, anti-affinity both ways, host ports."""
         kind, first = self.snapshot.terms.kind, self.first_of_kind(c)
-        for role, row, _ in self.bonds(c):
-            if role == Bond.PORT:
-                if any(at == n and (Bond.PORT, row, 1) in self.bonds(other) for other, at in self.placed):
+        for role, row, _ in self.term_roles(c):
+            if role == TermRole.PORT:
+                if any(at == n and (TermRole.PORT, row, 1) in self.term_roles(other) for other, at in self.placed):
                     return False
-            elif role == Bond.NEED:
+            elif role == TermRole.NEED:
                 if self.snapshot.terms.domain[row, n] == NULL or not (self.matching(row, n) or first):
                     return False
-            elif kind[row] == TermKind.ANTI and (self.matching(row, n) if role == Bond.CARRY else self.carried(row, n)):
+            elif kind[row] == TermKind.ANTI and (
+                self.matching(row, n) if role == TermRole.CARRY else self.carried(row, n)
+            ):
                 return False
         return True
 
     def first_of_kind(self, c: int) -> bool:
         """Nobody on a node with the label matches a required term of the class, and its own pods match all of them."""
-        needs = [row for role, row, _ in self.bonds(c) if role == Bond.NEED]
-        own = [row for role, row, _ in self.bonds(c) if role == Bond.MATCH]
+        needs = [row for role, row, _ in self.term_roles(c) if role == TermRole.NEED]
+        own = [row for role, row, _ in self.term_roles(c) if role == TermRole.MATCH]
         somebody = any(self.matching(a, n) for a in needs for n in range(self.snapshot.nodes.condition.size))
         return set(needs) <= set(own) and not somebody
 
     def liking(self, c: int, n: int) -> float:
         """The raw sum of preferred terms: its own by who matches, those of others that it matches."""
         liked = 0
-        for role, row, weight in self.bonds(c):
-            if role != Bond.PORT and self.snapshot.terms.kind[row] == TermKind.PREFERRED:
-                liked += weight * self.matching(row, n) if role == Bond.CARRY else self.carried(row, n)
+        for role, row, weight in self.term_roles(c):
+            if role != TermRole.PORT and self.snapshot.terms.kind[row] == TermKind.PREFERRED:
+                liked += weight * self.matching(row, n) if role == TermRole.CARRY else self.carried(row, n)
         return float(liked)
 
 
@@ -237,21 +242,21 @@ def test_the_nominated_node_wins_if_it_takes_the_pod() -> None:
     assert full_best(books, ALL_ON, 0, 2) == 0
 
 
-def tied(kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int = 1) -> Context:
+def tied(kind: TermKind, mine: list[TermRole], theirs: list[TermRole], weight: int = 1) -> Context:
     """Four alike nodes in two zones, 0 and 1 in the first. A pending pod of class 0, one of class 1 runs on node 3.
 
     ``mine``, ``theirs``: how each class is tied to the one term, by zone.
     """
     terms = table(Terms, kind=[kind], domain=[[0, 0, 1, 1]])
-    entries = [(role, 0, weight if role == Bond.CARRY else 1) for role in [*mine, *theirs]]
-    self_match = [Bond.NEED not in bonds or Bond.MATCH in bonds for bonds in (mine, theirs)]
-    bonds = table(Bonds, ptr=pointers([len(mine), len(theirs)]), entry=entries, self_match=self_match)
+    entries = [(role, 0, weight if role == TermRole.CARRY else 1) for role in [*mine, *theirs]]
+    self_match = [TermRole.NEED not in term_roles or TermRole.MATCH in term_roles for term_roles in (mine, theirs)]
+    term_roles = table(TermRoles, ptr=pointers([len(mine), len(theirs)]), entry=entries, self_match=self_match)
     return opened(
         assemble(
             [Member(1, [Status.PENDING]), Member(1, [Status.RUNNING])],
             nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * 4),
             request=[[0.0, 0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]],
-            ties=(terms, bonds, 2, 0),
+            ties=(terms, term_roles, 2, 0),
             tasks={"cls": [0, 1], "node": [NULL, 3]},
         )
     )
@@ -261,22 +266,22 @@ def tied(kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int = 1) 
     ("kind", "mine", "theirs", "weight", "expected"),
     [
         # required affinity: where a pod that matches is; nowhere without one; anywhere for the first of a kind
-        (TermKind.REQUIRED, [Bond.NEED], [Bond.MATCH], 1, 2),
-        (TermKind.REQUIRED, [Bond.NEED], [], 1, NULL),
-        (TermKind.REQUIRED, [Bond.NEED, Bond.MATCH], [], 1, 0),
+        (TermKind.REQUIRED, [TermRole.NEED], [TermRole.MATCH], 1, 2),
+        (TermKind.REQUIRED, [TermRole.NEED], [], 1, NULL),
+        (TermKind.REQUIRED, [TermRole.NEED, TermRole.MATCH], [], 1, 0),
         # anti-affinity of the pod, and of the one that runs
-        (TermKind.ANTI, [Bond.CARRY], [Bond.MATCH], 1, 0),
-        (TermKind.ANTI, [Bond.MATCH], [Bond.CARRY], 1, 0),
+        (TermKind.ANTI, [TermRole.CARRY], [TermRole.MATCH], 1, 0),
+        (TermKind.ANTI, [TermRole.MATCH], [TermRole.CARRY], 1, 0),
         # preferences, by weight: towards, away, and those of the one that runs
-        (TermKind.PREFERRED, [Bond.CARRY], [Bond.MATCH], 5, 2),
-        (TermKind.PREFERRED, [Bond.CARRY], [Bond.MATCH], -5, 0),
-        (TermKind.PREFERRED, [Bond.MATCH], [Bond.CARRY], 5, 2),
-        (TermKind.PREFERRED, [Bond.MATCH], [Bond.CARRY], -5, 0),
-        (TermKind.PREFERRED, [Bond.MATCH], [Bond.MATCH], 5, 0),
+        (TermKind.PREFERRED, [TermRole.CARRY], [TermRole.MATCH], 5, 2),
+        (TermKind.PREFERRED, [TermRole.CARRY], [TermRole.MATCH], -5, 0),
+        (TermKind.PREFERRED, [TermRole.MATCH], [TermRole.CARRY], 5, 2),
+        (TermKind.PREFERRED, [TermRole.MATCH], [TermRole.CARRY], -5, 0),
+        (TermKind.PREFERRED, [TermRole.MATCH], [TermRole.MATCH], 5, 0),
     ],
 )
 def test_worked_inter_pod_terms(
-    kind: TermKind, mine: list[Bond], theirs: list[Bond], weight: int, expected: int
+    kind: TermKind, mine: list[TermRole], theirs: list[TermRole], weight: int, expected: int
 ) -> None:
     books = tied(kind, mine, theirs, weight)
     assert full_best(books, ALL_ON, 0) == literal_best(books, ALL_ON, 0) == expected
@@ -290,7 +295,7 @@ def test_a_host_port_is_held_once_on_a_node(held: list[int], expected: int) -> N
             nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * 2),
             ties=(
                 table(Terms, kind=[], domain=np.zeros((0, 2))),
-                table(Bonds, ptr=[0, 1], entry=[(Bond.PORT, 0, 1)], self_match=[1]),
+                table(TermRoles, ptr=[0, 1], entry=[(TermRole.PORT, 0, 1)], self_match=[1]),
                 0,
                 1,
             ),

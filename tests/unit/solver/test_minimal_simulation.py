@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Bond, Snapshot, Status, TermKind
+from kai_sched.snapshot.tables import GPU, Snapshot, Status, TermKind, TermRole
 from kai_sched.solver.state import Context
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
@@ -85,23 +85,26 @@ def test_what_waited_before_gets_nothing() -> None:
 
 
 def entries_of(snapshot: Snapshot, c: int) -> list[tuple[int, int, int]]:
-    return [tuple(row) for row in snapshot.bonds.entry[snapshot.bonds.ptr[c] : snapshot.bonds.ptr[c + 1]].tolist()]
+    return [
+        tuple(row)
+        for row in snapshot.term_roles.entry[snapshot.term_roles.ptr[c] : snapshot.term_roles.ptr[c + 1]].tolist()
+    ]
 
 
 def allowed(ctx: Context, c: int, n: int) -> bool:
     """Host ports, and the inter-pod terms of the class and of those that are there (12.2)."""
     snapshot, domains = ctx.snapshot, ctx.state.domains
     entries = entries_of(snapshot, c)
-    needs = [row for role, row, _ in entries if role == Bond.NEED]
+    needs = [row for role, row, _ in entries if role == TermRole.NEED]
     near = [[d for d in snapshot.terms.domain[row] if d != NULL and domains.matched[d] > 0] for row in needs]
-    first = bool(snapshot.bonds.self_match[c]) and not any(near)
+    first = bool(snapshot.term_roles.self_match[c]) and not any(near)
     for role, row, _ in entries:
-        if role == Bond.PORT and (snapshot.ports[row] * ctx.state.ports[n]).any():
+        if role == TermRole.PORT and (snapshot.ports[row] * ctx.state.ports[n]).any():
             return False
-        d = NULL if role == Bond.PORT else int(snapshot.terms.domain[row, n])
-        if role == Bond.NEED and (d == NULL or (not domains.matched[d] and not first)):
+        d = NULL if role == TermRole.PORT else int(snapshot.terms.domain[row, n])
+        if role == TermRole.NEED and (d == NULL or (not domains.matched[d] and not first)):
             return False
-        against = {Bond.CARRY: domains.matched, Bond.MATCH: domains.carried}.get(Bond(role))
+        against = {TermRole.CARRY: domains.matched, TermRole.MATCH: domains.carried}.get(TermRole(role))
         if against is not None and d != NULL and snapshot.terms.kind[row] == TermKind.ANTI and against[d] > 0:
             return False
     return True
@@ -112,7 +115,9 @@ def count_near(ctx: Context) -> list[int]:
     snapshot, near = ctx.snapshot, [0] * ctx.snapshot.n_domains
     for t, n in enumerate(snapshot.tasks.node):
         entries = entries_of(snapshot, int(snapshot.tasks.cls[t])) if n != NULL else []
-        for row in [row for role, row, _ in entries if role == Bond.MATCH and snapshot.terms.domain[row, n] != NULL]:
+        for row in [
+            row for role, row, _ in entries if role == TermRole.MATCH and snapshot.terms.domain[row, n] != NULL
+        ]:
             if ctx.state.task.status[t] != Status.EVICTED or snapshot.terms.kind[row] != TermKind.REQUIRED:
                 near[snapshot.terms.domain[row, n]] += 1
     return near

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Bond, Floats, Snapshot, Status, Turn
+from kai_sched.snapshot.tables import GPU, Floats, Snapshot, Status, TermRole, Turn
 from kai_sched.solver.eviction import pipelined_room
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
@@ -113,8 +113,8 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
 
 
 def needs_others(snapshot: Snapshot, t: int) -> bool:
-    c, bonds = snapshot.tasks.cls[t], snapshot.bonds
-    return bool((bonds.entry[bonds.ptr[c] : bonds.ptr[c + 1], 0] == Bond.NEED).any())
+    c, term_roles = snapshot.tasks.cls[t], snapshot.term_roles
+    return bool((term_roles.entry[term_roles.ptr[c] : term_roles.ptr[c + 1], 0] == TermRole.NEED).any())
 
 
 @pytest.mark.parametrize(("leaving", "expected"), [(0, Status.ALLOCATED), (2, Status.PIPELINED)])

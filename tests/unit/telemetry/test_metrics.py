@@ -277,11 +277,11 @@ def test_depths_failures_and_restarts_are_shown() -> None:
 
 def test_faults_are_counted_by_part() -> None:
     faults = FaultLog()
-    for part in ("feed", "binder", "feed"):
+    for part in ("intake", "binder", "intake"):
         faults.note(part, "Pod a/a", ValueError("unexpected"))
     shown = Metrics(faults=faults).render().decode()
     assert 'kai_faults_total{part="binder"} 1.0' in shown
-    assert 'kai_faults_total{part="feed"} 2.0' in shown
+    assert 'kai_faults_total{part="intake"} 2.0' in shown
 
 
 def test_it_is_rendered_while_it_changes() -> None:
