@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tests.cluster.operator_process import Operator
 from tests.cluster.processes import wait_until
 
 NODES, GPUS_A_NODE, PODS = 100, 32, 2_000
+SAMPLE_S = 0.02
 SYSTEM_NAMESPACE = "kai-scheduler"
 
 
@@ -98,6 +100,33 @@ class Bench:
         pending = "fieldSelector=status.phase%3DPending,spec.nodeName%21%3D"
         cluster = self.cluster
         wait_until(lambda: not cluster.list("Pod", query=pending + "&limit=1"), "pods to run", 600.0, poll_s=2.0)
+
+
+class CpuSamples:
+    """The CPU seconds of an operator over time, read in a thread while the context lasts."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._samples: list[tuple[float, float]] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> CpuSamples:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def between(self, start_s: float, end_s: float) -> float:
+        """CPU seconds between two times since the epoch, to the nearest samples within."""
+        used = [cpu_s for at_s, cpu_s in self._samples if start_s <= at_s <= end_s]
+        return used[-1] - used[0]
+
+    def _run(self) -> None:
+        while not self._end.wait(SAMPLE_S):
+            self._samples.append((time.time(), self._operator.cpu_s))
 
 
 def rate_of(times_s: list[float]) -> float:
