@@ -23,10 +23,13 @@ FULL := --hypothesis-profile=full -m 'not long'
 LONG := --hypothesis-profile=full -m long
 # The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
 GO := $(shell command -v go)
+# Over all cores: for tests that neither measure time nor share a control plane.
+SPREAD := --numprocesses=auto --dist=worksteal
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
 HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
+PURE := $(wildcard tests/properties tests/scenarios)
 # What runs a second time with kernels interpreted; how they are compiled is no part of it.
-KERNEL_SUITES := $(wildcard tests/properties tests/scenarios tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
+KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -37,7 +40,7 @@ help:
 	@echo 'make demo       set up, then decide and print the example cluster'
 	@echo 'make test       set up, then all checks and all tests but the long ones'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
-	@echo 'make test-fast  the quick tests, in a few minutes'
+	@echo 'make test-fast  the quick tests, in under a minute'
 	@echo 'make test-long  the tests that take minutes each, and two minutes of soak; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
@@ -60,11 +63,12 @@ demo: $(RUNTIME)
 install: $(WARM)
 
 test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
-	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%)
-	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES)
+	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
+	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
+	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
 
 test-fast: $(DEV) $(WARM)
-	$(BIN)/python -m pytest $(FAST)
+	$(BIN)/python -m pytest $(FAST) $(SPREAD)
 
 # Fails where `make test` would leave something out.
 test-long: $(DEV) $(WARM) cluster-tools

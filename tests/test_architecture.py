@@ -142,6 +142,7 @@ def test_import_contracts_can_fail(tmp_path: Path) -> None:
     assert " 0 kept, 5 broken" in result.stdout, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", CORE)
 def test_core_reaches_nothing_outside(package: str) -> None:
     found = {m.name: reaches_outside(m) for m in modules() if is_within(m.name, f"kai_sched.{package}")}
@@ -201,6 +202,7 @@ def test_tables_of_the_solver_elsewhere_are_seen(text: str) -> None:
     assert solver_internals(parse("kai_sched.cycle.example", "from kai_sched.solver.solution import Solution")) == []
 
 
+@pytest.mark.slow
 def test_paths_of_the_api_are_made_in_one_place() -> None:
     found = {m.name: made_paths(m) for m in modules()}
     assert {name: lines for name, lines in found.items() if lines} == {}

@@ -172,6 +172,7 @@ def scenario_files() -> list[Path]:
     return [path for path in cited_files(".txt") if path.parts[:2] == ("tests", "scenarios")]
 
 
+@pytest.mark.slow
 def test_code_cites_sections_that_exist() -> None:
     wrong = {str(path): bad_python((ROOT / path).read_text(), sections()) for path in code()}
     assert {path: found for path, found in wrong.items() if found} == {}

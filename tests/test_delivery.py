@@ -15,6 +15,7 @@ import pytest
 from tests.tree import ROOT
 
 LEFT_OUT = "CONFORMANCE WAS LEFT OUT"
+SPREAD = "--numprocesses=auto --dist=worksteal"
 SAYS_WHAT_IT_HAS = 'test:\n\t@echo "make test, CI=$$CI, conformance=$${KAI_CONFORMANCE_DIR-none}"\n'
 
 
@@ -132,15 +133,17 @@ def test_every_test_is_run_by_test_or_by_test_long() -> None:
     """Both run the whole tree, one without what is marked as long, the other with that alone."""
     commands = re.findall(r"-m pytest (.*)", recipe("test"))
     rules = "tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py"
-    left_out = " ".join(f"--ignore={path}" for path in rules.split())
-    assert commands[:2] == [f"--quiet {rules}", f"--hypothesis-profile=full -m 'not long' {left_out}"]
+    full, pure = "--hypothesis-profile=full -m 'not long'", "tests/properties tests/scenarios"
+    left_out = " ".join(f"--ignore={path}" for path in f"{rules} {pure}".split())
+    assert commands[:3] == [f"--quiet {rules}", f"{full} {pure} {SPREAD}", f"{full} {left_out}"]
     long = recipe("test-long")
     assert re.findall(r"-m pytest (.*)", long) == ["--hypothesis-profile=full -m long"]
     assert re.findall(r"-m tests.cluster.soak (.*)", long) == ["--minutes 2"]
 
 
 def test_what_is_long_is_left_out_of_the_fast_tests() -> None:
-    assert re.findall(r"-m pytest .* -m (.*)", recipe("test-fast")) == ["'not slow and not cluster and not long'"]
+    chosen = ["'not slow and not cluster and not long' " + SPREAD]
+    assert re.findall(r"-m pytest .* -m (.*)", recipe("test-fast")) == chosen
 
 
 def test_image_is_built_from_what_there_is() -> None:

@@ -226,6 +226,7 @@ def test_kernels_say_shapes() -> None:
     assert {name: kernels for name, kernels in found.items() if kernels} == {}
 
 
+@pytest.mark.slow
 def test_documents_name_files_that_exist() -> None:
     found = {str(path): unknown_files((ROOT / path).read_text()) for path in project_files() if path.suffix == ".md"}
     assert {path: names for path, names in found.items() if names and path != "CHANGELOG.md"} == {}

@@ -163,6 +163,7 @@ def test_lines_of_code_are_not_long() -> None:
     assert violations([path for path in texts(*CODE) if path.parts[0] != "crds"], long_lines) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [long_module, long_functions])
 def test_rules_of_python_files(rule: Rule) -> None:
     assert violations(texts(".py"), rule) == {}
@@ -172,6 +173,7 @@ def test_package_has_docstrings() -> None:
     assert violations([path for path in texts(".py") if path.parts[0] == "kai_sched"], missing_docstrings) == {}
 
 
+@pytest.mark.slow
 def test_no_test_is_skipped() -> None:
     own = {Path(__file__).resolve().relative_to(ROOT)}
     assert violations([p for p in texts(".py") if p.parts[0] == "tests" and p not in own], skipped_tests) == {}
@@ -192,6 +194,7 @@ def test_only_the_shell_prints() -> None:
     assert [name for name in printing if not name.startswith(MAY_PRINT)] == []
 
 
+@pytest.mark.slow
 def test_no_module_is_dead() -> None:
     assert dead(modules(), started_modules()) == []
 

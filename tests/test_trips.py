@@ -144,6 +144,7 @@ def listed(title: str) -> list[tuple[str, str]]:
     return re.findall(r"^\d+\. `([\w.]+)` \(`([\w./]+)`\)", section, re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", TRIPS)
 def test_each_function_of_a_trip_hands_on_to_the_next(title: str) -> None:
     assert broken(TRIPS[title]) == []

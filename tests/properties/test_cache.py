@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from tests.properties.snapshots import snapshot_of
 SPICE = Spice(pod_affinity=True, bind_requests=True)
 
 
+@pytest.mark.slow
 @given(clusters(SPICE), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_warm_equals_cold(objects: list[o.Object], n_cycles: int, rng: random.Random) -> None:
     """The same result in every cycle, whatever changed in between: pods, nodes, queues, groups."""

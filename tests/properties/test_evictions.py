@@ -83,6 +83,7 @@ def test_equals_the_twin(objects: list[o.Object], config: Config) -> None:
     assert decided(ours) == decided(theirs)
 
 
+@pytest.mark.slow
 @MORE
 @given(clusters(), CONFIGS)
 def test_equals_the_twin_where_much_is_wrong(objects: list[o.Object], config: Config) -> None:
@@ -289,6 +290,7 @@ def test_no_node_is_promised_twice(decider: Decider, objects: list[o.Object], co
         assert max(now, later) <= node.allocatable["gpu"], f"{name} is promised twice"
 
 
+@pytest.mark.slow
 @each_decider
 @given(objects=crowds(TIMELESS))
 def test_it_comes_to_rest(decider: Decider, objects: list[o.Object]) -> None:

@@ -77,6 +77,7 @@ class Breaking:
         return lambda *arguments: self(owner, *arguments)
 
 
+@pytest.mark.slow
 @given(
     clusters(SPICE),
     st.sampled_from(STAGES),

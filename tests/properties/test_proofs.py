@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def decide(objects: list[o.Object], config: Config) -> Plan:
     return plan_of(cluster, run.run_cycle(cluster, config, NOW_NS))
 
 
+@pytest.mark.slow
 @MORE
 @given(st.one_of(crowds(PLAIN), crowds(MIXED)), CONFIGS)
 def test_proofs_change_nothing(objects: list[o.Object], config: Config) -> None:
@@ -113,6 +115,7 @@ def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozense
     return list(found)
 
 
+@pytest.mark.slow
 @settings(max_examples=4 * settings().max_examples)
 @given(WIDE, st.sampled_from(["consolidation", "reclaim"]))
 def test_what_is_passed_over_was_tried_before(objects: list[o.Object], action: str) -> None:
@@ -144,6 +147,7 @@ OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.slow
 @MORE
 @given(st.one_of(crowds(PLAIN), crowds(MIXED), crowds(SOCIAL)), CONFIGS, st.sampled_from([*OF_MINIMAL, ""]))
 def test_proofs_of_the_minimal_search_change_nothing(objects: list[o.Object], config: Config, one: str) -> None:

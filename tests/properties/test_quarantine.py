@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ KINDS: tuple[type[o.Object], ...] = (o.Pod, o.Pod, o.PodGroup, o.Node, o.Queue)
 CONFIG = Config()
 
 
+@pytest.mark.slow
 @given(clusters(SPICE), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_the_culprits_are_found_and_all_others_go_on(
     objects: list[o.Object], n_culprits: int, rng: random.Random

@@ -69,6 +69,7 @@ def test_whoever_could_be_helped_is(objects: list[Object], work: int) -> None:
     assert could_be_helped(cluster, config, cycles) == []
 
 
+@pytest.mark.slow
 def test_without_being_told_some_would_starve() -> None:
     """The property is about something: the same cycles, not told who had its turn."""
     starving = 0

@@ -34,6 +34,7 @@ CRD = ROOT / "crds" / "queues.scheduling.run.ai.yaml"
 NOW_NS = 1_800_000_000 * 10**9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "command"),
     [
@@ -50,6 +51,7 @@ def test_a_document_shows_a_command_and_what_it_prints(document: str, command: s
     assert after.split("```\n")[1] == done.stdout
 
 
+@pytest.mark.slow
 def test_the_library_page_shows_what_the_example_prints() -> None:
     command = [sys.executable, "examples/library.py"]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)

@@ -78,6 +78,7 @@ def scenario(folder: Path, **spec: Any) -> str:
     return str(file)
 
 
+@pytest.mark.slow
 def test_the_example_tells_its_three_stories() -> None:
     done = run("simulate", "examples/teams")
     assert (done.returncode, done.stderr) == (0, "")
@@ -91,12 +92,14 @@ def test_the_example_tells_its_three_stories() -> None:
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_the_order_of_files_does_not_matter() -> None:
     files = sorted(str(path) for path in (ROOT / "examples" / "teams").glob("*.yaml"))
     answers = [json.loads(run("simulate", "-o", "json", *order).stdout) for order in (files, files[::-1])]
     assert answers[0]["cycles"] == answers[1]["cycles"]
 
 
+@pytest.mark.slow
 def test_a_scenario_is_one_line_in_the_agreed_form(tmp_path: Path) -> None:
     file = scenario(tmp_path, cycles=2)
     done = run("simulate", "--output", "json", file)
@@ -120,12 +123,14 @@ def test_a_scenario_is_one_line_in_the_agreed_form(tmp_path: Path) -> None:
     assert second["nodes"] == {"node-1": {"idleGPUs": 0.0, "releasingGPUs": 0.0}}
 
 
+@pytest.mark.slow
 def test_groups_that_keep_terminating_keep_their_node(tmp_path: Path) -> None:
     done = run("simulate", "-o", "json", scenario(tmp_path, cycles=2, keepsTerminating=["leaves"]))
     second = json.loads(done.stdout)["cycles"][1]
     assert [second["decided"][key]["status"] for key in ("ml/leaves", "ml/wants")] == ["Releasing", "Pipelined"]
 
 
+@pytest.mark.slow
 def test_in_a_plain_cluster_the_pod_that_leaves_is_gone(tmp_path: Path) -> None:
     answer = json.loads(run("simulate", "-o", "json", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout)
     assert answer["cycles"][1]["settled"] == {"ml/wants": {"status": "Running", "node": "node-1"}}
@@ -153,6 +158,7 @@ def two_that_give_way() -> list[dict[str, Any]]:
     return [*nodes, queue, *first, *second]
 
 
+@pytest.mark.slow
 def test_room_that_is_promised_twice_is_given(tmp_path: Path) -> None:
     """In a plain cluster; a scenario whose clock stands still is asked the same again, and answers the same."""
     items = two_that_give_way()
@@ -167,6 +173,7 @@ def test_room_that_is_promised_twice_is_given(tmp_path: Path) -> None:
     assert ends(scenario(tmp_path, **spec, secondsBetweenCycles=1)) == {"Running"}
 
 
+@pytest.mark.slow
 def test_several_cycles_are_a_line_each_and_the_table_of_the_last(tmp_path: Path) -> None:
     lines = run("simulate", "--cycles", "2", "--now", NOON, plain(tmp_path)).stdout.splitlines()
     assert lines[0] == "Cycle 1: 0 pods bound, 1 pipelined, 0 evicted; nothing pending."
@@ -175,12 +182,14 @@ def test_several_cycles_are_a_line_each_and_the_table_of_the_last(tmp_path: Path
     assert f"Cycle 2 ({actions}): 1 pod bound, 0 pipelined, 0 evicted; nothing pending." in " ".join(lines)
 
 
+@pytest.mark.slow
 def test_several_clusters_are_told_apart(tmp_path: Path) -> None:
     done = run("simulate", scenario(tmp_path), plain(tmp_path), "--now", NOON)
     assert f"one GPU ({tmp_path}/scenario.json)" in done.stdout
     assert f"cluster ({tmp_path}/cluster.json)" in done.stdout
 
 
+@pytest.mark.slow
 def test_standard_input() -> None:
     text = yaml.safe_dump_all(objects())
     done = run("simulate", "--now", NOON, "-", stdin=text)
@@ -188,12 +197,14 @@ def test_standard_input() -> None:
     assert "ml/wants" in done.stdout
 
 
+@pytest.mark.slow
 def test_yaml_says_the_same_as_json(tmp_path: Path) -> None:
     file = plain(tmp_path)
     as_yaml, as_json = (run("simulate", "--now", NOON, "-o", form, file).stdout for form in ("yaml", "json"))
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -211,6 +222,7 @@ def test_what_cannot_be_used_is_told_on_a_line_and_nothing_is_decided(options: l
     assert done.stderr.startswith(told)
 
 
+@pytest.mark.slow
 def test_broken_input_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"kind": ')
     done = run("simulate", str(tmp_path))
@@ -219,6 +231,7 @@ def test_broken_input_is_no_table(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
     stray = pod("stray")
     stray[0]["spec"]["queue"] = "no\x1b[2J-such-queue"
@@ -229,6 +242,7 @@ def test_warnings_do_not_stop_the_rest(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_a_file_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
     """The kind is misspelt."""
     typo = tmp_path / "typo.yaml"
@@ -239,6 +253,7 @@ def test_a_file_that_gives_nothing_is_an_error(tmp_path: Path) -> None:
     assert told in done.stderr
 
 
+@pytest.mark.slow
 def test_pods_of_other_schedulers_are_not_passed_over_in_silence(tmp_path: Path) -> None:
     stray = pod("stray")[1:]
     stray[0]["spec"]["schedulerName"] = "default-scheduler"
@@ -252,6 +267,7 @@ def test_pods_of_other_schedulers_are_not_passed_over_in_silence(tmp_path: Path)
     assert "other schedulers (kai-scheduler 1)" in " ".join(theirs.stdout.split())
 
 
+@pytest.mark.slow
 def test_the_solver_compiled_and_interpreted_say_the_same() -> None:
     first, second = (
         run("simulate", "examples/teams", "-o", "json", "--now", NOON, "--solver", solver, KAI_SCHED_JIT="")
@@ -261,6 +277,7 @@ def test_the_solver_compiled_and_interpreted_say_the_same() -> None:
     assert (first.returncode, second.returncode) == (0, 0)
 
 
+@pytest.mark.slow
 def test_lines_of_wide_tables_are_whole_in_a_pipe() -> None:
     wide = run("simulate", "examples/teams", "-o", "wide").stdout
     assert max(map(len, wide.splitlines())) > 160
@@ -268,6 +285,7 @@ def test_lines_of_wide_tables_are_whole_in_a_pipe() -> None:
     assert max(map(len, run("simulate", "examples/teams").stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_room_that_nobody_can_use_is_not_called_free(tmp_path: Path) -> None:
     items = objects()
     items[0]["spec"] = {"unschedulable": True}
@@ -276,6 +294,7 @@ def test_room_that_nobody_can_use_is_not_called_free(tmp_path: Path) -> None:
     assert "free: 0 of 0 GPUs; 1 more on 1 node that takes no pods" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error() -> None:
     command = [*COMMAND, "simulate", "examples/teams", "-o", "yaml"]
     with subprocess.Popen(
@@ -287,6 +306,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -301,6 +321,7 @@ def test_output_that_cannot_be_written_is_told() -> None:
     assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict[str, str], coloured: bool) -> None:
     controller, terminal = pty.openpty()
@@ -321,6 +342,7 @@ def test_colours_on_a_terminal_only_and_not_against_the_users_will(changes: dict
     assert (b"\x1b[" in seen) is coloured
 
 
+@pytest.mark.slow
 def test_no_colours_in_a_pipe_even_where_they_are_forced() -> None:
     assert "\x1b" not in run("simulate", "examples/teams", FORCE_COLOR="1").stdout
 

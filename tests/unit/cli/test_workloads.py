@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.unit.cli.command import run
 
 
+@pytest.mark.slow
 def test_the_walk_with_ray_clusters() -> None:
     """The sample fits whole, the elastic one grows up to its queue's limit, of the one too large nothing starts."""
     done = run("simulate", "examples/raycluster.yaml")
@@ -20,6 +23,7 @@ def test_the_walk_with_ray_clusters() -> None:
     assert "2 of 2 nodes lack the 4 GPUs it asks for" in words
 
 
+@pytest.mark.slow
 def test_the_ray_service_makes_room_for_itself() -> None:
     """Inference takes two of the four workers from training, which keeps its minimum, and runs in the next cycle."""
     done = run("simulate", "-o", "json", "--cycles", "2", "examples/rayservice.yaml")

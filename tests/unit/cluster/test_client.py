@@ -286,6 +286,7 @@ async def test_watch_without_a_byte_is_stalled(server: ApiServer, api: Api) -> N
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
+@pytest.mark.slow
 async def test_events_right_after_another_are_read_together(
     server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ async def test_absent_lease_is_created(leases: Leases, one: Contender) -> None:
     assert leases.events[0]["involvedObject"]["name"] == "kai-sched"
 
 
+@pytest.mark.slow
 async def test_renewals_keep_it(leases: Leases, one: Contender, two: Contender) -> None:
     """The second one waits for as long as the record changes, whatever its clock says."""
     one.lease.start("kai-sched")

@@ -192,6 +192,7 @@ async def test_list_that_breaks_off_begins_anew(server: ApiServer, api: Api, sto
     assert mirror.calls == ["begin", "begin", "finish"]
 
 
+@pytest.mark.slow
 async def test_stalled_watch_is_resumed(api: Api, store: Store, mirror: Mirror) -> None:
     """Not a byte comes and the connection stays: only the time tells."""
     reflector = reflect(api, mirror, timings=ReflectorTimings(stalled_s=0.2, retry_first_s=0.01))
@@ -296,6 +297,7 @@ async def test_waits_grow_and_have_an_end(server: ApiServer, api: Api, store: St
     assert [gap >= least for gap, least in zip(gaps, [0.02, 0.04, 0.04, 0.04], strict=False)] == [True] * 4
 
 
+@pytest.mark.slow
 async def test_server_says_when_to_come_again(api: Api, store: Store, mirror: Mirror) -> None:
     loop = asyncio.get_running_loop()
     store.refuse["list"] = [lambda: web.Response(status=429, headers={"Retry-After": "1"})]

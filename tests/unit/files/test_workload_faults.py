@@ -82,6 +82,7 @@ class TestFaults:
         case = only(write, *(new(kind, "w", {"template": OURS}) for kind in kinds))
         assert len(case.store.cluster().pods) == len(case.store.cluster().pod_groups) == len(kinds)
 
+    @pytest.mark.slow
     def test_more_pods_than_any_cluster_has(self, write: Write) -> None:
         jobs = [{"name": "a", "replicas": 10_000, "template": {"spec": {"parallelism": 10**9, "template": OURS}}}]
         text = self.of(write, new("jobset.x-k8s.io/v1alpha2 JobSet", "w", {"replicatedJobs": jobs}))

@@ -91,6 +91,7 @@ def come_and_go(reader: Reader, store: Store, first: int, count: int) -> None:
         store.remove(Pod, f"ml/p-{i}")
 
 
+@pytest.mark.slow
 def test_pods_that_are_gone_are_forgotten() -> None:
     reader, store = Reader(Config()), Store()
     come_and_go(reader, store, 0, 20_000)

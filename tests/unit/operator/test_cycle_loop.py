@@ -230,6 +230,7 @@ async def test_of_a_gang_that_lost_a_pod_during_the_cycle_nothing_is_bound(
         await until(lambda: sorted(world.hands.pods) == ["ml/a", "ml/c"])
 
 
+@pytest.mark.slow
 async def test_a_cycle_that_fails_is_run_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle_health, "BACKOFF", Backoff(0.01, 30.0))
     failures = iter([MemoryError(), MemoryError()])

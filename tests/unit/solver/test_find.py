@@ -188,6 +188,7 @@ def test_remembered_blocks_give_the_best_node(snapshot: Snapshot, settings: Sett
         act(books, settings, data)
 
 
+@pytest.mark.slow
 @given(snapshots(most_nodes=8), SETTINGS, st.data())
 def test_full_scores_are_those_of_the_literal_twin(snapshot: Snapshot, settings: Settings, data: st.DataObject) -> None:
     """With inter-pod terms, host ports and nominated nodes; the twin counts the pods anew each time."""

@@ -82,6 +82,7 @@ def output(code: str, cache: Path, package: Path = ROOT, **environment: str) -> 
     return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_tables_are_one_pointer_each_in_kernels_that_are_not_inlined_where_it_is_made(tmp_path: Path) -> None:
     """Else what is loaded from a table must not count as invariant. What is not there does not compile."""
     expected = ["3 [[1], [1], [1]]", "1 True", "[1]", "Unknown attribute 'nothing' of type Terms"]
@@ -118,6 +119,7 @@ def test_kernels_are_compiled_unless_told_otherwise(tmp_path: Path) -> None:
     assert output(code, tmp_path) == ["False True"]
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     """The results are the same, and so they are where kernels are interpreted."""
     blocked = tmp_path / "file"
@@ -159,6 +161,7 @@ def copied_package(folder: Path) -> Path:
     return kernels
 
 
+@pytest.mark.slow
 def test_a_changed_source_has_a_cache_of_its_own(tmp_path: Path) -> None:
     """Else a kernel whose callee changed in another file would be taken from the cache as it was before."""
     kernels = copied_package(tmp_path / "package")
@@ -185,6 +188,7 @@ def test_a_changed_constant_has_a_cache_of_its_own(source: str, tmp_path: Path) 
     assert output(code, tmp_path / "cache", tmp_path / "package") != before
 
 
+@pytest.mark.slow
 def test_installations_of_the_same_sources_share_a_cache(tmp_path: Path) -> None:
     """The one-file executable unpacks itself to another place at each start."""
     code = "from kai_sched.solver.kernels.caller import ask\nprint(ask(), sum(ask.stats.cache_hits.values()))"
@@ -194,6 +198,7 @@ def test_installations_of_the_same_sources_share_a_cache(tmp_path: Path) -> None
     assert hits == [["1 0"], ["1 1"]]
 
 
+@pytest.mark.slow
 def test_a_complete_cache_serves_from_a_read_only_file_system(tmp_path: Path) -> None:
     """As in an image: what is there is used, and nothing is written or warned about."""
     read_only = """
