@@ -27,6 +27,8 @@ NODE_TEXTS = {
     Verdict.PID_PRESSURE: "PID pressure",
     Verdict.NETWORK_UNAVAILABLE: "network unavailable",
     Verdict.MIG_ONLY: "MIG devices only",
+    Verdict.NO_MIG: "no MIG devices",
+    Verdict.NO_GPU_MEMORY: "GPU memory not known (no label nvidia.com/gpu.memory)",
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
     Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",

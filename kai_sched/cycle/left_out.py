@@ -94,7 +94,7 @@ def view_without(cluster: Cluster, exclusions: Exclusions, config: Config, ident
 def _holdings(pod: Pod, config: Config) -> Pod:
     """The pod reduced to its identity, its group and the room that it holds: anything else may be what is faulty."""
     amounts = tuple((name, amount) for name, amount in pod.shape.request if _is_amount(amount))
-    shape = Shape(amounts, shared_devices=pod.shape.shared_devices, shared_quota=pod.shape.shared_quota)
+    shape = Shape(amounts, share=pod.shape.share, legacy_mig=pod.shape.legacy_mig)
     pool = config.node_pool_label
     labels = {pool: pod.labels[pool]} if pool in pod.labels else {}
     return replace(pod, shape=shape, labels=labels, nominated_node="", expected_node="", gates=())

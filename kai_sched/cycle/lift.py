@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
+from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 
@@ -60,11 +61,12 @@ class Lifted(Mapping[str, Value]):
         return len(self._table())
 
 
-def lift(lowered: Lowered, solution: Solution) -> CycleResult:
-    """The result of a cycle in names, without the durations and the next deadline, which ``cycle.run`` adds."""
+def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
+    """The result of the cycle at ``now_ns`` in names, without the durations and the next deadline, which ``cycle.run``
+    adds."""
     evictions = _evictions(lowered, solution)
     return CycleResult(
-        (*evictions, *_effects(lowered, solution)),
+        (*evictions, *_effects(lowered, solution, now_ns)),
         tuple(eviction.pod for eviction in evictions),
         Lifted(partial(_pods, lowered, solution)),
         Lifted(partial(_groups, lowered, solution)),
@@ -101,13 +103,21 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
     return {lowered.groups[j].key: tuple(found[j].tolist()) for j in rows}
 
 
-def _effects(lowered: Lowered, solution: Solution) -> tuple[Effect, ...]:
+def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect, ...]:
     effects: list[Effect] = []
     for placed in solution.placements():
-        pod = lowered.pods[placed.task]
-        make = Pipeline if placed.waits else Bind
-        effects.append(make(pod.key, pod.uid, lowered.nodes[placed.node].name))
+        pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
+        if placed.waits:
+            effects.append(Pipeline(pod.key, pod.uid, node))
+        else:
+            groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
+            effects.append(Bind(pod.key, pod.uid, node, groups))
     return tuple(effects)
+
+
+def _gpu_group(lowered: Lowered, node: str, d: int, now_ns: int) -> str:
+    """The group of the device: the one that it has, else a new one, which depends on the place and the time alone."""
+    return lowered.gpu_groups[d] or str(uuid5(NAMESPACE_OID, f"{node} {d} {now_ns}"))
 
 
 def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:

@@ -75,7 +75,7 @@ def _run_cycle(
     for action, (start, end) in zip(config.actions, pairwise(solution.times), strict=True):
         actions_s[action] = actions_s.get(action, 0.0) + end - start
     return replace(
-        lift(lowered, solution),
+        lift(lowered, solution, now_ns),
         solver_s=solver_s,
         open_s=solution.times[0] - began,
         actions_s=actions_s,

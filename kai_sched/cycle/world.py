@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, PodState
 
 SECOND_NS = 1_000_000_000
@@ -67,8 +68,11 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
     requests: dict[str, BindRequest] = {
         request.pod_key: request for _, request in sorted(cluster.bind_requests.items())
     }
+    groups = {effect.pod: effect.gpu_groups for effect in result.effects if isinstance(effect, Bind)}
     for key, state in result.pods.items():
         before = cluster.pods[key]
+        if groups.get(key):
+            before = replace(before, gpu_groups=groups[key])
         request = requests.get(key) if state.status == "Binding" else None
         if request is not None:
             before = replace(before, gpu_groups=request.gpu_groups or before.gpu_groups)

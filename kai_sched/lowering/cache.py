@@ -94,8 +94,8 @@ class Cache:
         Numbers for names; cells of the row tables refer to them.
     shapes, classes, layouts, terms
         Shapes, classes, layouts and inter-pod terms by number.
-    sharing
-        Keys of pods that hold a part of a GPU device.
+    reservations
+        Keys of pods that hold a GPU device for the pods that share it.
     bindings
         Live bind requests by key of the pod.
     columns
@@ -123,7 +123,7 @@ class Cache:
         self.layout_ids = Names()
         self.layouts: list[Layout] = []
         self.terms = TermBook()
-        self.sharing: set[str] = set()  # pods that hold part of a device
+        self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
@@ -264,7 +264,7 @@ class Cache:
                 errors.add(Pod, key, error)
         errors.end()
         gone_groups = [bare_pod_group_key(key) for key in gone]
-        self.sharing.difference_update(gone)
+        self.reservations.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
         for key, pod, known in present:
@@ -278,7 +278,8 @@ class Cache:
                     gone_groups.append(own)
             except Exception as error:
                 errors.add(Pod, key, error)
-            (self.sharing.add if pod.shape.shared_devices else self.sharing.discard)(key)
+            reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
+            (self.reservations.add if reserves else self.reservations.discard)(key)
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)

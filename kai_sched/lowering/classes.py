@@ -14,21 +14,35 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
+from kai_sched.lowering.devices import device_memory, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
+from kai_sched.lowering.roles import gpu_kind
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node
-from kai_sched.model.resources import CPU, GPU, MEMORY, PODS
+from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Classes, Flags, Ints, TermKind, TermRole, TermRoles, Terms, Verdict
+from kai_sched.snapshot.tables import (
+    UNKNOWN_MEMORY,
+    Classes,
+    Flags,
+    GpuKind,
+    Ints,
+    TermKind,
+    TermRole,
+    TermRoles,
+    Terms,
+    Verdict,
+)
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no
 # node has, this many get a column of their own; all others share the last column.
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
+GPU_SHARING = "GPU sharing in a live cluster"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -55,6 +69,8 @@ class ClassRows:
         (R,) the resource of each column of amounts.
     refusals
         (C,) the object or feature for which the class fits no node; "" where there is none.
+    legacy_mig
+        (C,) whether the pods ask for MIG devices in the legacy way.
     """
 
     of_task: Ints
@@ -67,6 +83,7 @@ class ClassRows:
     n_domains: int
     resources: tuple[str, ...]
     refusals: list[str]
+    legacy_mig: npt.NDArray[np.bool_]
 
 
 def lower_classes(
@@ -99,10 +116,12 @@ def lower_classes(
     resources = _resources(found, nodes)
     book = SignatureBook()
     refusals = [""] * len(found)
-    table = _table(found, waits, resources, book, refusals, cluster, config)
+    sizes = _device_sizes(nodes, config) if any(each.shape.share for each in found) else (0, 0)
+    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes))
     terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
-    return ClassRows(of_task, kind, table, book, terms, term_roles, ports, n_domains, resources, refusals)
+    legacy = np.array([each.shape.legacy_mig for each in found], bool)
+    return ClassRows(of_task, kind, table, book, terms, term_roles, ports, n_domains, resources, refusals, legacy)
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
@@ -142,12 +161,14 @@ def _table(
     resources: tuple[str, ...],
     book: SignatureBook,
     refusals: list[str],
-    cluster: Cluster,
-    config: Config,
+    setting: tuple[Cluster, Config, tuple[int, int]],
 ) -> Classes:
+    """The table of the classes; ``setting`` has the memory of the smallest and of the largest device, too."""
+    cluster, config, (smallest, largest) = setting
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
-    quota = np.zeros((len(found), 3))
+    quota, gate = np.zeros((len(found), 3)), np.zeros(len(found))
+    shares, portion, memory = np.zeros(len(found), np.int32), np.zeros(len(found)), np.zeros(len(found), np.int64)
     cpu_only = np.zeros(len(found), np.uint8)
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
@@ -157,26 +178,38 @@ def _table(
         for name, amount in shape.request:
             request[c, column.get(name, unknown)] += amount
         quota[c] = request[c, :3]
+        gate[c] = quota[c, 2] = quota[c, 2] + sum(mig_gpus(name) * amount for name, amount in shape.request)
         if each.reserves:
+            # The device counts with the pods that share it.
             request[c, column[GPU]] = 0.0
-        elif shape.shared_devices:
-            # Shared devices are taken from the node as a whole (Nodes.shared_gpus), once for all pods that hold a part.
-            # Whole devices that containers request in addition are the pod's own.
-            request[c, column[GPU]] //= 1.0
-        if shape.shared_devices:
-            quota[c, 2] = max(shape.shared_quota, request[c, column[GPU]])
-        cpu_only[c] = request[c, column[GPU]] == 0.0 and not shape.shared_devices
+        elif shape.share:
+            share = shape.share
+            shares[c], portion[c], memory[c] = share.devices, share.portion, share.memory_mib
+            request[c, column[GPU]] = part_of(share, largest) * share.devices
+            gate[c] = quota[c, 2] = share.quota
+            if share.memory_mib:
+                quota[c, 2], gate[c] = memory_prices(share, smallest, largest)
+        kind = gpu_kind(shape)
+        cpu_only[c] = each.reserves or kind in (GpuKind.NONE, GpuKind.LEGACY_MIG)
         if not waits[c]:
             continue
         verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
+        elif shape.share and not config.gpu_sharing:
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING
         elif verdict == Verdict.OK and missing:
             verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
         refused[c] = int(verdict)
-        signature[c] = book.row(make_signature(shape, bool(cpu_only[c]), volumes, config))
-    return Classes(request, quota, signature, cpu_only, refused)
+        signature[c] = book.row(make_signature(shape, kind, volumes, config))
+    return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)
+
+
+def _device_sizes(nodes: list[Node], config: Config) -> tuple[int, int]:
+    """The memory of the smallest and of the largest GPU device of all nodes, in MiB (1.4); 0 where no node says it."""
+    known = {device_memory(node, config) for node in nodes} - {UNKNOWN_MEMORY}
+    return min(known, default=0), max(known, default=0)
 
 
 def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:

@@ -16,7 +16,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, NodeSelector, Requirement, Shape, Taint, Toleration, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, holds
 from kai_sched.model.volumes import VolumeBook
-from kai_sched.snapshot.tables import Signatures, Verdict
+from kai_sched.snapshot.tables import GpuKind, Signatures, Verdict
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -33,13 +33,13 @@ class Signature:
         Node selectors that must all match, each with the Verdict for a node that it does not match.
     tolerations
         The tolerations of the pod.
-    whole_gpu
-        Whether the pod requests GPUs; nodes with MIG devices only are then out of the question.
+    gpu_kind
+        What kind of GPUs the pod requests; a node may not take it.
     """
 
     selectors: tuple[Selector, ...]
     tolerations: tuple[Toleration, ...]
-    whole_gpu: bool
+    gpu_kind: GpuKind
 
 
 @dataclass(slots=True)
@@ -93,10 +93,10 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
     return Verdict.OK, "", tuple(selectors)
 
 
-def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], config: Config) -> Signature:
+def make_signature(shape: Shape, gpu_kind: GpuKind, volumes: tuple[Selector, ...], config: Config) -> Signature:
     """The signature of a shape. The first selector that does not match a node gives the verdict on it.
 
-    ``volumes`` are the selectors from ``judge_volumes``; ``cpu_only``: the pod requests no GPU.
+    ``volumes`` are the selectors from ``judge_volumes``.
     """
     selectors: list[Selector] = []
     if shape.node_selector:
@@ -106,9 +106,9 @@ def make_signature(shape: Shape, cpu_only: bool, volumes: tuple[Selector, ...], 
         selectors.append((Verdict.NODE_AFFINITY, shape.node_affinity))
     selectors.extend(volumes)
     if config.restrict_node_scheduling:
-        label = config.cpu_worker_label if cpu_only else config.gpu_worker_label
+        label = config.cpu_worker_label if gpu_kind == GpuKind.NONE else config.gpu_worker_label
         selectors.append((Verdict.WORKER_LABEL, ((Requirement(label, "Exists"),),)))
-    return Signature(tuple(selectors), shape.tolerations, not cpu_only)
+    return Signature(tuple(selectors), shape.tolerations, gpu_kind)
 
 
 def lower_signatures(
@@ -145,7 +145,7 @@ def lower_signatures(
         np.array(requirement_ptr, np.int32),
         np.array(flat, np.int32),
         np.array(truth, np.uint8).reshape(len(requirements), len(nodes)),
-        np.array([signature.whole_gpu for signature in book.rows], np.uint8),
+        np.array([int(signature.gpu_kind) for signature in book.rows], np.uint8),
     )
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.classes import lower_classes
 from kai_sched.lowering.constraints import lower_signatures
+from kai_sched.lowering.devices import lower_devices
 from kai_sched.lowering.equivalence import job_equivalence
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
@@ -31,6 +32,7 @@ from kai_sched.lowering.rows import GroupCell, PodCell
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
+from kai_sched.model.resources import GPU
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Snapshot, Status, Tasks, freeze
@@ -56,6 +58,8 @@ class Lowered:
         (J,) whether the job is a bare pod.
     pods
         (T,) the pod of each task.
+    gpu_groups
+        (D,) the group of each GPU device that is in use at the start; "" for the others.
     omitted_pods, omitted_status
         Pods that the solver does not need to see, such as pending pods of other schedulers, and their statuses.
     resources
@@ -73,6 +77,7 @@ class Lowered:
     layouts: list[Layout]
     bare: npt.NDArray[np.bool_]
     pods: npt.NDArray[np.object_]
+    gpu_groups: list[str]
     omitted_pods: npt.NDArray[np.object_]
     omitted_status: npt.NDArray[np.int8]
     resources: tuple[str, ...]
@@ -124,14 +129,36 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     movable = (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
     classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], movable)
     foreign = pods.cells[:, PodCell.FOREIGN].astype(np.uint8)
-    tasks = Tasks(pods.job, pods.sets, classes.of_task, pods.node, pods.nominated, pods.status, foreign)
+    objects = cache.pods.objects[pods.rows]
+    devices = lower_devices(
+        cache,
+        nodes,
+        np.array([node.allocatable.get(GPU, 0.0) for node in nodes]),
+        objects,
+        (pods.node, pods.status),
+        classes.table.shares[classes.of_task],
+    )
+    tasks = Tasks(
+        pods.job,
+        pods.sets,
+        classes.of_task,
+        pods.node,
+        pods.nominated,
+        pods.status,
+        foreign,
+        devices.share_ptr,
+        devices.device,
+    )
     traits = _traits(jobs, config)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, _not_placed(pods.status), traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config)
+    legacy = np.zeros(len(nodes), bool)
+    legacy[pods.node[classes.legacy_mig[classes.of_task] & (pods.node != NULL) & (pods.job != NULL)]] = True
+    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy)
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),
+        freeze(devices.table),
         freeze(tasks),
         freeze(classes.table),
         freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
@@ -149,7 +176,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         cache.groups.objects[jobs.rows],
         [cache.layouts[number] for number in jobs.layout],
         cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
-        cache.pods.objects[pods.rows],
+        objects,
+        devices.groups,
         cache.pods.objects[pods.omitted],
         _statuses(cache.pods.cells[pods.omitted], now_ns, config),
         classes.resources,

@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.devices import device_memory
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
-from kai_sched.model.resources import GPU
-from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
+from kai_sched.model.resources import GPU, mig_gpus
+from kai_sched.snapshot.tables import Flags, Floats, MigMode, Nodes, Verdict
 
-MIG_STRATEGIES = {"single": 1, "mixed": 2}
+MIG_STRATEGIES = {"single": MigMode.SINGLE, "mixed": MigMode.MIXED}
 CONDITIONS = {
     "MemoryPressure": Verdict.MEMORY_PRESSURE,
     "DiskPressure": Verdict.DISK_PRESSURE,
@@ -37,7 +38,7 @@ def node_list(cache: Cache) -> list[Node]:
 
 
 def lower_nodes(
-    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config
+    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config, legacy: npt.NDArray[np.bool_]
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -47,6 +48,8 @@ def lower_nodes(
         (N,) the nodes in canonical order.
     resources
         (R,) the resource of each column of ``allocatable``.
+    legacy
+        (N,) whether pods are there that ask for MIG devices in the legacy way.
     """
 
     def kept(name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -61,14 +64,16 @@ def lower_nodes(
     taint_sets: dict[tuple[Taint, ...], int] = {}
     taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
+    mig = kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8))
     table = Nodes(
         allocatable,
-        _shared_gpus(nodes, cache),
+        kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
         np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
         kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64)).copy(),
+        kept("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64)).copy(),
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
-        kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8)).copy(),
+        np.where(legacy & (mig != MigMode.NO_MIG), np.uint8(MigMode.LEGACY), mig),
         taints,
     )
     return table, list(taint_sets)
@@ -116,24 +121,12 @@ def _is_cpu_only(node: Node) -> bool:
 
 
 def _mig(node: Node) -> int:
-    return MIG_STRATEGIES.get(node.labels.get(names.MIG_STRATEGY_LABEL, ""), 0) if _is_mig(node) else 0
+    strategy = node.labels.get(names.MIG_STRATEGY_LABEL, "")
+    return int(MIG_STRATEGIES.get(strategy, MigMode.ANY)) if _is_mig(node) else int(MigMode.NO_MIG)
 
 
-def _shared_gpus(nodes: list[Node], cache: Cache) -> Floats:
-    """(N,) the number of devices on each node that pods share.
-
-    Pods with the same GPU group share a device. For a pod without GPU groups each of its devices counts for itself.
-    """
-    shared = np.zeros(len(nodes))
-    if cache.sharing:
-        rows = {node.name: n for n, node in enumerate(nodes)}
-        devices: dict[str, set[str]] = {}
-        for key in sorted(cache.sharing):
-            pod = cache.pods.objects[cache.pods.row_of[key]]
-            holder = cache.binding(key, pod) or pod
-            if holder.node in rows:
-                unknown = [f"{key} {device}" for device in range(pod.shape.shared_devices)]
-                devices.setdefault(holder.node, set()).update(holder.gpu_groups or unknown)
-        for name, groups in devices.items():
-            shared[rows[name]] = len(groups)
-    return shared
+def _mig_gpus(node: Node) -> float:
+    """The GPUs that the MIG devices of the node count as."""
+    return sum(
+        mig_gpus(name) * amount for name, amount in node.allocatable.items() if name.startswith(names.MIG_PREFIX)
+    )

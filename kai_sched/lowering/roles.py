@@ -9,6 +9,8 @@ from kai_sched.api import names
 from kai_sched.lowering.limits import whole
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Node, Pod, PodGroup, Shape
+from kai_sched.model.resources import GPU
+from kai_sched.snapshot.tables import GpuKind
 
 SCALING_POD = "scaling-pod"
 
@@ -29,7 +31,19 @@ def placing(shape: Shape) -> object:
     """All that distinguishes shapes apart from requests and claims."""
     near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
     there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
-    return near, there, len(shape.claims), shape.unsupported
+    return near, there, len(shape.claims), shape.unsupported, gpu_kind(shape)
+
+
+def gpu_kind(shape: Shape) -> GpuKind:
+    """What kind of GPUs pods of this shape request."""
+    if shape.legacy_mig:
+        return GpuKind.LEGACY_MIG
+    if shape.share:
+        return GpuKind.MEMORY if shape.share.memory_mib else GpuKind.FRACTION
+    asked = {name for name, amount in shape.request if amount}
+    if any(name.startswith(names.MIG_PREFIX) for name in asked):
+        return GpuKind.MIG
+    return GpuKind.WHOLE if GPU in asked else GpuKind.NONE
 
 
 def is_bare(pod: Pod, config: Config) -> bool:

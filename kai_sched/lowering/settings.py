@@ -5,10 +5,12 @@ Arguments of plugins are texts in the API. A text that cannot be read counts as 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kai_sched.lowering.limits import duration
 from kai_sched.model.config import Config
 from kai_sched.model.times import parse_duration
-from kai_sched.snapshot.tables import Generator, Placement, Settings
+from kai_sched.snapshot.tables import Generator, GpuOrder, Placement, Settings
 
 NO_DEPTH_LIMIT = 2**31 - 1
 SATURATION = "relcaimerSaturationMultiplier"  # as the original spells it
@@ -40,6 +42,8 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         affinity_points=points("podaffinity", 1_000_000.0),
         available_points=points("nodeavailability", 1000.0),
         cpu_node_points=points("resourcetype", 10.0),
+        sharing_points=points("gpusharingorder", 10_000.0),
+        gpu_order=int(_gpu_order(plugins)),
         gpu_placement=strategy("gpu"),
         cpu_placement=strategy("cpu"),
         elastic_order=int("elastic" in plugins),
@@ -62,6 +66,14 @@ def lower_settings(config: Config, now_ns: int) -> Settings:
         second_generator=int(generators[1]),
         minimal=int(config.victims == "minimal"),
     )
+
+
+def _gpu_order(plugins: Mapping[str, object]) -> GpuOrder:
+    """The order of devices for pods with a share; with both plugins their scores cancel each other out (8.4)."""
+    pack, spread = "gpupack" in plugins, "gpuspread" in plugins
+    if pack == spread:
+        return GpuOrder.OFF
+    return GpuOrder.PACK if pack else GpuOrder.SPREAD
 
 
 def _duration_ns(text: str | None) -> int:

@@ -55,6 +55,10 @@ class Config:
     reservation_app_label: str = "kai-resource-reservation"
     reservation_namespace: str = "kai-resource-reservation"
     scaling_namespace: str = "kai-scale-adjust"  # of pods that make autoscalers add nodes for pods that share devices
+    gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
+    # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.
+    gpu_memory_reserve_percent: float = 0.0
+    gpu_memory_reserve_min_mib: int = 0
     # For the grouping of pods: the ConfigMap ("namespace/name") with settings for kinds of workloads, and whether
     # Knative revisions are gangs.
     kinds_config_map: str = ""

@@ -185,6 +185,25 @@ class WeightedPodTerm:
     term: PodTerm
 
 
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """A part of each of some GPU devices (annotations gpu-fraction, gpu-memory and gpu-fraction-num-devices).
+
+    ``portion`` is the part of each device, above 0 and at most 1. It is 0 where the part is given as memory:
+    ``memory_mib`` of each device.
+    """
+
+    devices: int = 1
+    portion: float = 0.0
+    memory_mib: int = 0
+
+    @property
+    def quota(self) -> float:
+        """GPUs that count for the queue (semantics 0.2); 0 for memory, whose price depends on the device."""
+        hundredths = max(1, int(self.portion * 100 + 0.5)) if self.portion else 0
+        return hundredths * self.devices / 100
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Shape:
     """All that placement needs to know of a pod. The reader returns equal shapes as one object.
@@ -204,9 +223,8 @@ class Shape:
     claims: tuple[str, ...] = ()  # PersistentVolumeClaims as "namespace/name"
     config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
     unsupported: tuple[str, ...] = ()
-    # Devices that the pod holds a part of (gpu-fraction, gpu-memory), and the GPUs that count for its queue.
-    shared_devices: int = 0
-    shared_quota: float = 0.0
+    share: GpuShare | None = None  # the part of GPUs that the pod asks for
+    legacy_mig: bool = False  # MIG devices are asked for by annotation
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kai_sched.model.read_constraints import (
 )
 from kai_sched.model.read_meta import identity, namespace_of, time_ns
 from kai_sched.model.read_requests import RequestReader
-from kai_sched.model.read_sharing import MIG, NONE, read_sharing
+from kai_sched.model.read_sharing import NONE, read_gpu_annotations
 from kai_sched.model.resources import GPU, MIG_PREFIX
 
 PHASES = {
@@ -110,16 +110,12 @@ class PodReader:
         for field, message in findings:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")
-        sharing = NONE
+        asked = NONE
+        by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
-            sharing = read_sharing(annotations, warn).beside(request.get(GPU, 0.0))
-            unsupported += sharing.unsupported
-            for key, count in (*sharing.mig, (GPU, sharing.whole)):
+            asked = read_gpu_annotations(annotations, warn).beside(request.get(GPU, 0.0))
+            for key, count in (*asked.mig, (GPU, asked.whole)):
                 request[key] = max(request.get(key, 0.0), count)
-        listed = {key for key, _ in sharing.mig}
-        for resource in request:
-            if resource.startswith(MIG_PREFIX) and request[resource] and resource not in listed:
-                unsupported.append(f"resource {resource} {MIG}")
         if spec.resource_claims:
             unsupported.append("spec.resourceClaims (dynamic resource allocation)")
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
@@ -133,8 +129,8 @@ class PodReader:
             read_claims(spec, namespace, name) if spec.volumes else (),
             read_config_maps(spec, namespace, annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, "")),
             tuple(sorted(unsupported)),
-            sharing.devices,
-            sharing.quota,
+            asked.share,
+            asked.share is None and _is_legacy_mig(bool(asked.mig) and not by_containers, request),
         )
         shape = self._shapes.get(parts)
         if shape is None:
@@ -156,6 +152,15 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
+
+
+def _is_legacy_mig(by_annotation: bool, request: Mapping[str, float]) -> bool:
+    """Whether the pod asks for MIG devices in a way that no device plugin serves (semantics 8.5).
+
+    It names them in an annotation alone, or it requests 0 GPUs, as pods did whose MIG device was chosen elsewhere.
+    """
+    named = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
+    return by_annotation or (request.get(GPU) == 0.0 and not named)
 
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,70 +1,69 @@
-"""Requests for parts of a GPU, written as annotations (semantics 0.2). This version reads them and schedules none."""
+"""Requests for parts of GPUs and for MIG devices, written as annotations (semantics 0.2)."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from kai_sched.api import names
 from kai_sched.model.faults import Warn, shown
+from kai_sched.model.objects import GpuShare
 
 _DECIMAL = re.compile(r"\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE = re.compile(r"\+?\d{1,9}", re.ASCII)
 DEVICES_MAX = 1024
 FRACTION_LENGTH = 64
 
-SHARING = "(GPU sharing)"
-MIG = "(MIG)"
-
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
-    """What the annotations request; ``whole`` are whole GPUs that the pod counts as requesting because of them."""
+class GpuAnnotations:
+    """What the annotations request.
 
-    unsupported: tuple[str, ...] = ()
-    devices: int = 0
-    quota: float = 0.0
+    Attributes
+    ----------
+    share
+        The part of GPUs; None where none is asked for, or where MIG devices or whole GPUs are.
+    mig
+        (profile, count) of MIG devices that are asked for by annotation, the legacy way.
+    whole
+        Whole GPUs that the pod counts as requesting because of a share.
+    """
+
+    share: GpuShare | None = None
     mig: tuple[tuple[str, float], ...] = ()
     whole: float = 0.0
 
-    def beside(self, gpus: float) -> Sharing:
+    def beside(self, gpus: float) -> GpuAnnotations:
         """The same for a pod whose containers request ``gpus`` whole GPUs.
 
         The kubelet gives it these whatever the annotations say. So the pod counts with whole GPUs: those of the
         containers or the shared devices, whichever are more.
         """
-        return replace(self, devices=0, quota=0.0, whole=float(self.devices)) if gpus and self.devices else self
+        return replace(self, share=None, whole=float(self.share.devices)) if gpus and self.share else self
 
 
-NONE = Sharing()
+NONE = GpuAnnotations()
 
 
-def read_sharing(annotations: Mapping[str, str], warn: Warn) -> Sharing:
-    """What the annotations request. A malformed annotation is ignored with a warning, as in the original."""
-    unsupported = []
+def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnotations:
+    """What the annotations request (semantics 0.2). A malformed one is ignored with a warning, as in the original."""
     fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, _fraction, "a number above 0 and up to 1", warn)
     memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, _positive, "a whole number of MiB above 0", warn)
     asked = _read(annotations, names.GPU_DEVICES_ANNOTATION, _devices, f"a whole number from 1 to {DEVICES_MAX}", warn)
-    devices, quota = 0, 0.0
-    if fraction:
-        unsupported.append(f"annotation {names.GPU_FRACTION_ANNOTATION} {SHARING}")
-    elif memory:
-        unsupported.append(f"annotation {names.GPU_MEMORY_ANNOTATION} {SHARING}")
-    if unsupported:
-        devices = int(asked or 1)
-        quota = math.floor(fraction * 100 + 0.5) * devices / 100
     mig = []
     for key in sorted(annotations):
         if key.startswith(names.MIG_PREFIX):
             count = _read(annotations, key, _positive, "a whole number above 0", warn)
             if count:
                 mig.append((key, count))
-                unsupported.append(f"annotation {key} {MIG}")
     if mig:
-        devices, quota = 0, 0.0
-    return Sharing(tuple(unsupported), devices, quota, tuple(mig)) if unsupported else NONE
+        return GpuAnnotations(None, tuple(mig))
+    if fraction:
+        return GpuAnnotations(GpuShare(int(asked or 1), fraction))
+    if memory:
+        return GpuAnnotations(GpuShare(int(asked or 1), 0.0, int(memory)))
+    return NONE
 
 
 def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float], wanted: str, warn: Warn) -> float:

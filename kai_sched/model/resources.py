@@ -24,6 +24,7 @@ GPU_NAMES = frozenset({"nvidia.com/gpu", "amd.com/gpu"})
 MIG_PREFIX = "nvidia.com/mig-"
 
 _WHOLE = frozenset({MEMORY, PODS, GPU, "ephemeral-storage", "storage"}) | GPU_NAMES
+_MIG_PROFILE = re.compile(r"nvidia\.com/mig-(\d{1,2})g\.", re.ASCII)
 _NUMBER = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _SUFFIXES = {
     **{
@@ -86,6 +87,13 @@ def _scale(suffix: str) -> Fraction:
 def canonical(resource: str) -> str:
     """The name under which the scheduler counts a resource: every GPU name is "gpu"."""
     return GPU if resource in GPU_NAMES else resource
+
+
+@lru_cache(maxsize=1024)
+def mig_gpus(resource: str) -> float:
+    """The GPUs that one MIG device of this resource counts as: 3 for "nvidia.com/mig-3g.20gb"; 0 for other names."""
+    found = _MIG_PROFILE.match(resource)
+    return float(found.group(1)) if found else 0.0
 
 
 @lru_cache(maxsize=8192)

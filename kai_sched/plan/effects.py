@@ -16,11 +16,12 @@ from kai_sched.model.keys import object_key
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod with this uid to the node now."""
+    """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share."""
 
     pod: str  # "namespace/name"
     uid: str
     node: str
+    gpu_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kai_sched.model.checks import DEFAULT_SET, pod_sets
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import BindRequest, Node, Phase, Pod, PodGroup, PriorityClass, Shape
 from kai_sched.model.priorities import default_priority, is_preemptible
-from kai_sched.model.resources import GPU, PODS, quantity_text
+from kai_sched.model.resources import GPU, PODS, mig_gpus, quantity_text
 from kai_sched.model.store import Change, Cluster
 
 Amounts = dict[str, float]  # by resource, in scheduler units
@@ -202,9 +202,10 @@ class QueueUsage:
 
 def _price(shape: Shape) -> list[tuple[str, float]]:
     price = [(resource, amount) for resource, amount in shape.request if resource != PODS]
-    if shape.shared_quota:
-        price.append((GPU, shape.shared_quota))
-    return price
+    gpus = sum(mig_gpus(resource) * amount for resource, amount in price)
+    if shape.share:
+        gpus += shape.share.quota
+    return [*price, (GPU, gpus)] if gpus else price
 
 
 def _add(counts: dict[int, int], shape: int, count: int) -> None:

@@ -1,7 +1,8 @@
 """The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, and tests
 hold snapshots against it.
 
-Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, c class (of
+Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, d GPU device
+that may be shared, c class (of
 pods that are alike for placement), r resource, k signature (of static node constraints), a inter-pod term, p host
 port. ``q+1`` is one longer (offsets, half open): the entries of row i are those from ``ptr[i]`` up to, not including,
 ``ptr[i+1]``.
@@ -52,15 +53,22 @@ SCHEMA: dict[str, dict[str, Column]] = {
     },
     "Nodes": {
         "allocatable": Column("f8", "n r", "by resource; nodes go by name, so that the lower row wins a tie"),
-        "shared_gpus": Column(
-            "f8", "n", "devices that pods with GPU shares hold, taken from what whole-GPU pods may use"
-        ),
+        "mig_gpus": Column("f8", "n", "GPUs that the MIG devices of the node count as"),
         "counted": Column("u1", "n", "what the node adds to the cluster's capacity: 0 nothing, 1 all, 2 all but GPUs"),
         "devices": Column("f8", "n", "GPU devices of the node, which spreading goes by"),
+        "device_memory": Column(
+            "i8", "n", "memory of one GPU device, MiB less the reserve; a million parts where the node does not say"
+        ),
         "cpu_only": Column("u1", "n", "1 where the node has no GPU of any kind"),
         "condition": Column("u1", "n", "0, or the verdict on every pod: NOT_READY, UNSCHEDULABLE, a pressure"),
-        "mig": Column("u1", "n", "MIG strategy: 0 none, 1 single, 2 mixed"),
+        "mig": Column("u1", "n", "a MigMode"),
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
+    },
+    "Devices": {
+        "ptr": Column(
+            "i4", "n+1", "devices of the node that may be shared; those in use first, by the name of the group"
+        ),
+        "reserved": Column("u1", "d", "1: a reservation pod holds the device, and has its pod slot already"),
     },
     "Tasks": {
         "job": Column(
@@ -75,10 +83,16 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "nominated": Column("i4", "t", "status.nominatedNodeName", "n"),
         "status": Column("i1", "t", "a Status"),
         "foreign": Column("u1", "t", "1: another scheduler's pod, which lessens the cluster's capacity"),
+        "share_ptr": Column("i4", "t+1", "the devices of the task are device[share_ptr[t]:share_ptr[t+1]]"),
+        "device": Column("i4", "*", "devices that tasks share; NULL while the task has no place", "d"),
     },
     "Classes": {
         "request": Column("f8", "c r", "effective request"),
         "quota": Column("f8", "c 3", "what the queue pays: CPU milli, memory bytes, GPU devices"),
+        "gate": Column("f8", "c", "GPUs that count at limits and quotas: the least that the queue may pay"),
+        "shares": Column("i4", "c", "devices that a pod shares; 0: none"),
+        "portion": Column("f8", "c", "the part of each of them; 0 where it is given as memory"),
+        "memory": Column("i8", "c", "memory of each of them, MiB; 0 where it is given as a part"),
         "signature": Column("i4", "c", "static node constraints", "k"),
         "cpu_only": Column("u1", "c", "1: asks for no GPU"),
         "refused": Column(
@@ -96,7 +110,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         ),
         "requirement": Column("i4", "*", "rows of truth"),
         "truth": Column("u1", "* n", "1 where the requirement holds on the node"),
-        "whole_gpu": Column("u1", "k", "1: asks for whole GPUs, which MIG nodes may refuse"),
+        "gpu_kind": Column("u1", "k", "a GpuKind"),
     },
     "Terms": {
         "kind": Column("u1", "a", "REQUIRED, ANTI or PREFERRED"),

@@ -32,6 +32,7 @@ class Resource(enum.IntEnum):
 CPU = int(Resource.CPU)
 GPU = int(Resource.GPU)
 PODS = int(Resource.PODS)
+UNKNOWN_MEMORY = 1_000_000  # Nodes.device_memory where the node does not say: parts of a device instead of MiB
 
 
 class Status(enum.IntEnum):
@@ -82,6 +83,8 @@ class Verdict(enum.IntEnum):
     POD_AFFINITY = 15
     POD_ANTI_AFFINITY = 16
     EXISTING_ANTI_AFFINITY = 17
+    NO_MIG = 18
+    NO_GPU_MEMORY = 19
     # about a class
     TOO_LARGE = 20
     CLAIM_MISSING = 21
@@ -163,6 +166,35 @@ class Placement(enum.IntEnum):
     SPREAD = 2
 
 
+class GpuKind(enum.IntEnum):
+    """What kind of GPUs a class requests, which decides about the type of node (semantics 12.2, steps 2 and 3)."""
+
+    NONE = 0
+    WHOLE = 1
+    FRACTION = 2  # a part of a device, as a number
+    MEMORY = 3  # a part of a device, as memory
+    MIG = 4
+    LEGACY_MIG = 5  # refused on nodes with MIG devices, and keeps MIG pods away from its node
+
+
+class MigMode(enum.IntEnum):
+    """What a node with MIG devices takes besides pods without GPUs (semantics 12.2, step 2)."""
+
+    NO_MIG = 0  # it has none
+    SINGLE = 1  # whole GPUs alone, which are MIG devices under that name
+    MIXED = 2  # MIG devices alone
+    ANY = 3  # the node does not say
+    LEGACY = 4  # as MIXED, but no MIG pods either, as there are pods that ask for MIG devices in the legacy way
+
+
+class GpuOrder(enum.IntEnum):
+    """Which of the devices of a node a pod with a share prefers: any, used ones, or unused ones (semantics 8.4)."""
+
+    OFF = 0
+    PACK = 1
+    SPREAD = 2
+
+
 class TermKind(enum.IntEnum):
     """Kinds of inter-pod terms (semantics 12.2, 9): required affinity, required anti-affinity, preferred of either."""
 
@@ -214,20 +246,32 @@ class Nodes(NamedTuple):
     """
 
     allocatable: Floats
-    shared_gpus: Floats
+    mig_gpus: Floats
     counted: Flags
     devices: Floats
+    device_memory: Longs
     cpu_only: Flags
     condition: Flags
     mig: Flags
     taint_set: Ints
 
 
+class Devices(NamedTuple):
+    """One row for each GPU device that pods may share, by node (semantics 8.2); none where no pod asks for a share.
+
+    The devices of node n are the rows ``ptr[n]`` to ``ptr[n + 1]``, those that pods share at the start first. Which of
+    the other devices whole-GPU pods have is not known, only how many.
+    """
+
+    ptr: Ints
+    reserved: Flags
+
+
 class Tasks(NamedTuple):
     """One row for each pod, by job, set and task order (semantics 1.3); pods of no job come last. Columns are (T,).
 
     Requests are those of the task's class. ``status`` is the ``Status`` at the start of the cycle; the working state
-    has a copy that changes.
+    has a copy that changes. The devices that a task has a share of are ``device[share_ptr[t]:share_ptr[t + 1]]``.
     """
 
     job: Ints
@@ -237,17 +281,28 @@ class Tasks(NamedTuple):
     nominated: Ints
     status: npt.NDArray[np.int8]
     foreign: Flags
+    share_ptr: Ints
+    device: Ints
 
 
 class Classes(NamedTuple):
     """One row for each class of pods that placement cannot tell apart: same requests, constraints and term roles.
 
-    ``request`` (C, R) is what a node must have, ``quota`` (C, 3) what counts for the queue. Placement remembers nodes
-    by class, so their number decides the cost of a cycle with many different pods.
+    ``request`` (C, R) is what a node must have, ``quota`` (C, 3) what counts for the queue, ``gate`` (C,) the GPUs that
+    count at limits and quotas (3.4). Placement remembers nodes by class, so their number decides the cost of a cycle
+    with many different pods.
+
+    A class with a share of GPUs has ``shares`` devices, and of each the part ``portion`` or ``memory`` MiB. Its request
+    of GPUs is the part that it takes of all devices together, rounded down (``lowering.devices.part_of``): what a node
+    must have at least. Whether single devices have it is for ``kernels.devices``.
     """
 
     request: Floats
     quota: Floats
+    gate: Floats
+    shares: Ints
+    portion: Floats
+    memory: Longs
     signature: Ints
     cpu_only: Flags
     refused: Flags
@@ -269,7 +324,7 @@ class Signatures(NamedTuple):
     requirement_ptr: Ints
     requirement: Ints
     truth: Flags
-    whole_gpu: Flags
+    gpu_kind: Flags
 
 
 class Terms(NamedTuple):
@@ -340,6 +395,7 @@ class Snapshot(NamedTuple):
 
     queues: Queues
     nodes: Nodes
+    devices: Devices
     tasks: Tasks
     classes: Classes
     signatures: Signatures
@@ -364,6 +420,8 @@ class Settings(NamedTuple):
     affinity_points: float  # podaffinity, for each unit of weight
     available_points: float  # nodeavailability
     cpu_node_points: float  # resourcetype
+    sharing_points: float  # gpusharingorder, for nodes with a used device that has room
+    gpu_order: int  # a GpuOrder
     gpu_placement: int
     cpu_placement: int
     elastic_order: int

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Floats, Help, Longs, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.eviction.pipelined_room import FREE
 from kai_sched.solver.eviction.validate import diverge
@@ -117,7 +117,7 @@ class Solution:
     status : (T,) of tasks at the end, each a ``Status``
     node : (T,) row of the node of each task, NULL for none
     lost : (T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before
-    idle : (N, R) what is left of each node, in the units of resources
+    idle : (N, R) what is left of each node, in the units of resources; whole GPUs alone
     releasing : (N, R) what leaving pods hold, less what is pipelined
     help : (J, 4) by action, what it found for the job, each a ``Help``
     pipelined_free : (J,) whether the job is pipelined onto room that is free already
@@ -135,8 +135,12 @@ class Solution:
         self.status: Longs = state.task.status
         self.node: Longs = state.task.node
         self.lost: Bools = (snapshot.tasks.status == Status.PENDING) & (self.status == Status.RELEASING)
-        self.idle: Floats = state.idle
-        self.releasing: Floats = state.releasing
+        self.idle: Floats = state.idle.copy()
+        self.releasing: Floats = state.releasing.copy()
+        # Users count whole GPUs; what is left of shared devices is no whole one.
+        self.idle[:, GPU] -= state.spare[:, 0]
+        self.releasing[:, GPU] -= state.spare[:, 1] - state.spare[:, 0]
+        self._shares: Longs = state.shares
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
         book, n_queues = state.book, snapshot.queues.parent.size
@@ -151,6 +155,11 @@ class Solution:
         for t, n, waits in zip(*columns, strict=True):
             if t != NULL:
                 yield PlacedTask(t, n, bool(waits))
+
+    def devices_of(self, t: int) -> list[int]:
+        """Return the devices of which task ``t`` has a share, rows of ``Devices``; none if it has no place."""
+        ptr = self._snapshot.tasks.share_ptr
+        return [d for d in self._shares[ptr[t] : ptr[t + 1]].tolist() if d != NULL]
 
     def evictions(self) -> Iterator[EvictedTask]:
         """Return the evictions in the order of deciding."""

@@ -64,17 +64,25 @@ class DomainState(NamedTuple):
     carried: Longs  # sum of the weights of pods that have the term themselves
 
 
+class DeviceState(NamedTuple):
+    """What pods hold of the GPU devices that may be shared, by device, (D,), in MiB (``kernels.devices``)."""
+
+    now: Longs  # at present, by pods that are leaving as well
+    later: Longs  # once these have left, promised shares included
+
+
 class Offsets(NamedTuple):
     """The position in its buffer at which each view begins that is written through the log.
 
-    ``idle``, ``releasing``, ``held`` and ``held_fixed`` are in ``floats``, the others in ``integers``. An entry of a
-    view follows in C order: ``idle[n, r]`` is at ``at.idle + n * R + r``.
+    ``idle``, ``releasing``, ``held``, ``held_fixed`` and ``spare`` are in ``floats``, the others in ``integers``. An
+    entry of a view follows in C order: ``idle[n, r]`` is at ``at.idle + n * R + r``.
     """
 
     idle: int
     releasing: int
     held: int
     held_fixed: int
+    spare: int
     status: int
     node: int
     active: int
@@ -83,6 +91,9 @@ class Offsets(NamedTuple):
     cursor: int
     matched: int
     carried: int
+    device_now: int
+    device_later: int
+    shares: int
     ports: int
 
 
@@ -98,9 +109,12 @@ class State(NamedTuple):
     idle: Floats  # (N, R) what a pod can be bound to now
     releasing: Floats  # (N, R) what leaving pods hold, less what is pipelined; only idle + releasing has a meaning
     book: Book
+    spare: Floats  # (N, 2) what is left of shared devices, in GPUs: now, and once leaving pods have left
     task: TaskState
     sets: SetState
     domains: DomainState
+    devices: DeviceState
+    shares: Longs  # (X,) the devices that tasks share, as Tasks.device
     ports: Longs  # (N, P) pods that hold a host port
 
 
@@ -186,7 +200,7 @@ class Division(NamedTuple):
 class Scratch(NamedTuple):
     """Space to work in, which no kernel may rely on after it has called another one that is said to overwrite it.
 
-    All but the last four columns serve one job at a time.
+    All but the last five columns serve one job at a time.
     """
 
     survey: Survey
@@ -194,6 +208,7 @@ class Scratch(NamedTuple):
     stack: Ints  # (S + 1,) sets to visit
     chunk: Ints  # (longest job,) tasks of the chunk
     node: Ints  # (longest job,) nodes of these tasks
+    devices: Longs  # (most shares of a pod,) devices that are chosen for it
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
@@ -201,6 +216,7 @@ class Scratch(NamedTuple):
     wanted: Flags  # (K,) 1: a pod that may be placed has the signature
     largest: Floats  # (R,) the largest allocatable amount of any node
     own: Floats  # (N, 3) what pods of other schedulers leave of a node
+    overshoot: Floats  # (1,) the most GPUs that a pod frees for each that its queue pays, at least 1
 
 
 class Context(NamedTuple):
@@ -223,15 +239,21 @@ def make_state(snapshot: Snapshot) -> State:
     n_nodes, n_resources = snapshot.nodes.allocatable.shape
     n_queues, n_tasks, n_sets = snapshot.queues.parent.size + 1, snapshot.tasks.job.size, snapshot.sets.parent.size
     rooms: list[tuple[int, ...]] = [(n_nodes, n_resources)] * 2
-    floats, (idle, releasing, *books), at_floats = _buffer([*rooms, *[(n_queues, 3)] * 7, (n_queues,)], np.float64)
+    floats, (idle, releasing, *books, spare), at_floats = _buffer(
+        [*rooms, *[(n_queues, 3)] * 7, (n_queues,), (n_nodes, 2)], np.float64
+    )
     lengths = [n_tasks] * 2 + [n_sets] * 4 + [snapshot.n_domains] * 2
+    lengths += [snapshot.devices.reserved.size] * 2 + [snapshot.tasks.device.size]
     counters: list[tuple[int, ...]] = [(length,) for length in lengths]
     integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.ports.shape[0])], np.int64)
-    task, sets, domains, ports = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8]), views[8]
+    task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
+    devices, shares, ports = DeviceState(*views[8:10]), views[10], views[11]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
-    at = Offsets(*at_floats[:2], *at_floats[held : held + 2], *at_integers)
-    return State(floats, integers, at, idle, releasing, Book(*books), task, sets, domains, ports)
+    at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
+    return State(
+        floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, devices, shares, ports
+    )
 
 
 def _buffer(
@@ -257,9 +279,11 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
     counters = int(np.diff(snapshot.term_roles.ptr).max(initial=0))
-    n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges) + 1
+    # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
+    shares = int(snapshot.classes.shares.max(initial=0))
+    n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
     # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 8 * counters) + 2 * n_sets + 1
+    n_integers = n_moves * (6 + 8 * counters + 3 * shares) + 2 * n_sets + 1
     return Log(
         np.empty(n_floats, np.int64),
         np.empty(n_floats),
@@ -333,6 +357,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(n_sets + 1, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(longest, np.int32),
+        np.zeros(int(snapshot.classes.shares.max(initial=0)), np.int64),
         np.zeros(longest, np.uint8),
         Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),
@@ -340,4 +365,5 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(snapshot.signatures.toleration.size, np.uint8),
         np.zeros(snapshot.nodes.allocatable.shape[1]),
         np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
+        np.ones(1),
     )

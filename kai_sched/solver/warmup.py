@@ -17,6 +17,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     Classes,
+    Devices,
     Jobs,
     Nodes,
     Queues,
@@ -68,6 +69,7 @@ def empty_snapshot() -> Snapshot:
     return Snapshot(
         _empty(Queues),
         _empty(Nodes),
+        _empty(Devices),
         _empty(Tasks),
         _empty(Classes),
         _empty(Signatures),

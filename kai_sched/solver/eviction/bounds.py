@@ -197,7 +197,9 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
     own = snapshot.jobs.queue[p]
     for r in range(3):
         scratch.need[r] = requested(search.counts.pending[0], r, snapshot, search)
-    lacking = scratch.need[GPU]
+    lacking = 0.0
+    for entry in range(search.counts.pending[0]):
+        lacking += snapshot.classes.request[snapshot.tasks.cls[search.pending[entry]], GPU]
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
     if lacking <= 0.0:
@@ -224,5 +226,5 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
             if r == GPU:
                 excess = book.held[v, r] - threshold
         if excess > 0.0:
-            lacking -= excess + search.queues.largest_below[v]
+            lacking -= scratch.overshoot[0] * (excess + search.queues.largest_below[v])
     return bool(lacking < 0.0)

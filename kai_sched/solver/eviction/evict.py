@@ -11,11 +11,13 @@ that undoing a simulation restores each bit.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Status
+from kai_sched.snapshot.tables import GPU, PODS, Floats, Status
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
-from kai_sched.solver.kernels.place import charge
+from kai_sched.solver.kernels.devices import choose_devices, is_chosen, keep_later, size_of, whole_later
+from kai_sched.solver.kernels.fit import fits_later
+from kai_sched.solver.kernels.place import charge_task
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer, touch
 from kai_sched.solver.state import Context
 
@@ -49,10 +51,92 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
     move_cursor(t, ctx)
     if n == NULL:
         return
+    leave_devices(t, n, ctx, search)
     change_releasing(n, 1.0, snapshot.classes.request[c], ctx)
-    fixed = snapshot.jobs.preemptible[j] == 0
-    charge(snapshot.jobs.queue[j], snapshot.classes.quota[c], -float(times), fixed, ctx)
+    charge_task(j, t, n, -float(times), ctx)
     touch(finder.block, finder.stamp, n)
+
+
+@inner
+def leave_devices(t: int, n: int, ctx: Context, search: Search) -> None:
+    """Let task ``t`` leave the devices that it shares on node ``n``, through the undo log, and note which they are.
+
+    Writes ``search.home_device`` (X,) directly: it is read only as long as the task is evicted or placed again.
+    """
+    for entry in range(ctx.snapshot.tasks.share_ptr[t], ctx.snapshot.tasks.share_ptr[t + 1]):
+        search.home_device[entry] = ctx.state.shares[entry]
+    keep_later(t, n, -1, ctx)
+
+
+@inner
+def return_to_devices(t: int, n: int, ctx: Context, search: Search) -> None:
+    """Let evicted task ``t`` stay on its devices on node ``n``, ``search.home_device`` (X,), through the undo log."""
+    for entry in range(ctx.snapshot.tasks.share_ptr[t], ctx.snapshot.tasks.share_ptr[t + 1]):
+        set_integer(ctx.state.at.shares + entry, search.home_device[entry], ctx)
+    keep_later(t, n, 1, ctx)
+
+
+@inner
+def keep_home_devices(t: int, save: bool, ctx: Context, search: Search) -> None:
+    """Save the home devices of task ``t``, ``search.home_device`` (X,), in ``scratch.devices``, or restore them."""
+    first = ctx.snapshot.tasks.share_ptr[t]
+    for entry in range(ctx.snapshot.tasks.share_ptr[t + 1] - first):
+        if save:
+            ctx.scratch.devices[entry] = search.home_device[first + entry]
+        else:
+            search.home_device[first + entry] = ctx.scratch.devices[entry]
+
+
+@inner
+def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
+    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, on the devices that it shared there.
+
+    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (D,). Terms and ports are left out.
+    """
+    snapshot, state, home = ctx.snapshot, ctx.state, search.tasks.home[t]
+    c = snapshot.tasks.cls[t]
+    request = snapshot.classes.request[c]
+    if home == NULL or not fits_later(request, state.idle[home], state.releasing[home]):
+        return False
+    if snapshot.devices.reserved.shape[0] == 0:
+        return True
+    first, end = snapshot.tasks.share_ptr[t], snapshot.tasks.share_ptr[t + 1]
+    if first == end:
+        return bool(request[GPU] <= whole_later(home, ctx))
+    size, memory = size_of(c, home, ctx), snapshot.nodes.device_memory[home]
+    whole, slots = 0, 1
+    for entry in range(first, end):
+        d = search.home_device[entry]
+        if d == NULL or state.devices.later[d] + size > memory:
+            return False
+        whole += state.devices.later[d] == 0
+        slots += state.devices.later[d] == 0 and snapshot.devices.reserved[d] == 0
+    if slots > state.idle[home, PODS] + state.releasing[home, PODS]:
+        return False
+    return bool(whole == 0 or whole <= whole_later(home, ctx))
+
+
+@inner
+def prefers_home_devices(t: int, ctx: Context, search: Search) -> bool:
+    """Return whether evicted task ``t`` would get the devices again that it shared on its node (8.4).
+
+    Overwrites ``scratch.devices``. Of devices that nobody uses one is as good as another.
+    """
+    home = search.tasks.home[t]
+    if not fits_at_home(t, ctx, search):
+        return False
+    later, first = ctx.state.devices.later, ctx.snapshot.tasks.share_ptr[t]
+    count = ctx.snapshot.tasks.share_ptr[t + 1] - first
+    choose_devices(ctx.snapshot.tasks.cls[t], home, ctx)
+    unused = 0
+    for entry in range(count):
+        unused += later[ctx.scratch.devices[entry]] == 0
+    for entry in range(first, first + count):
+        d = search.home_device[entry]
+        if later[d] > 0 and not is_chosen(d, count, ctx):
+            return False
+        unused -= later[d] == 0
+    return bool(unused == 0)
 
 
 @inner
@@ -102,12 +186,24 @@ def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> Non
     j, t, n : int
         The job, its task, and the node that was chosen for it.
     """
-    snapshot, at, finder = ctx.snapshot, ctx.state.at, ctx.finder
     known = search.tasks.home[t] == n or (search.counts.local[0] == 1 and search.tasks.left_node[t] == n + 1)
-    if ctx.state.task.status[t] != IS_EVICTED or not known:
+    # With a share of GPUs home is a device, not only a node (3.6).
+    if known and ctx.snapshot.tasks.share_ptr[t] < ctx.snapshot.tasks.share_ptr[t + 1]:
+        known = search.tasks.home[t] == n and prefers_home_devices(t, ctx, search)
+    if ctx.state.task.status[t] == IS_EVICTED and known:
+        # Not the node that was asked for but the home: in the node-local case above the two differ.
+        return_home(j, t, ctx, search)
+    else:
         put(j, t, n, True, ctx)
-        return
-    # Not the node that was asked for but the home: in the node-local case above the two differ.
+
+
+@inner
+def return_home(j: int, t: int, ctx: Context, search: Search) -> None:
+    """Take the eviction of task ``t`` back: it has its node ``search.tasks.home`` (T,) and its old status again.
+
+    Writes through the undo log all that ``evict`` writes.
+    """
+    snapshot, at, finder = ctx.snapshot, ctx.state.at, ctx.finder
     n, status = search.tasks.home[t], search.tasks.prior[t]
     s, c = snapshot.tasks.set[t], snapshot.tasks.cls[t]
     set_integer(at.status + t, status, ctx)
@@ -115,6 +211,7 @@ def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> Non
     add_integer(at.pending + s, -1, ctx)
     if status == IS_PIPELINED:
         add_integer(at.waiting + s, 1, ctx)
+    return_to_devices(t, n, ctx, search)
     change_releasing(n, -1.0, snapshot.classes.request[c], ctx)
-    charge(snapshot.jobs.queue[j], snapshot.classes.quota[c], 1.0, snapshot.jobs.preemptible[j] == 0, ctx)
+    charge_task(j, t, n, 1.0, ctx)
     touch(finder.block, finder.stamp, n)

@@ -4,7 +4,8 @@
 A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
 (tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the
 pending tasks request beyond what is free on all nodes together. Moves free no GPU in sum, so victims that leave
-for good have to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7).
+for good have to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7). Queues pay for
+parts of GPUs in hundredths; ``scratch.overshoot`` bounds how much more a pod may free than its queue pays.
 
 Cost: ``most_given`` visits the siblings along one path of the queue tree, at most Q queues; the others are
 cheaper, but for ``free_gpus`` (N) and ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is
@@ -19,6 +20,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot, Verdict
+from kai_sched.solver.eviction.minimal_simulation import chunk_end
 from kai_sched.solver.eviction.minimal_taking import amount_of, queue_of
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.validate import diverge, may_lose_more, ratio
@@ -122,7 +124,7 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
         if given.gives_up[q] == 1.0:
             _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)
             given.given[victim], given.most_given[victim] = np.inf, np.inf
-    most = most_given(preemptor, ctx, search)
+    most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
         given.given[q], given.most_given[q] = 0.0, 0.0
     return bool(most + ROUNDING < lacking)
@@ -160,21 +162,23 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
     Returns
     -------
     amount : scalar
-        The GPUs that the chunk holds.
+        The GPUs that the chunk holds on its nodes.
     with_others, alone : bool
         Whether it may leave for good after other victims left, and whether it may if it is the only victim.
     """
     snapshot = ctx.snapshot
     g = int(search.counts.batches[0]) - 1
     q, whole = queue_of(g, snapshot, search), amount_of(g, snapshot, search)
-    amount = whole[GPU]
+    amount = 0.0
+    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
+        amount += snapshot.classes.request[snapshot.tasks.cls[search.lists.potential[at]], GPU]
     if search.queues.gives_up[q] == 0.0:
         return amount, False, False
     if preemptor.action != RECLAIM:
         return amount, True, True
     _, victim = diverge(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
-    search.queues.given[victim] += amount
-    search.queues.most_given[victim] = max(search.queues.most_given[victim], amount)
+    search.queues.given[victim] += whole[GPU]
+    search.queues.most_given[victim] = max(search.queues.most_given[victim], whole[GPU])
     return amount, True, leaves_alone(q, whole, preemptor, ctx, search)
 
 
@@ -190,7 +194,8 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
         return True
     if gone < lacking:
         return False
-    return action != RECLAIM or most_given(preemptor, ctx, search) + ROUNDING >= lacking
+    most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search) if action == RECLAIM else np.inf
+    return bool(most + ROUNDING >= lacking)
 
 
 @inner

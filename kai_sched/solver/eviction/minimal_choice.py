@@ -32,7 +32,7 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, Preemptor, Search
 from kai_sched.solver.eviction.validate import may_lose_more
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
-from kai_sched.solver.kernels.fit import fits_later
+from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.score import is_first_of_kind
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
@@ -295,8 +295,8 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
     """Return what it costs to clear node ``n`` for task ``t``: a scalar, or NEVER if all its victims are not enough.
 
     The cost is the number of the last chunk that is needed. Chunks that are chosen already cost nothing: their
-    room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out. Overwrites ``search.freed``
-    (N, R) at the node.
+    room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out, and so is on which devices parts of
+    GPUs become free: ``clear_node`` goes on until the task fits. Overwrites ``search.freed`` (N, R) at the node.
 
     Parameters
     ----------
@@ -349,9 +349,9 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     went_first : scalar
         Which of the chunks, from 1 on, was the first that could go; 0: none.
     """
-    snapshot, state, log = ctx.snapshot, ctx.state, ctx.log
+    snapshot, log = ctx.snapshot, ctx.log
     c = snapshot.tasks.cls[t]
-    request, dynamic = snapshot.classes.request[c], ctx.finder.dynamic[c] == 1
+    dynamic = ctx.finder.dynamic[c] == 1
     here = search.nodes.first_potential[n]
     outcome, last, number, went_first = NOT_CLEARED, NULL, 0, 0
     while here != 0:
@@ -374,7 +374,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
         if not taken:
             continue
         went_first = number if went_first == 0 else went_first
-        if fits_later(request, state.idle[n], state.releasing[n]):
+        if has_room(c, n, ctx):
             return (CLEARED if not dynamic or terms_allow(c, n, ctx) else NOT_CLEARED), went_first
     return outcome, went_first
 

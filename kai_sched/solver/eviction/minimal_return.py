@@ -16,8 +16,8 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Status
 from kai_sched.solver.decisions import Evictions
-from kai_sched.solver.eviction.evict import evict, move_cursor
-from kai_sched.solver.eviction.minimal_simulation import fits_at_home, node_to_return_to, restore_victim, return_job
+from kai_sched.solver.eviction.evict import evict, fits_at_home, keep_home_devices, move_cursor
+from kai_sched.solver.eviction.minimal_simulation import node_to_return_to, restore_victim, return_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.place import count_term_roles
@@ -85,7 +85,9 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
     prior, home = search.tasks.prior[t], search.tasks.home[t]
     # The pod is evicted from its promised place and restored at home, as in a search. ``evict`` notes that place
     # as its home, so the real home and status are put back.
+    keep_home_devices(t, True, ctx, search)
     evict(j, t, 1, ctx, search)
+    keep_home_devices(t, False, ctx, search)
     search.tasks.prior[t], search.tasks.home[t] = prior, home
     if ctx.finder.dynamic[c] == 1:
         count_term_roles(c, away, -1, ctx)

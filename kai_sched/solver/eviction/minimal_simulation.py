@@ -18,7 +18,7 @@ import enum
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole, Verdict
-from kai_sched.solver.eviction.evict import evict, place_in_search
+from kai_sched.solver.eviction.evict import evict, fits_at_home, return_home
 from kai_sched.solver.eviction.retake import keep_last, who_retakes
 from kai_sched.solver.eviction.scenarios import add_to_scenario
 from kai_sched.solver.eviction.simulation import count_at_home, within_limits
@@ -26,7 +26,7 @@ from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import is_valid
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, put
-from kai_sched.solver.kernels.fit import fits_later
+from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.kernels.undo import add_integer, rollback, undo_all
@@ -139,7 +139,7 @@ def restore_victim(t: int, ctx: Context, search: Search) -> None:
 
     The change is one more entry of the undo log, not a rollback, so it can be undone itself.
     """
-    place_in_search(ctx.snapshot.tasks.job[t], t, search.tasks.home[t], ctx, search)
+    return_home(ctx.snapshot.tasks.job[t], t, ctx, search)
     count_as_near(t, 1, ctx, search)
 
 
@@ -197,11 +197,11 @@ def takes(n: int, c: int, ctx: Context) -> bool:
     Checks static constraints (``finder.verdicts``, (K, N)), resources, and inter-pod terms and ports where the
     class has any.
     """
-    snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
-    classes = snapshot.classes
+    finder = ctx.finder
+    classes = ctx.snapshot.classes
     if finder.verdicts[classes.signature[c], n] != OK or finder.refused[c] != OK:
         return False
-    if not fits_later(classes.request[c], state.idle[n], state.releasing[n]):
+    if not has_room(c, n, ctx):
         return False
     return finder.dynamic[c] == 0 or terms_allow(c, n, ctx)
 
@@ -271,14 +271,6 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
 
 
 @inner
-def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
-    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later; terms and ports are left out."""
-    state, home = ctx.state, search.tasks.home[t]
-    request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
-    return bool(home != NULL and fits_later(request, state.idle[home], state.releasing[home]))
-
-
-@inner
 def lacks_room(t: int, moving: bool, ctx: Context, search: Search) -> bool:
     """Return whether evicted task ``t`` has no room, and will have none while other victims return.
 
@@ -323,7 +315,7 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
             rollback(floats, integers, ctx)
             search.counts.placed[0] = placed
             return t
-        if n == search.tasks.home[t]:
+        if n == search.tasks.home[t] and fits_at_home(t, ctx, search):
             restore_victim(t, ctx, search)
         else:
             pipeline_task(j, t, n, ctx, search)

@@ -156,7 +156,7 @@ def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
     free = 0.0
     for n in range(state.idle.shape[0]):
         free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
-    return bool(free < snapshot.classes.quota[snapshot.tasks.cls[t], GPU])
+    return bool(free < snapshot.classes.request[snapshot.tasks.cls[t], GPU])
 
 
 @inner

@@ -16,11 +16,12 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Snapshot, Status, TermRole, Turn
+from kai_sched.snapshot.tables import GPU, PODS, Floats, Snapshot, Status, TermRole, Turn
 from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
+from kai_sched.solver.kernels.devices import hold_now
 from kai_sched.solver.state import Context, State
 
 NEED = int(TermRole.NEED)
@@ -76,6 +77,8 @@ def make_wait(t: int, ctx: Context) -> None:
         if amount != 0.0 and snapshot.nodes.allocatable[n, r] > 0.0:
             state.idle[n, r] += amount
             state.releasing[n, r] -= amount
+    hold_now(t, n, -1, ctx)
+    ctx.log.size[:] = 0
 
 
 @inner
@@ -106,6 +109,8 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     # the room is idle. So count anew what is allocatable, less all pods that are on the nodes or are bound in this
     # cycle.
     open_nodes(tasks.status, room, leaving, ctx)
+    for n in range(room.shape[0]):
+        room[n, PODS] -= count_unreserved(n, ctx)
     for t in range(tasks.job.shape[0]):
         if tasks.status[t] == IS_PENDING and state.task.status[t] == IS_ALLOCATED:
             take_room(t, 1.0, snapshot, state, room)
@@ -114,10 +119,15 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
         if t == NULL or placements.waits[row] == 0 or free[tasks.job[t]] != NOT_SEEN:
             continue
         j = tasks.job[t]
-        free[j] = FREE if take_all(j, snapshot, state, room) else NOT_FREE
+        free[j] = FREE if take_all(j, ctx, room) else NOT_FREE
         if free[j] == FREE and (at_once or snapshot.jobs.turn[j] == PIPELINED_FREE):
             bind(j, ctx, room)
             free[j] = NOT_FREE
+    # Jobs that are not bound hold nothing at present.
+    for t in range(tasks.job.shape[0]):
+        if tasks.job[t] != NULL and free[tasks.job[t]] == FREE and state.task.status[t] == IS_PIPELINED:
+            hold_now(t, state.task.node[t], -1, ctx)
+            ctx.log.size[:] = 0
 
 
 @inner
@@ -135,8 +145,10 @@ def any_job_left(snapshot: Snapshot, decisions: Decisions) -> bool:
 
 
 @inner
-def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
+def take_all(j: int, ctx: Context, room: Floats) -> bool:
     """Take all that job ``j`` is promised off ``room`` (N, R), in place, or nothing if it is not all free.
+
+    Its shares of devices are held from now on: ``state.devices.now`` (D,).
 
     Returns
     -------
@@ -144,6 +156,7 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
         False: some place is not free; or a pod of the job still runs elsewhere, as it moves; or a pod has a required
         affinity term (NEED), and the pods that it must be near may leave yet.
     """
+    snapshot, state = ctx.snapshot, ctx.state
     tasks, term_roles, request = snapshot.tasks, snapshot.term_roles, snapshot.classes.request
     first, end = snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]
     enough = True
@@ -155,14 +168,45 @@ def take_all(j: int, snapshot: Snapshot, state: State, room: Floats) -> bool:
         for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
             enough = enough and term_roles.entry[entry, 0] != NEED
         take_room(t, 1.0, snapshot, state, room)
+        hold_devices(t, 1, ctx, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.
         for r in range(room.shape[1]):
             enough = enough and (room[n, r] >= 0.0 or request[c, r] == 0.0)
+        # What is left of devices in use is of no use to pods that need whole ones.
+        enough = enough and (room[n, GPU] >= state.spare[n, 0] or request[c, GPU] == 0.0)
+        for entry in range(tasks.share_ptr[t], tasks.share_ptr[t + 1]):
+            enough = enough and state.devices.now[state.shares[entry]] <= snapshot.nodes.device_memory[n]
     if not enough:
         for t in range(first, end):
             if state.task.status[t] == IS_PIPELINED:
                 take_room(t, -1.0, snapshot, state, room)
+                hold_devices(t, -1, ctx, room)
     return enough
+
+
+@inner
+def hold_devices(t: int, sign: int, ctx: Context, room: Floats) -> None:
+    """Let pipelined task ``t`` hold its shares at present, or (``sign`` -1) no longer; keeps pod slots of ``room``.
+
+    Writes ``state.devices.now`` (D,) for good: the undo log is emptied. A device that gets its first user needs a slot
+    for its reservation pod.
+    """
+    if ctx.snapshot.tasks.share_ptr[t] == ctx.snapshot.tasks.share_ptr[t + 1]:
+        return
+    n = ctx.state.task.node[t]
+    room[n, PODS] += count_unreserved(n, ctx)
+    hold_now(t, n, sign, ctx)
+    ctx.log.size[:] = 0
+    room[n, PODS] -= count_unreserved(n, ctx)
+
+
+@inner
+def count_unreserved(n: int, ctx: Context) -> float:
+    """Return how many devices of node ``n`` pods hold at present that have no reservation pod yet, a scalar."""
+    count = 0.0
+    for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
+        count += ctx.state.devices.now[d] > 0 and ctx.snapshot.devices.reserved[d] == 0
+    return count
 
 
 @inner

@@ -227,9 +227,9 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
         if finder.verdicts[classes.signature[wanted], n] == OK:
             search.kinds.with_potential[kind] += slots(classes.request[wanted], idle, releasing, requests)
     if search.tasks.recorded[t] > 0:
-        search.rooms.recorded_gpus[n] += classes.quota[c, GPU]
+        search.rooms.recorded_gpus[n] += classes.request[c, GPU]
     else:
-        search.rooms.potential_gpus[n] += classes.quota[c, GPU]
+        search.rooms.potential_gpus[n] += classes.request[c, GPU]
 
 
 @inner

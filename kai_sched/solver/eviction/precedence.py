@@ -356,7 +356,9 @@ def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
 def are_alike(c: int, like: int, snapshot: Snapshot) -> bool:
     """Return whether pods of two classes request the same (C, R) and have the same static constraints (C,)."""
     classes = snapshot.classes
-    if classes.signature[c] != classes.signature[like]:
+    if classes.signature[c] != classes.signature[like] or classes.shares[c] != classes.shares[like]:
+        return False
+    if classes.portion[c] != classes.portion[like] or classes.memory[c] != classes.memory[like]:
         return False
     for r in range(classes.request.shape[1]):  # noqa: SIM110 -- numba compiles no generators
         if classes.request[c, r] != classes.request[like, r]:

@@ -20,7 +20,7 @@ from kai_sched.solver.eviction.candidates import in_leaf
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, requested_amounts
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fit import fits_later, fits_now
+from kai_sched.solver.kernels.fit import fits_now, has_room
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.state import Context, State
 
@@ -168,7 +168,7 @@ def any_room(c: int, ctx: Context) -> tuple[bool, bool]:
     for n in range(state.idle.shape[0]):
         if verdicts[n] != OK:
             continue
-        if fits_later(request, state.idle[n], state.releasing[n]):
+        if has_room(c, n, ctx):
             return True, True
         possible = possible or fits_now(request, snapshot.nodes.allocatable[n])
     return possible, False

@@ -294,10 +294,10 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     size : int
         The length of the shortest prefix that has the GPUs which other nodes do not have; -1 if all are not enough.
     """
-    prices, cls = snapshot.classes.quota, snapshot.tasks.cls
+    requests, cls = snapshot.classes.request, snapshot.tasks.cls
     pending, smallest = 0.0, np.inf
     for entry in range(k):
-        amount = prices[cls[search.pending[entry]], GPU]
+        amount = requests[cls[search.pending[entry]], GPU]
         pending += amount
         smallest = min(smallest, amount)
     total = 0

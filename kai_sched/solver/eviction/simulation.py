@@ -14,7 +14,7 @@ bit for bit what it was before. After a success it is left simulated, for the va
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status, Verdict
+from kai_sched.snapshot.tables import GPU, Status, Verdict
 from kai_sched.solver.eviction.evict import evict, place_in_search
 from kai_sched.solver.eviction.leaf_order import first_job, push_heap, rewind, skip_equal_jobs
 from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, take_next_job
@@ -224,7 +224,8 @@ def within_limits(j: int, length: int, ctx: Context) -> bool:
     for r in range(3):
         scratch.need[r] = 0.0
         for entry in range(length):
-            scratch.need[r] += snapshot.classes.quota[snapshot.tasks.cls[scratch.chunk[entry]], r]
+            c = snapshot.tasks.cls[scratch.chunk[entry]]
+            scratch.need[r] += snapshot.classes.gate[c] if r == GPU else snapshot.classes.quota[c, r]
     jobs = snapshot.jobs
     verdict, _, _ = pass_gates(
         jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, ctx.state.book
@@ -275,4 +276,4 @@ def best_offered_node(t: int, ctx: Context, search: Search) -> int:
     for n in range(verdicts.shape[0]):
         feasible = search.nodes.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
         search.offered[n] = verdicts[n] if feasible else NOT_OFFERED
-    return score_nodes(c, snapshot.tasks.nominated[t], ctx, search.offered)
+    return score_nodes(t, ctx, search.offered)

@@ -284,6 +284,7 @@ class Search(NamedTuple):
     chunk: Longs  # (L,) scratch
     hosts: Longs  # (L,) scratch
     place: Longs  # (L,) the nodes that were chosen for the pending tasks of the preemptor
+    home_device: Longs  # (X,) the devices that evicted tasks shared, as Tasks.device
 
 
 class Preemptor(NamedTuple):
@@ -294,7 +295,7 @@ class Preemptor(NamedTuple):
     n_tasks: int  # the length of its chunk
     ceiling: int  # victims have a lower priority than this
     need: Amounts  # what the chunk asks of its queues
-    lacking: float  # how many of its GPUs are not free; 0 or less: enough are free
+    lacking: float  # how many of its GPUs are not free, parts included; 0 or less: enough are free
     moves: bool  # whether victims that may not leave for good are given other places
 
 
@@ -330,6 +331,7 @@ def make_search(snapshot: Snapshot) -> Search:
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
+        np.full(snapshot.tasks.device.size, NULL, np.int64),
     )
 
 

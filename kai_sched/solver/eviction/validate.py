@@ -27,6 +27,7 @@ from kai_sched.snapshot.tables import (
 )
 from kai_sched.solver.eviction.tables import Search, SearchQueues
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.devices import whole_later
 from kai_sched.solver.state import Book, Context, State
 
 OK = int(Verdict.OK)
@@ -239,13 +240,15 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
     resource that is plentiful holds nothing that others need: queues would take from each other in turn.
     """
     snapshot, state = ctx.snapshot, ctx.state
+    whole = snapshot.classes.shares[snapshot.tasks.cls[search.pending[0]]] == 0
     for r in range(3):
         need = requested(k, r, snapshot, search)
         short = ctx.settings.minimal == 0
         for n in range(state.idle.shape[0]):
             if short or need == 0.0:
                 break
-            short = snapshot.nodes.condition[n] == OK and state.idle[n, r] + state.releasing[n, r] < need
+            free = whole_later(n, ctx) if r == GPU and whole else state.idle[n, r] + state.releasing[n, r]
+            short = snapshot.nodes.condition[n] == OK and free < need
         search.counts.short[r] = short
 
 

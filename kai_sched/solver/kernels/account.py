@@ -23,6 +23,7 @@ from kai_sched.snapshot.tables import (
     TermRole,
 )
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import hold_now, keep_later, price_of
 from kai_sched.solver.state import Context
 
 Statuses = npt.NDArray[np.int8]  # Tasks.status
@@ -43,7 +44,7 @@ def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) 
     """Fill ``idle`` and ``releasing`` (N, R) from what is allocatable and the pods that are on the nodes (0.3).
 
     Amounts are in the units of the resource (0.2). A resource that a node does not have is not tracked on it: its
-    entries stay 0. Devices that pods with parts of GPUs share are taken from the idle GPUs.
+    entries stay 0. Pods with a share of GPUs take the part that they hold; ``open_devices`` books it by device.
 
     Parameters
     ----------
@@ -55,7 +56,6 @@ def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) 
     for n in range(idle.shape[0]):
         for r in range(n_resources):
             idle[n, r] = nodes.allocatable[n, r]
-        idle[n, GPU] -= nodes.shared_gpus[n]
     for t in range(node_of.shape[0]):
         n = node_of[t]
         if n == NULL or status[t] < IS_PIPELINED:
@@ -68,6 +68,26 @@ def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) 
                 # amount, so that no job waits for it.
                 if status[t] == IS_RELEASING:
                     releasing[n, r] += asked
+
+
+@inner
+def open_devices(status: Statuses, ctx: Context) -> None:
+    """Book the shares of the pods that are on the nodes (8.2), after ``open_nodes``.
+
+    Fills ``state.shares`` (X,) and ``state.devices`` (D,), and so ``spare`` (N, 2) and the pod slots of devices in use.
+    ``status`` (T,) is that of the snapshot. A pod that is stuck in releasing keeps its share: no pod waits for it.
+    """
+    tasks = ctx.snapshot.tasks
+    for entry in range(tasks.device.shape[0]):
+        ctx.state.shares[entry] = tasks.device[entry]
+    for t in range(tasks.node.shape[0]):
+        if tasks.share_ptr[t] == tasks.share_ptr[t + 1] or tasks.node[t] == NULL or status[t] < IS_PIPELINED:
+            continue
+        hold_now(t, tasks.node[t], 1, ctx)
+        if status[t] != IS_RELEASING:
+            keep_later(t, tasks.node[t], 1, ctx)
+        # The state before is of no interest.
+        ctx.log.size[:] = 0
 
 
 @inner
@@ -117,6 +137,8 @@ def open_queues(ctx: Context) -> None:
         while q != NULL:
             for r in range(3):
                 price = ctx.snapshot.classes.quota[tasks.cls[t], r]
+                if r == GPU and holds:
+                    price = price_of(tasks.cls[t], tasks.node[t], ctx)
                 book.asked[q, r] += price
                 if holds:
                     book.held[q, r] += price
@@ -164,6 +186,7 @@ def open_cluster(total: Floats, ctx: Context) -> None:
     for n in range(nodes.counted.shape[0]):
         for r in range(3):
             own[n, r] = nodes.allocatable[n, r]
+        own[n, GPU] += nodes.mig_gpus[n]
     for t in range(tasks.node.shape[0]):
         n = tasks.node[t]
         if tasks.foreign[t] == 1 and n != NULL and nodes.counted[n] != 0 and tasks.status[t] >= IS_PIPELINED:

@@ -16,10 +16,11 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Snapshot, Status, Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
 from kai_sched.solver.kernels.find import find_node
-from kai_sched.solver.kernels.fit import fits_now
+from kai_sched.solver.kernels.fit import has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.place import charge, count_term_roles, place
+from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
 from kai_sched.solver.kernels.score import score_nodes
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
@@ -115,7 +116,7 @@ def place_task(j: int, t: int, ctx: Context) -> int:
     n = best_node(t, ctx)
     if n == NULL:
         return NO_FIT
-    put(j, t, n, not fits_now(snapshot.classes.request[c], ctx.state.idle[n]), ctx)
+    put(j, t, n, not has_room_now(c, n, ctx), ctx)
     return OK
 
 
@@ -127,12 +128,9 @@ def best_node(t: int, ctx: Context) -> int:
     each node alone; it may update ``finder`` (C, B), which holds no decisions and is never undone.
     """
     snapshot, finder = ctx.snapshot, ctx.finder
-    classes = snapshot.classes
     c = snapshot.tasks.cls[t]
-    verdicts = finder.verdicts[classes.signature[c]]
-    nominated = snapshot.tasks.nominated[t]
-    if finder.dynamic[c] == 1 or nominated != NULL:
-        n = score_nodes(c, nominated, ctx, verdicts)
+    if finder.dynamic[c] == 1 or snapshot.tasks.nominated[t] != NULL:
+        n = score_nodes(t, ctx, finder.verdicts[snapshot.classes.signature[c]])
     else:
         n = find_node(c, ctx)
     return n
@@ -142,21 +140,23 @@ def best_node(t: int, ctx: Context) -> int:
 def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
 
-    That is the room of the node (N, R), the counters of the set, what the queue and its ancestors hold (Q + 1, 3), and
-    inter-pod terms and host ports. The block of the node is marked for the finder, which is not undone: a rollback
-    marks it again.
+    That is the room of the node (N, R), the devices that the pod shares (D,), the counters of the set, what the queue
+    and its ancestors hold (Q + 1, 3), and inter-pod terms and host ports. The block of the node is marked for the
+    finder, which is not undone: a rollback marks it again.
 
     Parameters
     ----------
     j, t : rows of the job and its task, which is pending or was evicted by a search
     n : row of a node on which the task fits, now or later; this is not checked
-    wait : True: the task is pipelined; False: it is bound
+    wait : True: the task is pipelined; False: it is bound, unless the devices that it prefers have no room yet (8.4)
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
+    if snapshot.classes.shares[c] > 0:
+        wait = choose_devices(c, n, ctx) == LATER or wait
+        take_devices(t, n, wait, ctx)
     place(t, n, wait, ctx)
-    jobs = snapshot.jobs
-    charge(jobs.queue[j], snapshot.classes.quota[c], 1.0, jobs.preemptible[j] == 0, ctx)
+    charge_task(j, t, n, 1.0, ctx)
     if finder.dynamic[c] == 1:
         count_term_roles(c, n, 1, ctx)
     touch(finder.block, finder.stamp, n)

@@ -11,24 +11,34 @@ Invariant: verdicts of signatures that are not wanted keep their zeros and must 
 
 from __future__ import annotations
 
-from kai_sched.snapshot.tables import Flags, Nodes, Signatures, Verdict
+from kai_sched.snapshot.tables import UNKNOWN_MEMORY, Flags, GpuKind, MigMode, Nodes, Signatures, Verdict
 from kai_sched.solver.jit import inner
 
 OK = int(Verdict.OK)
 TAINT = int(Verdict.TAINT)
 MIG_ONLY = int(Verdict.MIG_ONLY)
-MIG_MIXED = 2
+NO_MIG = int(Verdict.NO_MIG)
+NO_GPU_MEMORY = int(Verdict.NO_GPU_MEMORY)
+WITHOUT_GPUS = int(GpuKind.NONE)
+WHOLE = int(GpuKind.WHOLE)
+MEMORY = int(GpuKind.MEMORY)
+MIG = int(GpuKind.MIG)
+LEGACY_MIG = int(GpuKind.LEGACY_MIG)
+HAS_NO_MIG = int(MigMode.NO_MIG)
+SINGLE = int(MigMode.SINGLE)
+MIXED = int(MigMode.MIXED)
+LEGACY = int(MigMode.LEGACY)
 
 
 @inner
 def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: Flags) -> None:
     """Write the verdict of each wanted signature on each node, directly; OK (0): no property is in the way.
 
-    The first failing step wins: node type, node conditions, taints, selectors (12.2, steps 2, 5, 6 and 7).
+    The first failing step wins: type of GPUs, node conditions, taints, selectors (12.2, steps 2, 3, 5, 6 and 7).
 
     Parameters
     ----------
-    nodes : (N,) columns ``condition``, ``mig`` and ``taint_set`` are read
+    nodes : (N,) columns ``condition``, ``mig``, ``device_memory`` and ``taint_set`` are read
     signatures : (K,) columns, and ``tolerated``, toleration set by taint set
     wanted : (K,), 1 where some pod that may be placed has the signature
     verdicts : (K, N), written in place for wanted signatures
@@ -37,14 +47,36 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
         if wanted[k] == 0:
             continue
         for n in range(nodes.condition.shape[0]):
-            if signatures.whole_gpu[k] == 1 and nodes.mig[n] == MIG_MIXED:
-                verdicts[k, n] = MIG_ONLY
+            verdict = judge_gpus(signatures.gpu_kind[k], nodes.mig[n], nodes.device_memory[n])
+            if verdict != OK:
+                verdicts[k, n] = verdict
             elif nodes.condition[n] != OK:
                 verdicts[k, n] = nodes.condition[n]
             elif signatures.tolerated[signatures.toleration[k], nodes.taint_set[n]] == 0:
                 verdicts[k, n] = TAINT
             else:
                 verdicts[k, n] = judge_selectors(signatures, k, n)
+
+
+@inner
+def judge_gpus(kind: int, mig: int, memory: int) -> int:
+    """Return the verdict, a scalar, on a pod with this ``GpuKind`` for a node with this ``MigMode`` (12.2, 2 and 3).
+
+    ``memory`` is that of a device, ``UNKNOWN_MEMORY`` where the node does not say.
+    """
+    if kind == WITHOUT_GPUS:
+        return OK
+    if mig == HAS_NO_MIG:
+        if kind == MIG:
+            return NO_MIG
+        return NO_GPU_MEMORY if kind == MEMORY and memory == UNKNOWN_MEMORY else OK
+    if kind == LEGACY_MIG or (mig == LEGACY and kind == MIG):
+        return MIG_ONLY
+    if mig == SINGLE:
+        return OK if kind == WHOLE else MIG_ONLY
+    if mig == MIXED or mig == LEGACY:  # noqa: SIM109 -- cheaper to compile
+        return OK if kind == MIG else MIG_ONLY
+    return NO_GPU_MEMORY if kind == MEMORY and memory == UNKNOWN_MEMORY else OK
 
 
 @inner

@@ -1,10 +1,11 @@
 """The best node for a task, without scoring all nodes (semantics 3.5, 9; ADR 3).
 
 For a class without inter-pod terms and host ports, and a pod without a nominated node, which of two nodes is better
-depends on these two alone: idle room first, then CPU-only nodes for CPU-only pods, then the fuller (or emptier) node,
-then the name. Normalising binpack over all nodes never changes which of two nodes is better, as it is monotone in
-the free amount. So the best node of each block of neighbouring nodes is remembered for each class, and only blocks
-that changed since are searched again. Other classes and pods are scored in full (``kernels.score``).
+depends on these two alone: devices in use first that the pod may join, then idle room, then CPU-only nodes for CPU-only
+pods, then the fuller (or emptier) node, then the name. Normalising binpack over all nodes never changes which of two
+nodes is better, as it is monotone in the free amount. So the best node of each block of neighbouring nodes is
+remembered for each class, and only blocks that changed since are searched again. Other classes and pods are scored in
+full (``kernels.score``).
 
 Cost: about sqrt(N) blocks to compare, plus R times the nodes of each changed block: mostly one or two.
 Invariant: ``finder.best[c, b]`` is the best node of block ``b`` for class ``c`` if ``finder.seen[c, b]`` equals
@@ -18,6 +19,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Placement, Verdict
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices, whole_later
 from kai_sched.solver.kernels.fit import fits_later, fits_now
 from kai_sched.solver.state import Context
 
@@ -61,20 +63,28 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
     verdicts = finder.verdicts[ctx.snapshot.classes.signature[c]]
     resource = CPU if cpu_only == 1 else GPU
     placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
+    shared = ctx.snapshot.devices.reserved.shape[0] > 0
     best = NULL
     best_points, best_preference = 0.0, 0.0
     first = b * finder.block[0]
     for n in range(first, min(first + finder.block[0], idle.shape[0])):
         if verdicts[n] != OK or not fits_later(request, idle[n], releasing[n]):
             continue
-        points = settings.available_points if fits_now(request, idle[n]) else 0.0
+        room, joins = NOW, False
+        if shared:
+            room, joins = survey_devices(c, n, ctx)
+            if room == NEVER:
+                continue
+        points = settings.available_points if room == NOW and fits_now(request, idle[n]) else 0.0
+        if joins:
+            points += settings.sharing_points
         if cpu_only == 1 and nodes.cpu_only[n] == 1:
             points += settings.cpu_node_points
         # Points are multiples of what separates nodes for certain (idle room, CPU-only); only nodes of as many points
         # are compared by their preference.
         if best != NULL and points < best_points:
             continue
-        free = idle[n, resource] + releasing[n, resource]
+        free = whole_later(n, ctx) if resource == GPU else idle[n, CPU] + releasing[n, CPU]
         size = nodes.allocatable[n, resource] if cpu_only == 1 else nodes.devices[n]
         preference = preference_for(free, nodes.allocatable[n, resource], size, placement)
         if best == NULL or points > best_points or preference > best_preference:

@@ -1,14 +1,17 @@
 """Whether a request fits a node: now, or once what is leaving has left (semantics 0.3).
 
-Cost: one comparison for each of R resources. Nothing is written. Rows compare all resources, not only those that are
-requested: a negative amount (an overcommitted node) refuses every pod, as 0 > -1; a resource that the node does not
-have is 0 and refuses only pods that request it.
+``has_room`` and ``has_room_now`` ask for a class on a node, devices that pods share included; the others compare rows.
+Cost: one comparison for each of R resources, and a step for each device that may be shared. Nothing is written. Rows
+compare all resources, not only those that are requested: a negative amount (an overcommitted node) refuses every pod,
+as 0 > -1; a resource that the node does not have is 0 and refuses only pods that request it.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.tables import Floats
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices
+from kai_sched.solver.state import Context
 
 
 @kernel
@@ -27,3 +30,28 @@ def fits_later(request: Floats, idle: Floats, releasing: Floats) -> bool:
         if request[r] > idle[r] + releasing[r]:
             return False
     return True
+
+
+@inner
+def has_room_now(c: int, n: int, ctx: Context) -> bool:
+    """Return whether a pod of class ``c`` fits node ``n`` now (0.3): ``state.idle`` (N, R), and its devices."""
+    if not fits_now(ctx.snapshot.classes.request[c], ctx.state.idle[n]):
+        return False
+    if ctx.snapshot.devices.reserved.shape[0] == 0:
+        return True
+    room, _ = survey_devices(c, n, ctx)
+    return bool(room == NOW)
+
+
+@inner
+def has_room(c: int, n: int, ctx: Context) -> bool:
+    """Return whether a pod of class ``c`` fits node ``n`` once leaving pods have left (0.3).
+
+    Reads ``state.idle`` and ``state.releasing`` (N, R), and the devices of the node.
+    """
+    if not fits_later(ctx.snapshot.classes.request[c], ctx.state.idle[n], ctx.state.releasing[n]):
+        return False
+    if ctx.snapshot.devices.reserved.shape[0] == 0:
+        return True
+    room, _ = survey_devices(c, n, ctx)
+    return bool(room != NEVER)

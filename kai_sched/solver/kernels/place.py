@@ -12,8 +12,9 @@ leaving pods are gone.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Status, TermRole
+from kai_sched.snapshot.tables import GPU, Status, TermRole
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
 from kai_sched.solver.state import Context
 
@@ -30,8 +31,8 @@ def place(t: int, n: int, wait: bool, ctx: Context) -> None:
 
     Through the undo log it takes the request from ``state.idle`` or, pipelined, from ``state.releasing`` (N, R), also
     if the room is idle (0.3), sets the status and node of the task (T,), and moves one task of its set (S,) from
-    pending to active. The caller charges the queues (``charge``), counts the term roles (``count_term_roles``) and
-    marks the node (``undo.touch``).
+    pending to active. The caller gives it devices (``devices.take_devices``), charges the queues (``charge_task``),
+    counts the term roles (``count_term_roles``) and marks the node (``undo.touch``).
     """
     at, s = ctx.state.at, ctx.snapshot.tasks.set[t]
     request = ctx.snapshot.classes.request[ctx.snapshot.tasks.cls[t]]
@@ -48,24 +49,27 @@ def place(t: int, n: int, wait: bool, ctx: Context) -> None:
 
 
 @inner
-def charge(q: int, price: Floats, times: float, fixed: bool, ctx: Context) -> None:
-    """Add ``price`` to what queue ``q`` and all queues above it hold (2.2), through the undo log.
+def charge_task(j: int, t: int, n: int, times: float, ctx: Context) -> None:
+    """Add what task ``t`` of job ``j`` on node ``n`` costs to what its queue and all above it hold (2.2), by the log.
+
+    That is its row of ``classes.quota`` (C, 3) in millicores, bytes and GPUs, with the price of GPU memory on the node
+    (``devices.price_of``). For a non-preemptible job it also counts in ``book.held_fixed`` (Q + 1, 3).
 
     Parameters
     ----------
-    q : row of the leaf queue, or NULL: nothing is charged
-    price : one row of ``classes.quota`` (C, 3): millicores, bytes, GPUs
     times : how often the price is added; negative to pay back, as an eviction does
-    fixed : whether the job is non-preemptible: the amount also counts in ``book.held_fixed`` (Q + 1, 3)
     """
-    at = ctx.state.at
+    snapshot, at = ctx.snapshot, ctx.state.at
+    c, q, fixed = snapshot.tasks.cls[t], snapshot.jobs.queue[j], snapshot.jobs.preemptible[j] == 0
+    gpus = price_of(c, n, ctx)
     while q != NULL:
         for r in range(3):
-            if price[r] != 0.0:
-                add_float(at.held + 3 * q + r, times * price[r], ctx)
+            price = gpus if r == GPU else snapshot.classes.quota[c, r]
+            if price != 0.0:
+                add_float(at.held + 3 * q + r, times * price, ctx)
                 if fixed:
-                    add_float(at.held_fixed + 3 * q + r, times * price[r], ctx)
-        q = ctx.snapshot.queues.parent[q]
+                    add_float(at.held_fixed + 3 * q + r, times * price, ctx)
+        q = snapshot.queues.parent[q]
 
 
 @inner

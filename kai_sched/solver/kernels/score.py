@@ -17,7 +17,9 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Flags, Placement, TermKind, TermRole, Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.fit import fits_later, fits_now
+from kai_sched.solver.kernels.devices import price_of, survey_devices, whole_later
+from kai_sched.solver.kernels.fit import has_room, has_room_now
+from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -36,16 +38,15 @@ PORT = int(TermRole.PORT)
 
 
 @inner
-def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
-    """Return the best node for a task of class ``c`` by the sum of its points (9); NULL if no node takes it.
+def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
+    """Return the best node for task ``t`` by the sum of its points (9); NULL if no node takes it.
 
     Only nodes on which the task fits later and that pass all predicates compete. The lower row wins a tie, which is the
     order by name.
 
     Parameters
     ----------
-    c : row of the class
-    nominated : the node that ``status.nominatedNodeName`` names, or NULL
+    t : row of the task, which is pending or was evicted by a search
     verdicts : (N,), the static verdict of each node for the class's signature; other nodes than those of OK are skipped
 
     Returns
@@ -54,7 +55,7 @@ def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
     """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     nodes, classes = snapshot.nodes, snapshot.classes
-    request = classes.request[c]
+    c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
     cpu_only = classes.cpu_only[c] == 1
     resource = CPU if cpu_only else GPU
     placement = settings.cpu_placement if cpu_only else settings.gpu_placement
@@ -63,29 +64,58 @@ def score_nodes(c: int, nominated: int, ctx: Context, verdicts: Flags) -> int:
     least, most = np.inf, -np.inf
     for n in range(state.idle.shape[0]):
         if nodes.allocatable[n, resource] != 0.0:
-            free = state.idle[n, resource] + state.releasing[n, resource]
+            free = free_for_placement(n, resource, ctx)
             least, most = min(least, free), max(most, free)
     first_of_kind = is_first_of_kind(c, ctx)
     best = NULL
     best_score = 0.0
     for n in range(state.idle.shape[0]):
-        if verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
+        if verdicts[n] != OK or not has_room(c, n, ctx):
             continue
-        if judge_placed(c, n, first_of_kind, ctx) != OK:
+        if judge_placed(c, n, first_of_kind, ctx) != OK or not is_affordable(t, n, ctx):
             continue
         score = settings.nominated_points if n == nominated else 0.0
-        if fits_now(request, state.idle[n]):
+        _, joins = survey_devices(c, n, ctx)
+        if joins:
+            score += settings.sharing_points
+        if has_room_now(c, n, ctx):
             score += settings.available_points
         if cpu_only and nodes.cpu_only[n] == 1:
             score += settings.cpu_node_points
         if settings.affinity_points != 0.0:
             score += settings.affinity_points * affinity_of(c, n, ctx)
-        free = state.idle[n, resource] + state.releasing[n, resource]
+        free = free_for_placement(n, resource, ctx)
         size = nodes.allocatable[n, resource] if cpu_only else nodes.devices[n]
         score += placement_score(free, nodes.allocatable[n, resource], size, placement, least, most)
         if best == NULL or score > best_score:
             best, best_score = n, score
     return best
+
+
+@inner
+def free_for_placement(n: int, resource: int, ctx: Context) -> float:
+    """Return what nodeplacement (9) counts as free on node ``n``, now or later: CPU or whole devices, a scalar."""
+    if resource == GPU:
+        return whole_later(n, ctx)
+    return float(ctx.state.idle[n, resource] + ctx.state.releasing[n, resource])
+
+
+@inner
+def is_affordable(t: int, n: int, ctx: Context) -> bool:
+    """Return whether limits and quotas allow task ``t`` at the price of its GPU memory on node ``n`` (3.4, per node).
+
+    Checked for the single task, where the node's devices make it dearer than the gates of its chunk assume. Overwrites
+    ``scratch.need``, (3,).
+    """
+    snapshot, scratch = ctx.snapshot, ctx.scratch
+    c, j = snapshot.tasks.cls[t], snapshot.tasks.job[t]
+    if snapshot.classes.memory[c] == 0 or j == NULL:
+        return True
+    for r in range(3):
+        scratch.need[r] = price_of(c, n, ctx) if r == GPU else snapshot.classes.quota[c, r]
+    fixed = snapshot.jobs.preemptible[j] == 0
+    verdict, _, _ = pass_gates(snapshot.jobs.queue[j], scratch.need, fixed, snapshot.queues.parent, ctx.state.book)
+    return bool(verdict == OK)
 
 
 @inner

@@ -11,7 +11,7 @@ Invariant: after each attempt the undo log is empty; the state and the decision 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, Turn, Verdict
+from kai_sched.snapshot.tables import GPU, Snapshot, Status, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import (
     append_job,
@@ -128,12 +128,13 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         failure
     """
     snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
-    jobs, tasks, prices = snapshot.jobs, snapshot.tasks, snapshot.classes.quota
+    jobs, tasks = snapshot.jobs, snapshot.tasks
     decisions.asked[j] = length
     for r in range(3):
         scratch.need[r] = 0.0
         for entry in range(length):
-            scratch.need[r] += prices[tasks.cls[scratch.chunk[entry]], r]
+            c = tasks.cls[scratch.chunk[entry]]
+            scratch.need[r] += snapshot.classes.gate[c] if r == GPU else snapshot.classes.quota[c, r]
     verdict, q, r = NO_CHUNK, NULL, NULL
     if length > 0:
         verdict, q, r = pass_gates(

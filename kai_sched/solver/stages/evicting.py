@@ -205,9 +205,17 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
         least = search.victims.jobs.listed[slot.base[q] + slot.begin[q]] if slot.begin[q] < slot.end[q] else NULL
         if least == NULL or jobs.priority[least] >= jobs.priority[p]:
             return NO_VICTIMS
-    if scratch.need[GPU] > 0.0 and idle < scratch.need[GPU]:
-        return NO_ROOM
-    return OK
+    gpus = requested_gpus(length, snapshot, search)
+    return NO_ROOM if gpus > 0.0 and idle < gpus else OK
+
+
+@inner
+def requested_gpus(length: int, snapshot: Snapshot, search: Search) -> float:
+    """Return how many GPUs of nodes the first ``length`` pending tasks request, parts included (C, R); a scalar."""
+    gpus = 0.0
+    for entry in range(length):
+        gpus += snapshot.classes.request[snapshot.tasks.cls[search.pending[entry]], GPU]
+    return gpus
 
 
 @inner
@@ -252,7 +260,7 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
     keep_old_shares(state.book, search.queues)
     note_short(length, ctx, search)
     need = requested_amounts(length, ctx.snapshot, search)
-    lacking = need[GPU] - free_gpus(state)
+    lacking = requested_gpus(length, ctx.snapshot, search) - free_gpus(state)
     preemptor = Preemptor(action, p, length, ceiling, need, lacking, False)
     if settings.minimal == 1:
         help_code = find_minimal_victims(preemptor, ctx, search)

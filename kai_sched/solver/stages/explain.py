@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import PODS, Floats, Longs, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.devices import largest_part, room_for_shares, whole_later
+from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context
 
@@ -76,17 +78,23 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
     and host ports. ``facts.room`` adds up how many pods fit on nodes without an obstacle.
     """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
-    request = snapshot.classes.request[c]
+    request, shares = snapshot.classes.request[c], snapshot.classes.shares[c]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
     first_of_kind = is_first_of_kind(c, ctx)
     for n in range(state.idle.shape[0]):
         verdict = verdicts[n]
         if verdict == OK:
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
+            if verdict == OK and not has_room(c, n, ctx):
+                verdict = NO_ROOM
+                facts.short[c, GPU] += 1
+                free = largest_part(n, ctx) if shares > 0 else whole_later(n, ctx)
+                facts.largest_free[c, GPU] = max(facts.largest_free[c, GPU], free)
         if verdict == OK and finder.dynamic[c] == 1:
             verdict = judge_placed(c, n, first_of_kind, ctx)
         if verdict == OK:
-            facts.room[c] += pods_that_fit(request, state.idle[n], state.releasing[n])
+            fits = pods_that_fit(request, state.idle[n], state.releasing[n])
+            facts.room[c] += min(fits, room_for_shares(c, n, ctx)) if shares > 0 else fits
         facts.nodes[c, verdict] += 1
 
 

@@ -12,9 +12,16 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, Floats, Longs, Status, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Status, Verdict
 from kai_sched.solver.jit import kernel
-from kai_sched.solver.kernels.account import open_cluster, open_jobs, open_nodes, open_queues, open_term_roles
+from kai_sched.solver.kernels.account import (
+    open_cluster,
+    open_devices,
+    open_jobs,
+    open_nodes,
+    open_queues,
+    open_term_roles,
+)
 from kai_sched.solver.kernels.feasibility import judge_nodes
 from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Context, Division
@@ -36,6 +43,7 @@ def fair_share(ctx: Context) -> None:
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     tasks = snapshot.tasks
     open_nodes(tasks.status, state.idle, state.releasing, ctx)
+    open_devices(tasks.status, ctx)
     open_jobs(ctx)
     open_queues(ctx)
     open_term_roles(tasks.status, ctx)
@@ -60,9 +68,12 @@ def feasibility(ctx: Context) -> None:
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
     n_resources = classes.request.shape[1]
     largest = scratch.largest
-    every_node_has_cpu = True
+    every_node_has_cpu, uneven, memory = True, False, 0
     for n in range(allocatable.shape[0]):
         every_node_has_cpu = every_node_has_cpu and allocatable[n, CPU] > 0.0
+        if allocatable[n, GPU] > 0.0:
+            uneven = uneven or memory not in (0, snapshot.nodes.device_memory[n])
+            memory = snapshot.nodes.device_memory[n]
         for r in range(n_resources):
             largest[r] = max(largest[r], allocatable[n, r])
     for c in range(classes.request.shape[0]):
@@ -72,7 +83,11 @@ def feasibility(ctx: Context) -> None:
         # Bin-pack gives a node without CPU 0 points, as many as the node with the most free CPU. Which node that is
         # depends on all nodes, so such classes are scored in full.
         odd = classes.cpu_only[c] == 1 and classes.request[c, CPU] == 0.0 and not every_node_has_cpu
+        # GPU memory costs a queue more on smaller devices, so that the limits of the queue decide about nodes.
+        odd = odd or (classes.memory[c] > 0 and uneven)
         finder.dynamic[c] = 1 if odd or term_roles.ptr[c + 1] > term_roles.ptr[c] else 0
+        if classes.shares[c] > 0 and classes.quota[c, GPU] > 0.0:
+            scratch.overshoot[0] = max(scratch.overshoot[0], classes.request[c, GPU] / classes.quota[c, GPU])
 
 
 def divide(

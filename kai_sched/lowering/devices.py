@@ -1,0 +1,159 @@
+"""GPU devices that pods may share: the rows of the ledger, and which pods have a share of which device (semantics 8).
+
+A shared device is known by the name of its group, which its pods and its reservation pod carry as a label. Each node
+gets a row for each of its devices: first the groups that are in use there, by name, then devices without a name. A pod
+on a node that does not say which devices it shares has some of its own.
+
+Cost: one step for each pod with a share that is on a node. A cluster without such pods has no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.api import names
+from kai_sched.lowering.cache import Cache
+from kai_sched.model.config import Config
+from kai_sched.model.objects import GpuShare, Node, Pod
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import UNKNOWN_MEMORY, Devices, Flags, Floats, Ints, Status
+
+PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
+BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRows:
+    """The ledger of devices, and what its rows stand for.
+
+    Attributes
+    ----------
+    table
+        The rows of the devices, by node.
+    share_ptr, device
+        (T + 1,) and (X,): ``Tasks.share_ptr`` and ``Tasks.device``.
+    groups
+        (D,) the name of the group of each device; "" for devices that are not in use.
+    """
+
+    table: Devices
+    share_ptr: Ints
+    device: Ints
+    groups: list[str]
+
+
+def device_memory(node: Node, config: Config) -> int:
+    """The memory of one GPU device of the node in MiB, less what is kept for the driver (semantics 0.3).
+
+    UNKNOWN_MEMORY where the label is missing or no number above 0.
+    """
+    text = node.labels.get(names.GPU_MEMORY_LABEL, "")
+    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+    if value >= BYTES_FROM:
+        value //= BYTES_FROM
+    if value <= 0:
+        return UNKNOWN_MEMORY
+    reserve = max(int(value * config.gpu_memory_reserve_percent / 100), config.gpu_memory_reserve_min_mib)
+    return max(1, value - reserve)
+
+
+def part_of(share: GpuShare, largest: int) -> float:
+    """The part of one device that a pod with this share takes at least, a multiple of 1 / PART_UNIT, rounded down.
+
+    For memory that is its part of the ``largest`` device of all nodes, in MiB; 0 where no node says how large it is.
+    """
+    part = share.portion or (share.memory_mib / largest if largest else 0.0)
+    return int(part * PART_UNIT) / PART_UNIT
+
+
+def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, float]:
+    """The most and the least GPUs that a request for GPU memory may cost (semantics 2.2, 3.4): by the smallest and by
+    the largest device of all nodes, each rounded up to a hundredth; 0 where no node says how large it is."""
+
+    def price(memory: int) -> float:
+        return -(-100 * share.memory_mib // memory) * share.devices / 100 if memory else 0.0
+
+    return price(smallest), price(largest)
+
+
+def lower_devices(
+    cache: Cache,
+    nodes: Sequence[Node],
+    gpus: Floats,
+    pods: npt.NDArray[np.object_],
+    placed: tuple[Ints, npt.NDArray[np.int8]],
+    shares: Ints,
+) -> DeviceRows:
+    """The devices of the nodes, and the shares of the tasks.
+
+    Parameters
+    ----------
+    nodes, gpus
+        (N,) the nodes in canonical order, and their allocatable GPUs.
+    pods
+        (T,) the pod of each task.
+    placed
+        (T,) each: the node of the task, or NULL, and its status.
+    shares
+        (T,) of how many devices the task has a share.
+    """
+    share_ptr = np.zeros(shares.size + 1, np.int32)
+    np.cumsum(shares, out=share_ptr[1:])
+    device = np.full(int(share_ptr[-1]), NULL, np.int32)
+    if not device.size:
+        none = Devices(np.zeros(len(nodes) + 1, np.int32), np.zeros(0, np.uint8))
+        return DeviceRows(none, share_ptr, device, [])
+    node, status = placed
+    holders = {
+        t: _groups_of(cache, pods[t], int(shares[t]))
+        for t in np.flatnonzero((shares > 0) & (node != NULL) & (status >= Status.PIPELINED)).tolist()
+    }
+    reserved = _reservations(cache, nodes)
+    used: dict[int, set[str]] = {n: set(groups) for n, groups in reserved.items()}
+    for t, groups in holders.items():
+        used.setdefault(int(node[t]), set()).update(groups)
+    in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
+    lengths = [max(int(count), len(in_use.get(n, ()))) for n, count in enumerate(gpus.tolist())]
+    ptr = np.zeros(len(nodes) + 1, np.int32)
+    np.cumsum(lengths, out=ptr[1:])
+    groups_of_rows = [""] * int(ptr[-1])
+    held: Flags = np.zeros(int(ptr[-1]), np.uint8)
+    row_of: dict[tuple[int, str], int] = {}
+    for n, listed in in_use.items():
+        for place, group in enumerate(listed):
+            row = row_of[n, group] = int(ptr[n]) + place
+            groups_of_rows[row] = group if group[0] != UNNAMED else ""
+            held[row] = group in reserved.get(n, ())
+    for t, groups in holders.items():
+        rows = [row_of[int(node[t]), group] for group in groups]
+        device[share_ptr[t] : share_ptr[t + 1]] = rows
+    return DeviceRows(Devices(ptr, held), share_ptr, device, groups_of_rows)
+
+
+UNNAMED = "\0"  # begins the name of a device of which no group is known
+
+
+def _named_first(group: str) -> tuple[bool, str]:
+    return group[0] == UNNAMED, group
+
+
+def _groups_of(cache: Cache, pod: Pod, count: int) -> list[str]:
+    """The groups of the devices that the pod shares, as many as it asks for."""
+    holder = cache.binding(pod.key, pod) or pod
+    known = list(holder.gpu_groups)[:count]
+    return known + [f"{UNNAMED}{pod.key} {place}" for place in range(len(known), count)]
+
+
+def _reservations(cache: Cache, nodes: Sequence[Node]) -> Mapping[int, set[str]]:
+    """By node: the groups whose device a reservation pod holds there."""
+    rows = {node.name: n for n, node in enumerate(nodes)}
+    found: dict[int, set[str]] = {}
+    for key in sorted(cache.reservations):
+        pod = cache.pods.objects[cache.pods.row_of[key]]
+        if pod.node in rows and pod.gpu_groups:
+            found.setdefault(rows[pod.node], set()).update(pod.gpu_groups)
+    return found
