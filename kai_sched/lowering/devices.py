@@ -19,8 +19,9 @@ from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Pod
+from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import UNKNOWN_MEMORY, Devices, Flags, Floats, Ints, Status
+from kai_sched.snapshot.tables import UNKNOWN_MEMORY, Devices, Flags, Ints, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
 BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
@@ -82,8 +83,8 @@ def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, 
 
 def lower_devices(
     cache: Cache,
+    config: Config,
     nodes: Sequence[Node],
-    gpus: Floats,
     pods: npt.NDArray[np.object_],
     placed: tuple[Ints, npt.NDArray[np.int8]],
     shares: Ints,
@@ -92,8 +93,8 @@ def lower_devices(
 
     Parameters
     ----------
-    nodes, gpus
-        (N,) the nodes in canonical order, and their allocatable GPUs.
+    nodes
+        (N,) the nodes in canonical order.
     pods
         (T,) the pod of each task.
     placed
@@ -101,6 +102,7 @@ def lower_devices(
     shares
         (T,) of how many devices the task has a share.
     """
+    gpus = [node.allocatable.get(GPU, 0.0) for node in nodes]
     share_ptr = np.zeros(shares.size + 1, np.int32)
     np.cumsum(shares, out=share_ptr[1:])
     device = np.full(int(share_ptr[-1]), NULL, np.int32)
@@ -117,7 +119,9 @@ def lower_devices(
     for t, groups in holders.items():
         used.setdefault(int(node[t]), set()).update(groups)
     in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
-    lengths = [max(int(count), len(in_use.get(n, ()))) for n, count in enumerate(gpus.tolist())]
+    # With the victims of v0.17.0 a share that is promised on a device that is being left counts as another device.
+    twice = 2 if config.victims == "original" else 1
+    lengths = [max(int(count), twice * len(in_use.get(n, ()))) for n, count in enumerate(gpus)]
     ptr = np.zeros(len(nodes) + 1, np.int32)
     np.cumsum(lengths, out=ptr[1:])
     groups_of_rows = [""] * int(ptr[-1])

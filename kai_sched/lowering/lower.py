@@ -32,7 +32,6 @@ from kai_sched.lowering.rows import GroupCell, PodCell
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
-from kai_sched.model.resources import GPU
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs, Snapshot, Status, Tasks, freeze
@@ -132,8 +131,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     objects = cache.pods.objects[pods.rows]
     devices = lower_devices(
         cache,
+        config,
         nodes,
-        np.array([node.allocatable.get(GPU, 0.0) for node in nodes]),
         objects,
         (pods.node, pods.status),
         classes.table.shares[classes.of_task],

@@ -305,7 +305,9 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
         n = search.nodes.order[place]
         free -= gpus_without_recorded(n, state, search)
         own = state.idle[n, GPU] + state.releasing[n, GPU]
-        search.rooms.capacity[n] = max(0.0, own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n])
+        room = own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n]
+        # In hundredths: parts of GPUs are rounded down, and nodes of as many GPUs must not differ by that.
+        search.rooms.capacity[n] = max(0.0, np.floor(100.0 * room + 0.5) / 100.0)
         if smallest > 0.0 and search.rooms.capacity[n] < smallest:
             continue
         search.nodes.rank[total] = place

@@ -121,6 +121,9 @@ def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
             used_later += 1
             used_now += devices.now[d] > 0 and devices.now[d] + size <= memory
     wanted = classes.shares[c]
+    # v0.17.0 scores a node as one with room now if there will be room; the pod waits all the same (8.3).
+    if ctx.settings.minimal == 0:
+        used_now = used_later
     # A device that nobody uses needs a reservation pod, and that a pod slot beside the one of the pod itself.
     slots_now = ctx.state.idle[n, PODS] - 1.0
     slots_later = ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0
@@ -186,13 +189,13 @@ def most_wanted_device(n: int, size: int, entry: int, ctx: Context) -> int:
     ``scratch.devices`` are taken already.
     """
     devices, memory, spread = ctx.state.devices, ctx.snapshot.nodes.device_memory[n], ctx.settings.gpu_order == SPREAD
-    best = NULL
+    best, most = NULL, 0
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
-        used = devices.later[d]
-        if used == 0 or used + size > memory or is_chosen(d, entry, ctx):
+        if devices.later[d] == 0 or devices.later[d] + size > memory or is_chosen(d, entry, ctx):
             continue
-        if best == NULL or (used < devices.later[best] if spread else used > devices.later[best]):
-            best = d
+        used = max(devices.now[d], devices.later[d])
+        if best == NULL or (used < most if spread else used > most):
+            best, most = d, used
     return best
 
 
@@ -201,13 +204,14 @@ def unused_device(n: int, entry: int, now: bool, ctx: Context) -> int:
     """Return a device of node ``n`` that nobody uses later; NULL if there is none, which no caller expects.
 
     With ``now`` one that nobody holds at present is preferred, else one whose pods are leaving, as that is known to
-    become free. The first ``entry`` of ``scratch.devices`` are taken already.
+    become free. With ``victims: original`` the latter are never preferred: a promise is a group of its own then, to
+    which no victim returns. The first ``entry`` of ``scratch.devices`` are taken already.
     """
     devices, found = ctx.state.devices, NULL
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
         if devices.later[d] > 0 or is_chosen(d, entry, ctx):
             continue
-        if (devices.now[d] == 0) == now:
+        if (devices.now[d] == 0) == (now or ctx.settings.minimal == 0):
             return d
         if found == NULL:
             found = d

@@ -20,7 +20,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Placement, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices, whole_later
-from kai_sched.solver.kernels.fit import fits_later, fits_now
+from kai_sched.solver.kernels.fit import fits_later, rows_fit_now
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -75,7 +75,7 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
             room, joins = survey_devices(c, n, ctx)
             if room == NEVER:
                 continue
-        points = settings.available_points if room == NOW and fits_now(request, idle[n]) else 0.0
+        points = settings.available_points if room == NOW and rows_fit_now(c, n, ctx) else 0.0
         if joins:
             points += settings.sharing_points
         if cpu_only == 1 and nodes.cpu_only[n] == 1:

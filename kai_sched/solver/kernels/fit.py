@@ -8,7 +8,7 @@ as 0 > -1; a resource that the node does not have is 0 and refuses only pods tha
 
 from __future__ import annotations
 
-from kai_sched.snapshot.tables import Floats
+from kai_sched.snapshot.tables import GPU, Floats
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices
 from kai_sched.solver.state import Context
@@ -33,9 +33,20 @@ def fits_later(request: Floats, idle: Floats, releasing: Floats) -> bool:
 
 
 @inner
+def rows_fit_now(c: int, n: int, ctx: Context) -> bool:
+    """Return whether a pod of class ``c`` fits ``state.idle[n]`` (R,), but for shares of GPUs, which devices decide."""
+    request, idle = ctx.snapshot.classes.request[c], ctx.state.idle[n]
+    shares = ctx.snapshot.classes.shares[c]
+    for r in range(request.shape[0]):
+        if request[r] > idle[r] and not (r == GPU and shares > 0):
+            return False
+    return True
+
+
+@inner
 def has_room_now(c: int, n: int, ctx: Context) -> bool:
     """Return whether a pod of class ``c`` fits node ``n`` now (0.3): ``state.idle`` (N, R), and its devices."""
-    if not fits_now(ctx.snapshot.classes.request[c], ctx.state.idle[n]):
+    if not rows_fit_now(c, n, ctx):
         return False
     if ctx.snapshot.devices.reserved.shape[0] == 0:
         return True
