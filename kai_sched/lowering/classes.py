@@ -182,7 +182,7 @@ def _table(
         if each.reserves:
             # The device counts with the pods that share it.
             request[c, column[GPU]] = 0.0
-        elif shape.share:
+        elif shape.share and not request[c, column[GPU]]:
             share = shape.share
             shares[c], portion[c], memory[c] = share.devices, share.portion, share.memory_mib
             request[c, column[GPU]] = part_of(share, largest) * share.devices

@@ -224,7 +224,7 @@ class Shape:
     config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
     unsupported: tuple[str, ...] = ()
     share: GpuShare | None = None  # the part of GPUs that the pod asks for
-    legacy_mig: bool = False  # MIG devices are asked for by annotation
+    legacy_mig: bool = False  # MIG devices are asked for in the legacy way: no device plugin serves it
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,11 +111,16 @@ class PodReader:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")
         asked = NONE
+        # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
             asked = read_gpu_annotations(annotations, warn).beside(request.get(GPU, 0.0))
             for key, count in (*asked.mig, (GPU, asked.whole)):
                 request[key] = max(request.get(key, 0.0), count)
+            if asked.whole:
+                unsupported.append("a part of a GPU by annotation beside whole GPUs of containers")
+            if asked.mig and not by_containers:
+                unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
         if spec.resource_claims:
             unsupported.append("spec.resourceClaims (dynamic resource allocation)")
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
@@ -130,7 +135,7 @@ class PodReader:
             read_config_maps(spec, namespace, annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, "")),
             tuple(sorted(unsupported)),
             asked.share,
-            asked.share is None and _is_legacy_mig(bool(asked.mig) and not by_containers, request),
+            asked.share is None and not by_containers and (bool(asked.mig) or request.get(GPU) == 0.0),
         )
         shape = self._shapes.get(parts)
         if shape is None:
@@ -152,15 +157,6 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
-
-
-def _is_legacy_mig(by_annotation: bool, request: Mapping[str, float]) -> bool:
-    """Whether the pod asks for MIG devices in a way that no device plugin serves (semantics 8.5).
-
-    It names them in an annotation alone, or it requests 0 GPUs, as pods did whose MIG device was chosen elsewhere.
-    """
-    named = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
-    return by_annotation or (request.get(GPU) == 0.0 and not named)
 
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

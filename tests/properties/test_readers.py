@@ -89,7 +89,9 @@ def _numbers(found: Object) -> list[float]:
         case Pod():
             amounts = [value for _, value in found.shape.request]
             times = [found.created_ns, found.deleted_ns]
-            return [*amounts, *(each + longest_ns for each in times), found.shape.shared_quota]
+            share = found.shape.share
+            parts = [share.quota, share.memory_mib, share.devices] if share else []
+            return [*amounts, *(each + longest_ns for each in times), *parts]
         case PodGroup():
             times = [found.created_ns, found.last_start_ns, found.last_eviction_ns, found.stale_since_ns]
             durations = [found.preemption_delay_s * 1e9, (found.staleness_grace_s or 0.0) * 1e9]

@@ -37,7 +37,7 @@ def rows_fit_now(c: int, n: int, ctx: Context) -> bool:
     """Return whether a pod of class ``c`` fits ``state.idle[n]`` (R,), but for shares of GPUs, which devices decide."""
     request, idle = ctx.snapshot.classes.request[c], ctx.state.idle[n]
     shares = ctx.snapshot.classes.shares[c]
-    for r in range(request.shape[0]):
+    for r in range(request.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > idle[r] and not (r == GPU and shares > 0):
             return False
     return True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kai_sched import Cache, Config, Store, run_cycle
-from kai_sched.model.objects import BindRequest, Node, Phase, Pod, Queue, Shape, Share
+from kai_sched.model.objects import BindRequest, GpuShare, Node, Phase, Pod, Queue, Shape, Share
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
-HALF = Shape((("gpu", 0.5), ("pods", 1.0)), shared_devices=1, shared_quota=0.5)
+HALF = Shape((("pods", 1.0),), share=GpuShare(1, 0.5))
 
 
 def store_with_halves(*pods: Pod) -> Store:

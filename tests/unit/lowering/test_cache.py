@@ -6,7 +6,19 @@ import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.lowering import cache as lowering_cache
-from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodGroup, PodTerm, Queue, Requirement, Shape, Share
+from kai_sched.model.objects import (
+    GpuShare,
+    Namespace,
+    Node,
+    Phase,
+    Pod,
+    PodGroup,
+    PodTerm,
+    Queue,
+    Requirement,
+    Shape,
+    Share,
+)
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 REQUEST = (("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0))
@@ -112,7 +124,7 @@ def test_pods_that_say_they_are_reservations_do_not_get_the_same_devices() -> No
 
 def test_devices_that_containers_hold_count_beside_a_share() -> None:
     store = store_with_a_node(gpus=8.0)
-    shape = Shape((("gpu", 8.0), ("pods", 1.0)), shared_devices=1, shared_quota=0.1)
+    shape = Shape((("gpu", 8.0), ("pods", 1.0)), share=GpuShare(1, 0.1))
     store.put(Pod("team", "holder", shape, scheduler="other", node="a", phase=Phase.RUNNING))
     store.put(Pod("ml", "p", Shape(REQUEST), queue="q", scheduler="kai-scheduler"))
     assert run_cycle(store.cluster(), Config(), 0).effects == ()

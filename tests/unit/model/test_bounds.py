@@ -194,7 +194,7 @@ def test_long_annotations_of_any_pod_are_passed_over_at_once(key: str) -> None:
     start = time.monotonic()
     item, found = read("Pod", pod({"nodeName": "n"}, annotations={key: LONG + "x", "gpu-fraction": LONG + "x"}))
     assert time.monotonic() - start < 0.5
-    assert (item.node, item.shape.shared_devices) == ("n", 0)
+    assert (item.node, item.shape.share) == ("n", None)
     assert all(len(message) < MESSAGE_MAX for _, message in found)
 
 

@@ -9,6 +9,7 @@ import pytest
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import (
+    GpuShare,
     Phase,
     Pod,
 )
@@ -98,29 +99,29 @@ class TestRequest:
         assert dict(item.shape.request) == {"memory": 1, "pods": 1}
 
 
-class TestUnsupported:
+class TestGpus:
     def test_gpu_fraction(self) -> None:
         shape = clean(
             Pod, pod({"containers": [container({GPU: "0", "cpu": "1"})]}, annotations={"gpu-fraction": "0.126"})
         ).shape
-        assert shape.unsupported == ("annotation gpu-fraction (GPU sharing)",)
-        assert (shape.shared_devices, shape.shared_quota) == (1, 0.13)
+        assert (shape.share, shape.unsupported) == (GpuShare(1, 0.126), ())
+        assert shape.share.quota == 0.13  # type: ignore[union-attr]
         assert dict(shape.request) == {"cpu": 1000, "pods": 1}
 
     def test_gpu_fraction_of_several_devices_wins_over_memory(self) -> None:
         annotations = {"gpu-fraction": "0.5", "gpu-memory": "4000", "gpu-fraction-num-devices": "3"}
         shape = clean(Pod, pod(annotations=annotations)).shape
-        assert shape.unsupported == ("annotation gpu-fraction (GPU sharing)",)
-        assert (shape.shared_devices, shape.shared_quota) == (3, 1.5)
+        assert (shape.share, shape.unsupported) == (GpuShare(3, 0.5), ())
+        assert shape.share.quota == 1.5  # type: ignore[union-attr]
 
     def test_gpu_memory(self) -> None:
         shape = clean(Pod, pod(annotations={"gpu-memory": "4000", "gpu-fraction-num-devices": "2"})).shape
-        assert shape.unsupported == ("annotation gpu-memory (GPU sharing)",)
-        assert (shape.shared_devices, shape.shared_quota) == (2, 0)
+        assert (shape.share, shape.unsupported) == (GpuShare(2, 0.0, 4000), ())
+        assert shape.share.quota == 0.0  # type: ignore[union-attr]
 
     def test_mig_resource_stays_in_the_request(self) -> None:
         shape = clean(Pod, pod({"containers": [container({"nvidia.com/mig-1g.5gb": "2"})]})).shape
-        assert shape.unsupported == ("resource nvidia.com/mig-1g.5gb (MIG)",)
+        assert (shape.unsupported, shape.legacy_mig) == ((), False)
         assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 2, "pods": 1}
 
     @pytest.mark.parametrize("part", ["requests", "limits"])
@@ -141,13 +142,24 @@ class TestUnsupported:
         shape = clean(Pod, pod(spec, annotations=annotations)).shape
         assert dict(shape.request).get("gpu") == gpus
         assert dict(shape.request).get("nvidia.com/mig-1g.5gb", 0) == mig
-        assert (shape.shared_devices, shape.shared_quota) == (0, 0)
+        assert shape.share is None
         assert shape.unsupported != ()
 
     def test_of_two_requests_for_a_mig_device_the_larger_counts(self) -> None:
         spec = {"containers": [container({"nvidia.com/mig-1g.5gb": "3"})]}
         shape = clean(Pod, pod(spec, annotations={"nvidia.com/mig-1g.5gb": "2"})).shape
         assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 3, "pods": 1}
+        assert (shape.unsupported, shape.legacy_mig) == ((), False)
+
+    def test_mig_devices_by_annotation_alone_are_served_by_nobody(self) -> None:
+        shape = clean(Pod, pod(annotations={"nvidia.com/mig-1g.5gb": "2"})).shape
+        assert shape.legacy_mig
+        assert shape.unsupported == (
+            "annotation nvidia.com/mig-1g.5gb without a container that requests the MIG device",
+        )
+
+    def test_a_request_of_no_gpus_is_that_of_a_legacy_mig_pod(self) -> None:
+        assert clean(Pod, pod({"containers": [container({GPU: "0"})]})).shape.legacy_mig
 
     def test_resource_claims(self) -> None:
         shape = clean(Pod, pod({"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})).shape

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Object, Phase, PriorityClass, Shape
+from kai_sched.model.objects import GpuShare, Object, Phase, PriorityClass, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import QueueState
 from kai_sched.reconcile.queue_status import queue_findings, queue_statuses
@@ -97,7 +97,7 @@ def test_the_default_class_decides_for_pods_without_one() -> None:
 
 
 def test_every_resource_is_carried_and_shared_gpus_by_their_part() -> None:
-    shape = Shape((("ephemeral-storage", 7.0), ("example.com/thing", 2000.0), ("pods", 1.0)), shared_quota=0.5)
+    shape = Shape((("ephemeral-storage", 7.0), ("example.com/thing", 2000.0), ("pods", 1.0)), share=GpuShare(1, 0.5))
     found = statuses(queue("team"), pod("a", node="node-1", shape=shape))
     assert found["team"]["allocated"] == {"ephemeral-storage": "7", "example.com/thing": "2", "nvidia.com/gpu": "500m"}
 

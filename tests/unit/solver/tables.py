@@ -12,6 +12,7 @@ from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     GPU,
     Classes,
+    Devices,
     Jobs,
     Nodes,
     Queues,
@@ -35,7 +36,8 @@ from kai_sched.solver.state import Book, Context, make_finder, make_log, make_sc
 UNLIMITED = float("inf")
 ALL = 2**31 - 1
 ALL_ON = Settings(
-    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1, 1, 1, 1, ALL, ALL, ALL, ALL), *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0)
+    *(1.0, 1e7, 1e6, 1000.0, 10.0, 1e4, 1, 1, 1, 1, 1, ALL, ALL, ALL, ALL),
+    *(0, 0, 0, 0, 1, 1.0, 1, ALL, ALL, 0, 1, 2, 0),
 )
 N_RESOURCES = 5  # CPU, memory, GPU, pods and one more
 ON_NODE = (Status.BOUND, Status.RUNNING, Status.RELEASING, Status.STUCK_IN_RELEASING)
@@ -86,7 +88,7 @@ def node_table(allocatable: list[list[float]], **columns: Any) -> Nodes:
     zeros = [0] * len(rooms)
     defaults: dict[str, Any] = {
         "allocatable": rooms,
-        "shared_gpus": zeros,
+        "device_memory": [100] * len(rooms),
         "counted": [1] * len(rooms),
         "cpu_only": rooms[:, GPU] <= 0.0,
         "devices": np.floor(rooms[:, GPU]),
@@ -246,6 +248,8 @@ def assemble(
         "node": nowhere,
         "nominated": nowhere,
         "foreign": [j == NULL for j in job],
+        "share_ptr": [0] * (len(job) + 1),
+        "device": [],
         **(tasks or {}),
     }
     none, all_jobs = [0] * len(roots), [1] * len(roots)
@@ -257,9 +261,12 @@ def assemble(
         **(jobs or {}),
     }
     classes = {"quota": [row[:3] for row in request], "cpu_only": [row[GPU] == 0.0 for row in request]}
+    classes |= {"gate": [row[GPU] for row in request], "shares": [0] * n_classes}
+    classes |= {"portion": [0.0] * n_classes, "memory": [0] * n_classes}
     return Snapshot(
         queues,
         nodes,
+        table(Devices, ptr=[0] * (n_nodes + 1), reserved=[]),
         table(Tasks, job=job, set=task_sets, status=statuses, **task_columns),
         table(Classes, request=request, signature=[0] * n_classes, refused=[0] * n_classes, **classes),
         one_signature(n_nodes),
@@ -328,7 +335,7 @@ def one_signature(n_nodes: int) -> Signatures:
         requirement_ptr=[0],
         requirement=[],
         truth=np.zeros((0, n_nodes)),
-        whole_gpu=[0],
+        gpu_kind=[0],
     )
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, TermRole
+from kai_sched.snapshot.tables import Snapshot, Status, TermRole
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import account
-from tests.unit.solver.tables import Member, assemble, node_table, opened, snapshots
+from tests.unit.solver.tables import assemble, node_table, opened, snapshots
 
 open_nodes = entry(account.open_nodes)
 
@@ -106,8 +106,3 @@ def test_sets_and_domains_count_their_pods(snapshot: Snapshot) -> None:
     assert np.stack([state.sets.active, state.sets.pending], 1).tolist() == sets.tolist()
     assert np.stack(state.domains, 1).tolist() == domains.tolist()
     assert state.ports.tolist() == ports.tolist()
-
-
-def test_shared_gpus_are_taken_from_whole_ones() -> None:
-    nodes = node_table([[4.0, 8.0, 4.0, 9.0, 0.0]], shared_gpus=[1.0])
-    assert opened(assemble([Member(1, [])], nodes=nodes)).state.idle[0, GPU] == 3.0

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Nodes, Signatures, Status, Verdict
+from kai_sched.snapshot.tables import GPU, UNKNOWN_MEMORY, GpuKind, MigMode, Nodes, Signatures, Status, Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import feasibility
 from tests.unit.solver.tables import Member, assemble, node_table, opened, pointers, table
 
 judge_nodes = entry(feasibility.judge_nodes)
 
-MIG_NONE, MIG_SINGLE, MIG_MIXED = range(3)
 SELECTOR_VERDICTS = (Verdict.NODE_AFFINITY, Verdict.WORKER_LABEL, Verdict.VOLUME_AFFINITY)
 
 
@@ -26,7 +25,7 @@ class Constraint:
     """A signature in lists. A selector is (verdict, terms), a term the list of nodes-by-requirement truths."""
 
     toleration: int = 0
-    whole_gpu: bool = False
+    gpu_kind: GpuKind = GpuKind.NONE
     selectors: list[tuple[Verdict, list[list[int]]]] = field(default_factory=list)
 
 
@@ -44,14 +43,33 @@ def signature_table(constraints: list[Constraint], tolerated: list[list[bool]], 
         requirement_ptr=pointers([len(term) for term in terms]),
         requirement=[row for term in terms for row in term],
         truth=truth,
-        whole_gpu=[each.whole_gpu for each in constraints],
+        gpu_kind=[each.gpu_kind for each in constraints],
+    )
+
+
+def takes_on_mig_nodes(kind: GpuKind, mig: int) -> bool:
+    """Which kinds of GPUs may be asked for on a node with MIG devices."""
+    without = kind == GpuKind.NONE
+    return (
+        without
+        or {
+            MigMode.SINGLE: kind == GpuKind.WHOLE,
+            MigMode.MIXED: kind == GpuKind.MIG,
+            MigMode.ANY: kind != GpuKind.LEGACY_MIG,
+            MigMode.LEGACY: False,
+        }[MigMode(mig)]
     )
 
 
 def twin_verdict(each: Constraint, tolerated: list[list[bool]], truth: list[list[bool]], nodes: Nodes, n: int) -> int:
     """The steps of semantics 12.2 in their order."""
-    if each.whole_gpu and nodes.mig[n] == MIG_MIXED:
+    kind, mig, known = each.gpu_kind, nodes.mig[n], nodes.device_memory[n] != UNKNOWN_MEMORY
+    if mig != MigMode.NO_MIG and not takes_on_mig_nodes(kind, mig):
         return Verdict.MIG_ONLY
+    if mig == MigMode.NO_MIG and kind == GpuKind.MIG:
+        return Verdict.NO_MIG
+    if kind == GpuKind.MEMORY and not known:
+        return Verdict.NO_GPU_MEMORY
     if nodes.condition[n]:
         return int(nodes.condition[n])
     if not tolerated[each.toleration][nodes.taint_set[n]]:
@@ -66,7 +84,7 @@ TERMS = st.lists(st.lists(st.integers(0, 3), max_size=3), max_size=3)
 CONSTRAINTS = st.builds(
     Constraint,
     st.integers(0, 1),
-    st.booleans(),
+    st.sampled_from(GpuKind),
     st.lists(st.tuples(st.sampled_from(SELECTOR_VERDICTS), TERMS), max_size=3),
 )
 
@@ -89,7 +107,8 @@ def test_verdicts_are_those_of_the_twin(
     nodes = node_table(
         [[1.0, 1.0, 1.0, 1.0]] * n_nodes,
         condition=some([0, 0, 0, Verdict.NOT_READY, Verdict.DISK_PRESSURE]),
-        mig=some([MIG_NONE, MIG_SINGLE, MIG_MIXED]),
+        mig=some(list(MigMode)),
+        device_memory=some([100, UNKNOWN_MEMORY]),
         taint_set=some([0, 1]),
     )
     wanted = np.array(data.draw(flags(1, len(constraints)))[0], np.uint8)

@@ -22,6 +22,7 @@ from kai_sched.snapshot.tables import (
     TermRoles,
     Terms,
     Verdict,
+    freeze,
 )
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, find, score, undo
@@ -148,7 +149,10 @@ def literal_best(books: Context, settings: Settings, c: int, nominated: int = NU
 
 
 def full_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
-    return int(score_nodes(c, nominated, books._replace(settings=settings), books.finder.verdicts[0]))
+    row = freeze(tuple(np.array([each], np.int32) for each in (c, nominated)))
+    tasks = books.snapshot.tasks._replace(cls=row[0], nominated=row[1])
+    snapshot = books.snapshot._replace(tasks=tasks)
+    return int(score_nodes(0, books._replace(settings=settings, snapshot=snapshot), books.finder.verdicts[0]))
 
 
 def quick_best(books: Context, settings: Settings, c: int) -> int:
