@@ -1,4 +1,5 @@
-"""kai_sched: a scheduler for Kubernetes AI clusters.
+"""The version of kai_sched, a scheduler for Kubernetes AI clusters, and the names that programs import from the
+package.
 
 ``run_cycle`` computes one scheduling cycle. The other names make its arguments and describe its result.
 

@@ -1,4 +1,5 @@
-"""``run_cycle`` for programs, and the choice between the compiled and the interpreted solver.
+"""``run_cycle`` for programs, and the choice of a compiled or an interpreted solver, by an estimate of how long a cycle
+takes.
 
 The choice takes effect when the first kernel is imported, so it is made before that, once for the process.
 """

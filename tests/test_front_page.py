@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.module_index import BEGIN, END, first_sentence, render
 from tests.tree import ROOT, project_files
 
 WORDS_MAX = 1200
+SENTENCE_MAX = 240
+INDEX = "## Index of modules\n"
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
@@ -75,6 +78,25 @@ def missing_names(text: str) -> list[str]:
 
 def _has(path: str, name: str) -> bool:
     return (ROOT / path).is_file() and re.search(rf"\b{name}\b", (ROOT / path).read_text()) is not None
+
+
+def not_in_the_index(text: str) -> list[str]:
+    """The modules of the package that hold something and have no line below the heading of their folder."""
+    shown = set()
+    for section in re.split(r"^### ", text.partition(INDEX)[2], flags=re.MULTILINE)[1:]:
+        folder = section.partition("\n")[0]
+        shown |= {Path(folder, name) for name in re.findall(r"^- `(\w+\.py)`: \S", section, re.MULTILINE)}
+    return [str(path) for path in project_files() if _holds_code(path) and path not in shown]
+
+
+def _holds_code(path: Path) -> bool:
+    return path.parts[0] == "kai_sched" and path.suffix == ".py" and (ROOT / path).read_text().strip() != ""
+
+
+def bad_entries(text: str) -> list[str]:
+    """The lines of the index that are no sentence, or a longer one than two lines of code."""
+    entries = re.findall(r"^- (`\w+\.py`): (.*)$", text.partition(INDEX)[2], re.MULTILINE)
+    return [name for name, sentence in entries if not sentence.endswith(".") or len(sentence) > SENTENCE_MAX]
 
 
 def wrong_sections(text: str) -> list[str]:
@@ -138,7 +160,7 @@ def test_the_changelog_keeps_its_form() -> None:
 
 def test_hooks_run_what_make_check_runs() -> None:
     commands = commands_of_check(text_of("Makefile"))
-    assert len(commands) == 6
+    assert len(commands) == 7
     assert commands_of_hooks(text_of(".pre-commit-config.yaml")) == commands
 
 
@@ -173,6 +195,25 @@ def test_the_map_of_the_tests_is_complete() -> None:
     assert modules - {"__init__.py"} == shown
 
 
+@pytest.mark.parametrize("rule", [not_in_the_index, bad_entries])
+def test_the_index_of_modules_is_complete(rule: Rule) -> None:
+    assert rule(text_of("ARCHITECTURE.md")) == []
+
+
+def test_the_index_of_modules_keeps_what_is_around_it() -> None:
+    text = f"# A\n{BEGIN}\nold\n{END}\nB\n"
+    assert render(text).startswith(f"# A\n{BEGIN}\n\n### kai_sched\n\n- `__init__.py`: ")
+    assert render(text).endswith(f"\n\n{END}\nB\n")
+    assert render(render(text)) == render(text)
+    with pytest.raises(ValueError, match="must have the lines"):
+        render("# A\n")
+
+
+def test_first_sentences_are_read() -> None:
+    assert first_sentence("The ``a`` of 2.3\nand b. More.\n\nC.") == "The `a` of 2.3 and b."
+    assert first_sentence("No stop\n\nC.") == "No stop"
+
+
 def test_editors_break_lines_where_the_linter_does() -> None:
     parser = configparser.ConfigParser()
     parser.read_string("[top]\n" + text_of(".editorconfig"))
@@ -197,6 +238,8 @@ def test_editors_break_lines_where_the_linter_does() -> None:
         (missing_files, "`tests/nothing`", "`tests/unit` and `RULES`"),
         (missing_names, "`NOTHING` of `kai_sched/library.py`", "`EVICTING` of `kai_sched/library.py`"),
         (missing_names, "`RULES` in `kai_sched/nothing.py`", "`run_cycle` in `kai_sched/library.py`"),
+        (bad_entries, f"{INDEX}- `a.py`: no stop", f"{INDEX}- `a.py`: A sentence."),
+        (bad_entries, f"{INDEX}- `a.py`: {'a' * 240}.", f"{INDEX}- `a.py`: {'a' * 239}."),
         (wrong_sections, "## 0.1.0\n### Added\n", "## Unreleased\n### Added\n## 0.1.0 - 2026-01-01\n### Fixed\n"),
         (wrong_sections, "## Unreleased\n### New\n", "## Unreleased\n### Changed\n### Fixed\n"),
         (wrong_sections, "## Unreleased\n### Added\n### Added\n", "## Unreleased\n### Added\n"),
@@ -206,6 +249,13 @@ def test_editors_break_lines_where_the_linter_does() -> None:
 def test_rules_can_fail(rule: Rule, wrong: str, right: str) -> None:
     assert rule(wrong)
     assert not rule(right)
+
+
+def test_modules_without_a_line_are_seen() -> None:
+    text = text_of("ARCHITECTURE.md")
+    assert not_in_the_index(re.sub(r"\n- `library\.py`: .*", "", text)) == ["kai_sched/library.py"]
+    elsewhere = not_in_the_index(text.replace("\n### kai_sched/cli\n", "\n### kai_sched/nothing\n"))
+    assert elsewhere == [f"kai_sched/cli/{name}.py" for name in ("flags", "main", "run", "simulate")]
 
 
 def test_commands_are_read_from_make_and_from_hooks() -> None:

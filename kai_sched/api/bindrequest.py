@@ -1,4 +1,6 @@
-"""BindRequest, scheduling.run.ai/v1alpha2 (API 1.4)."""
+"""BindRequest, scheduling.run.ai/v1alpha2 (API 1.4): the fields of its CRD; this scheduler reads the kind and never
+writes it.
+"""
 
 from __future__ import annotations
 

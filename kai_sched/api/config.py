@@ -1,4 +1,6 @@
-"""Config, kai.scheduler/v1 (API 1.6): what the operator installs, and how. All fields may be left out."""
+"""Config, kai.scheduler/v1 (API 1.6): the fields, types and bounds of its CRD; ``model.read_config`` decides what they
+change. All fields may be left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Wire structs of Kubernetes objects: only the fields that are read, decoded from JSON bytes by msgspec.
+"""Structs of Kubernetes' own kinds, such as Pod, Node and PersistentVolumeClaim: only the fields that are read, decoded
+from JSON bytes by msgspec.
 
 Every field may be null as well as absent, as some users and programs write keys without a value. Parts that many
 objects share stay raw bytes, so that readers parse each distinct one only once. Structs that share a name with a domain

@@ -1,4 +1,6 @@
-"""CustomResourceDefinitions made from the models, in the structural form that the API server accepts."""
+"""The CRDs made from the models of this package: plural and short names, printer columns of ``kubectl get``, and the
+schema in the form that the API server accepts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The base of the models of custom resources, and types and bounds that they share.
+"""The base class of the models of custom resources, and the types and bounds that they share: quantities, durations,
+counts, names.
 
 Types are strict, names on the wire are in camel case, and unknown fields are kept so that they can be reported.
 """

@@ -1,4 +1,4 @@
-"""Which texts can be names of objects, groups and versions in Kubernetes. The checks are those of the API server."""
+"""Which texts can be names of objects, namespaces, API groups and versions, by the checks of the API server."""
 
 from __future__ import annotations
 

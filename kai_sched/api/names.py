@@ -1,4 +1,6 @@
-"""Every label, annotation and API group that is read or written, in one place."""
+"""The names on the wire: labels, annotations, API groups and versions, default queues, environment variables, reasons
+and types of conditions and Events.
+"""
 
 from __future__ import annotations
 

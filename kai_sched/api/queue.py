@@ -1,4 +1,6 @@
-"""Queue, scheduling.run.ai/v2 (API 1.2)."""
+"""Queue, scheduling.run.ai/v2 (API 1.2): the fields, types and bounds of its CRD; its printer columns are in
+``crdgen``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's config file (end of API 1.7)."""
+"""The scheduler's config file (end of API 1.7): its fields: actions, tiers of plugins, and their arguments."""
 
 from __future__ import annotations
 

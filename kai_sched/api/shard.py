@@ -1,4 +1,6 @@
-"""SchedulingShard, kai.scheduler/v1 (API 1.7)."""
+"""SchedulingShard, kai.scheduler/v1 (API 1.7): the fields, types and bounds of its CRD; ``model.read_config`` decides
+what they change.
+"""
 
 from __future__ import annotations
 

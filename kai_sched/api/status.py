@@ -1,4 +1,4 @@
-"""The status that Config and SchedulingShard share (API 1.6)."""
+"""The status fields that Config and SchedulingShard share (API 1.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topology, kai.scheduler/v1alpha1 (API 1.5)."""
+"""Topology, kai.scheduler/v1alpha1 (API 1.5): the fields of its CRD, and the validation rules for its levels."""
 
 from __future__ import annotations
 

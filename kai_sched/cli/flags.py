@@ -1,4 +1,4 @@
-"""The flags of `kai-sched run`, and of `simulate` where it has the same.
+"""The flags of ``kai-sched run``: their names, help texts and bounds; and those that ``simulate`` shares.
 
 Where the original has the same one, the name is the same (API 10.1).
 """

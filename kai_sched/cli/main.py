@@ -1,4 +1,8 @@
-"""The command line. A command imports what it needs when it runs, so that printing the help is fast."""
+"""The commands of the command line: ``simulate``, ``run``, ``warmup`` and ``version``, the defaults of their flags, and
+the options of ``simulate``.
+
+A command imports what it needs when it runs, so that printing the help is fast.
+"""
 
 from __future__ import annotations
 

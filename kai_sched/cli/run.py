@@ -1,4 +1,6 @@
-"""`kai-sched run`: the operator, from flags to exit status."""
+"""``kai-sched run``: from flags to the operator: the config file, the logs, the event loop, and the exit status if it
+cannot start.
+"""
 
 from __future__ import annotations
 

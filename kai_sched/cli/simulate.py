@@ -1,4 +1,6 @@
-"""``kai-sched simulate``: read clusters from files, run their scheduling cycles, print the results."""
+"""``kai-sched simulate``: the cycles that are run on clusters from files, what its options override, what is printed,
+and the exit status.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Everything that is said to the API server: requests, lists and watches, the lease, the effects of a cycle."""
+"""All that is said to the API server: requests, lists and watches, the lease, the effects of a cycle. No code here."""

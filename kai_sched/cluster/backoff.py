@@ -1,4 +1,4 @@
-"""How long to wait after failures in a row: the one formula of the project, and a timer that uses it."""
+"""The formula of a delay after failures in a row: doubling, jitter, Retry-After. Its numbers are where it is used."""
 
 from __future__ import annotations
 

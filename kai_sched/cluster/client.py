@@ -1,4 +1,5 @@
-"""Requests to the API server: bytes in, bytes out, one session.
+"""One HTTP request to the API server: time limits, renewed login, the size of a list's pages, the lines of a watch, and
+which rights are missing.
 
 Everything that talks to the API server goes through an Api. A request is sent a second time only if its login was
 outdated; all other retries are up to the caller, see ``delivery``. Invariant: nothing is written while the guard is not

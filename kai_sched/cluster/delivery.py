@@ -1,4 +1,5 @@
-"""The delivery engine: workers that empty a queue, and a request that is repeated until its outcome is known.
+"""How a write is sent until its outcome is known: validated before each attempt, repeated or given up as ``retry``
+says, by workers that empty a queue.
 
 The pod binder, the pod deleter, the status writer, the volume binder and the grouper use it. Invariants: one worker at
 a time works on an item, an item is pending until its work has ended, and an exception costs only its own item.

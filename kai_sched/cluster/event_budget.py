@@ -1,4 +1,6 @@
-"""The rate limit of events. The API server stores each event, so the scheduler must not send large bursts."""
+"""The rate limit of Events: how many are sent a second, and in one burst. The API server stores each event, so the
+scheduler must not send large bursts.
+"""
 
 from __future__ import annotations
 

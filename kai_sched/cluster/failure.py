@@ -1,4 +1,6 @@
-"""Why a request did not succeed, or an answer could not be read."""
+"""What is known of a request that failed: its HTTP status, reason, message, Retry-After, and whether a right is
+missing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Leader election by a Lease, in a thread with an event loop and a connection of its own, so that nothing delays it.
+"""Leader election: how long a Lease holds, how often it is renewed, when a standby takes it over, and when writes must
+end.
 
-The Api asks ``held`` before each write, the lifecycle waits for leadership. Invariant: while ``held`` returns true, no
-other process that follows the terms can hold the lease.
+It runs in a thread with an event loop and a connection of its own, so that nothing delays it. The Api asks ``held``
+before each write, the lifecycle waits for leadership. Invariant: while ``held`` returns true, no other process that
+follows the terms can hold the lease.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The address of the API server and our credentials: kubeconfig or service account, found by kubernetes_asyncio."""
+"""The address of the API server, the proxy and the credentials: from a kubeconfig or the service account."""
 
 from __future__ import annotations
 

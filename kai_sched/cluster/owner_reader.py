@@ -1,4 +1,5 @@
-"""Reads the objects that own pods, of any kind: their metadata, or the whole object if a rule of grouping asks for it.
+"""Requests for the objects that own pods, of any kind: their metadata, or the whole object if a rule of grouping asks
+for it.
 
 The owner cache of the operator uses it. Only the names of kinds in paths are cached here.
 """

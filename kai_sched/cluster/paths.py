@@ -1,4 +1,4 @@
-"""The paths of the API, and field selectors: the only place where text becomes part of a request.
+"""The URL paths and field selectors of requests: the only place where text becomes part of a request.
 
 Names come from tenants. A segment that Kubernetes would not accept is refused before anything is sent, and the rest is
 percent-encoded. Invariant: a request asks for the named object and for nothing else.

@@ -1,8 +1,9 @@
-"""Binds pods: POST pods/binding with the pod's uid, many at a time, the pods of a group together.
+"""Sends binds (POST pods/binding with the pod's uid) and settles unknown outcomes; ``operator.delivery.bind_tracker``
+decides whether a bind is still valid.
 
-The volume binder submits the groups whose volumes are bound. The API server refuses a second bind and a pod of another
-uid, so nothing is ever bound twice. A bind whose outcome is unknown, as after a cut connection, is settled by reading
-the pod; until then the pod keeps its room.
+The pods of a group are bound together, many at a time. The volume binder submits the groups whose volumes are bound.
+The API server refuses a second bind and a pod of another uid, so nothing is ever bound twice. A bind whose outcome is
+unknown, as after a cut connection, is settled by reading the pod; until then the pod keeps its room.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Evicts pods: DELETE with the pod's uid, so that a pod created again under the same name is never deleted instead.
+"""Sends evictions (DELETE with the pod's uid, before it the condition DisruptionTarget if a flag asks for it);
+``operator.delivery.eviction_tracker`` decides whether one is still valid.
 
 The eviction tracker of the operator fills the queue and hears of outcomes. An eviction whose outcome is unknown, as
 after a cut connection, is settled by reading the pod before anything is sent again.

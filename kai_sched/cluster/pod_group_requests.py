@@ -1,4 +1,4 @@
-"""The requests about PodGroups, and the one that names the PodGroup of a pod.
+"""Requests about PodGroups: create, replace, read; and the patch that writes the PodGroup's name into a pod.
 
 The group writer of the operator sends them.
 """

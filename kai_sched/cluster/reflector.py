@@ -1,4 +1,5 @@
-"""Keeps a sink up to date with one kind of object: list in pages, watch, resume, list again after 410.
+"""List and watch of one kind: time limits and delays, and after which HTTP statuses a watch is resumed or everything is
+listed again.
 
 It is what client-go calls a reflector. Invariant: whatever fails, the sink ends up with what the API server shows.
 """

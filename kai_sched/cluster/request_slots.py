@@ -1,4 +1,6 @@
-"""How many requests are under way at a time, with a reserve for each kind: one that hangs does not block the others."""
+"""How many requests are under way to the API server at a time, and how many slots binds, deletes, writes and reads have
+reserved.
+"""
 
 from __future__ import annotations
 

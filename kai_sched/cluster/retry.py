@@ -1,4 +1,5 @@
-"""When a request that failed is sent again: one table for every kind of write.
+"""Whether and when a failed write is sent again, by HTTP status: binds, evictions, statuses, volumes, PodGroups; for
+lists and watches ``reflector`` decides.
 
 ``delivery.deliver`` and the PodGroup writer of the operator read it. A failure maps to one action by its HTTP status;
 status 0 means that no answer came, or that the request was not sent.

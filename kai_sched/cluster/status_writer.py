@@ -1,4 +1,5 @@
-"""Sends what people look at: statuses, annotations, conditions, events. Binds go first; all this can wait.
+"""Sends statuses, annotations, conditions and Events: the patch of each, and the name of an Event. Binds go first; all
+this can wait.
 
 It empties a ``WriteQueue``. Each request names the uid of its object, so what is written about one pod never lands on
 another of the same name.

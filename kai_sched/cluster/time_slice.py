@@ -1,4 +1,4 @@
-"""Sharing the event loop: long work pauses now and then, so that binds, probes and others run in between."""
+"""How long work in the event loop goes on before it pauses, so that binds, probes and others run in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Binds the volumes of pods that are about to be bound: writes what was planned, then waits until every claim is bound.
+"""Binds the volumes of a group before its pods: writes what ``reconcile.volume_plan`` planned, and waits until every
+claim is bound, or the time is up.
 
 The cycle executor submits groups; groups whose claims are bound go on to the pod binder. Kubernetes itself binds the
 volumes. While a group waits, its pods stay assumed, so nobody else gets their room, and no worker waits with it.

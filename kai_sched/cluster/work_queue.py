@@ -1,4 +1,6 @@
-"""The queues in memory from which ``delivery.Workers`` take items."""
+"""The queues of binds, evictions and grouping requests: in order of arrival, or by key with a delay after a failure.
+``delivery.Workers`` take items from them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard of writes: a process that has lost the lease sends nothing, even on a connection that was just opened."""
+"""Whether a write may be sent: only while the lease is held, asked again once the connection is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Status writes and events that wait to be sent, merged by object, so that a burst of changes costs one request.
+"""The queue of status writes and Events: how those of one object are merged, how many may wait, and which are dropped.
+A burst of changes costs one request.
 
 The status reporter and others submit writes; the status writer takes them. Invariants: at most one write of a key is
 under way, and later writes of the key are merged and sent with its next attempt or after it.

@@ -1,4 +1,5 @@
-"""From verdicts to reasons: collects the facts behind the verdict of a job, which ``plan.reasons`` puts into words.
+"""Which reason a pending group gets, with which facts, and what each evicting action found for it: from the verdicts of
+the solver to the sentences of ``plan.reasons``.
 
 Amounts are those at the end of the cycle. A reason is computed only when a caller reads it (``cycle.lift``).
 """

@@ -1,4 +1,5 @@
-"""Derives the ``SchedulingHints`` of the next cycle from the results of the cycles before.
+"""Which hints the results of earlier cycles give the next one: pipelined pods first and on the same nodes, and whether
+it is due at once.
 
 A cycle is a pure function; the ``HintTracker`` is the state between cycles. The operator, ``kai-sched simulate`` and
 programs that run several cycles keep one. All of it may be lost (a restart): the next cycles then decide anew.

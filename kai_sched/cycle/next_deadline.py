@@ -1,4 +1,4 @@
-"""When the next cycle is due even if no object changes: the first time at which a period of the cluster ends.
+"""When the next cycle is due if no object changes: at the first end of a delay, a grace or a minimum runtime.
 
 Such periods are a group's preemption delay, the minimum runtime that protects running groups, the grace of a stale
 gang, and the time after which a pod counts as stuck in releasing. The operator schedules its next cycle by it.

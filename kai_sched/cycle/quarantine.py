@@ -1,4 +1,5 @@
-"""Keeps cycles running when an object makes them fail: the object is found, left out, and tried again later.
+"""Which objects are left out of cycles because they make them fail: how they are found, for how long they stay out, and
+what such a search may cost.
 
 Errors that lowering reports name their objects (``lowering.errors``). For all other errors, cycles run without half of
 the suspects, then without half of that half, and so on: first the objects that are tried again, then those that changed

@@ -1,4 +1,6 @@
-"""``run_cycle``: one scheduling cycle as a pure function, from a view of the cluster to a ``CycleResult``."""
+"""``run_cycle``, one scheduling cycle as a pure function: lowering, solver and lifting in their order, and the times
+that are measured.
+"""
 
 from __future__ import annotations
 

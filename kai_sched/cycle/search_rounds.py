@@ -1,4 +1,5 @@
-"""Lets every group have its search for victims, over several cycles where one is too short.
+"""Which groups, and how many, search for victims in the next cycle after a work limit has cut searches short; the
+others wait for them.
 
 An evicting action stops searching once its work limit is reached (``Config.search_work``); the groups that it did not
 come to are *cut*. A round begins with a cycle in which a group was cut. In the following cycles no pod is evicted for

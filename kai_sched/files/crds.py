@@ -1,4 +1,4 @@
-"""Writes the CustomResourceDefinitions: ``python -m kai_sched.files.crds crds/``.
+"""Writes the YAML files of the CRDs (``python -m kai_sched.files.crds crds/``); ``api.crdgen`` makes their content.
 
 With ``--check`` it only reports whether they are up to date.
 """

@@ -1,4 +1,4 @@
-"""The error for files that cannot be read at all."""
+"""The error for an input file that cannot be decoded at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Gives pods of an input their pod groups, by the same rules as in a cluster (``reconcile.grouping``)."""
+"""Offline PodGroups: which pods of the files get one, and which settings and priority classes apply; the rules are
+those of a cluster (``reconcile.grouping``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits files into single objects, not yet read. Lists are taken apart; each object has its position in the files."""
+"""Splits the documents of files into single objects, lists taken apart, and keeps the position of each for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON documents: one or several in a file, each on one line or more."""
+"""JSON documents: several in a file, on one line or more, and the place of a syntax error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Loads clusters from files: all plain objects together form one cluster, each scenario forms one of its own."""
+"""From named files to clusters: which objects form one cluster, which files are scenarios, and what is reported about
+the input.
+
+All plain objects together form one cluster; each scenario forms one of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All objects of an input by kind and name, for grouping rules that look up owners."""
+"""All objects of an input by kind and name, for grouping rules that read owners, pods and PodGroups."""
 
 from __future__ import annotations
 

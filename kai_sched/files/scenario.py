@@ -1,4 +1,4 @@
-"""Scenario files: a cluster with its clock, its actions and its cycles (format: kai-sched.io/v1alpha1)."""
+"""Scenario files (kai-sched.io/v1alpha1): their fields, bounds and defaults, and the config that holds for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config of a cluster from files: that of its own objects, overridden by a config file."""
+"""The config of a cluster from files: which Config, SchedulingShard and config file count, and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of objects in files, and the documents of the named files."""
+"""Which files are read: those named, those in folders, the standard input; and whether a file is YAML or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads in files: makes the pods that their controllers would make, and groups all pods.
+"""For which workloads in files pods are made, which of these pods are kept, and how many there may be.
 
 No pods are made for a workload if the input has pods of it already, or if it has a uid: it was then read from a
 cluster, where its controller has made its pods.

@@ -1,4 +1,4 @@
-"""YAML to JSON, document by document, as kubectl reads it: times and keys are texts.
+"""YAML to JSON, as kubectl reads it: which texts are numbers, booleans or null, and bounds on depth, size and aliases.
 
 libyaml gives events, and the values are built here, so that depth, size and aliases are checked before memory grows.
 """

@@ -1,4 +1,5 @@
-"""Signatures: the node constraints that do not depend on other pods (semantics 12).
+"""Signatures: what a pod asks of a node whatever other pods are there (node selector and affinity, tolerations, worker
+labels, volumes), as tables (semantics 12).
 
 Node selectors, node affinity, volumes, worker labels and taints become tables of requirements and their truth for each
 node; the solver judges each signature once per node. Columns by node are cached until a node changes.

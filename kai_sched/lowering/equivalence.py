@@ -1,8 +1,10 @@
-"""Equivalence classes of jobs: jobs that differ in nothing but the amounts that they request (semantics 3.8).
+"""Which jobs are alike (KAI: scheduling signature), so that one is skipped where another failed: all is equal but the
+amounts that pods request; the sizes of claims count (semantics 3.8).
 
-KAI calls this the scheduling signature. If a job finds no place, an equivalent job that requests at least as much finds
-none either, so the solver skips it. Jobs are told apart by 64-bit hashes of multisets of numbers; two different jobs
-with equal hashes would be skipped wrongly, with a probability of about J² / 2**65.
+Claims count: jobs are alike only if their claims have equal storage classes, sizes, phases and volumes. If a job finds
+no place, an equivalent job that requests at least as much finds none either, so the solver skips it. Jobs are told
+apart by 64-bit hashes of multisets of numbers; two different jobs with equal hashes would be skipped wrongly, with a
+probability of about J² / 2**65.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors that single objects cause during lowering, with the names of the objects.
+"""Errors of lowering that name the objects at fault.
 
 ``cycle.quarantine`` leaves these objects out and runs the cycle again, without having to search for them.
 """

@@ -1,4 +1,5 @@
-"""Jobs and sets: the tables of the pod groups, and the set that each pod belongs to (semantics 0.4).
+"""The tables of jobs and sets: queue, priority, preemptibility, turn and times of each group, why it is refused, and
+the set of each pod (semantics 0.4).
 
 A job is a PodGroup or a bare pod. Its sets form a tree (``lowering.layouts``). The tables are made in two steps, as the
 order of tasks depends on the sets and the tables refer to the tasks: ``lower_jobs`` gives the columns that do not

@@ -1,4 +1,5 @@
-"""Layouts: the sub-groups of a PodGroup as a tree of sets in numbers (semantics 0.4).
+"""The tree of sub-groups of a PodGroup in numbers: parents, minimums, and what holds if they form no tree
+(semantics 0.4).
 
 A set is the whole group, a sub-group with sub-groups below it, or a pod set: a sub-group with pods of its own.
 PodGroups with equal layouts share one, so a cluster has few of them.

@@ -1,4 +1,4 @@
-"""Clamps numbers of objects to what the tables can hold.
+"""The range of times, durations and whole numbers in the tables: larger ones are clamped.
 
 Invariant: the sum of two clamped times or durations fits into 64 bits.
 """

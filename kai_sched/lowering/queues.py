@@ -1,4 +1,5 @@
-"""The queue table: the tree of queues with quotas, limits and weights (semantics 1.4).
+"""The table of queues: which queues count, their tree, quotas, limits, weights, priorities and minimum runtimes
+(semantics 1.4).
 
 Invariants: parents have lower rows than their children, siblings are in the order of age, uid and name, and
 "unlimited" (-1 in the API) is infinity.

@@ -1,4 +1,5 @@
-"""What single objects mean for lowering: the roles of pods and nodes, and the task order of pods.
+"""Which pods are bare pods, reservation pods or scaling pods, and which nodes are workers; the PodGroup and the queue
+of a bare pod; the rank of a pod by the label task-priority.
 
 Pure functions of one object and the config; ``lowering.cache`` stores their results in cells.
 """

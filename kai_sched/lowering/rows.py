@@ -1,7 +1,8 @@
-"""Row tables that persist between cycles: the cost of a cycle depends on the changes, not on the size of the cluster.
+"""The row tables and the numbers of names that ``lowering.cache`` keeps between cycles, and the columns of its pods and
+groups.
 
-``lowering.cache`` fills them. Row numbers and the numbers of ``Names`` never appear in a snapshot, as they depend
-on the history of the cache.
+``lowering.cache`` fills the tables, so that the cost of a cycle depends on the changes, not on the size of the cluster.
+Row numbers and the numbers of ``Names`` never appear in a snapshot, as they depend on the history of the cache.
 """
 
 from __future__ import annotations

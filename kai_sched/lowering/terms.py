@@ -1,4 +1,4 @@
-"""Inter-pod affinity: which terms exist, and which pods each term matches (semantics 12.2, step 6).
+"""Inter-pod affinity and anti-affinity: which terms exist, and which pods each term matches (semantics 12.2, step 6).
 
 Required affinity counts, as in Kubernetes, only pods that match all required terms of the incoming pod. So the whole
 list of these terms is part of the identity of each of them. The terms that match a pod are part of its class: every

@@ -1,4 +1,8 @@
-"""Findings about a cluster as a whole: references between objects that do not fit. Each object by itself is valid."""
+"""Warnings and errors about references between objects: missing queues, circles of parents, unknown priority classes,
+groups short of pods.
+
+Each object by itself is valid.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Errors in fields of objects: what readers raise and warn of. The caller adds the file and the object."""
+"""The error for a field that cannot be read, and how wrong types are worded for users. The caller adds the file and the
+object.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pauses Python's garbage collector while many objects are created and few of them become garbage."""
+"""Pauses Python's garbage collector while many objects are made (a cycle, loading files); its thresholds are in
+``operator.garbage_collection``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier cycles tell the next one: ``SchedulingHints``.
+"""The fields of ``SchedulingHints``, what one cycle hands to the next; ``cycle.hint_tracker`` fills them.
 
 A cycle keeps no state of its own. A program that runs cycles one after the other passes these hints on
 (``cycle.hint_tracker`` makes them), so that groups do not take room from each other in turn and every group gets its

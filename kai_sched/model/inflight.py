@@ -1,4 +1,4 @@
-"""An overlay of the store: binds and evictions that were sent and that the API server does not show yet.
+"""How the store shows pods whose bind or eviction was sent and does not show in the API server yet.
 
 A decision must count in the next cycle at once, or that cycle would make it again. A bind is *assumed*: the store shows
 the pod on its node from the moment the bind is handed over until the API server shows the pod on a node, or until the

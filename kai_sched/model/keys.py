@@ -1,5 +1,5 @@
-"""Keys: how objects and pod groups are named inside the scheduler. Only this module makes keys and takes
-them apart.
+"""Keys, the names of objects and groups inside the scheduler: "namespace/name", and the mark of a bare pod's group.
+Only this module makes keys and takes them apart.
 
 An object in a namespace has the key "namespace/name"; an object without a namespace has its name as its key. Neither
 part can hold a slash (``api.legal``), so a key can be taken apart again.

@@ -1,4 +1,6 @@
-"""The priority of a pod group, and whether it is preemptible (semantics 0.4, 11.2)."""
+"""The default priority of PodGroups, the shipped classes, and from which priority on groups are non-preemptible
+(semantics 0.4, 11.2); ``reconcile.grouping.classes`` chooses the class of a workload.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about the input: one line each, with the file, the document, the object, the field, and what to do."""
+"""The form of a finding about the input: one line with file, document, object, field, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tree of queues: which queues hang together with a root. Shared by ``model.checks`` and ``lowering.queues``."""
+"""Which queues hang together with a root: those below a missing parent and in a circle of parents are left out.
+``model.checks`` and ``lowering.queues`` share it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the wire to the domain: the JSON of an object becomes a frozen object of ``model.objects``."""
+"""Which kinds are read, and by which reader: the JSON of an object becomes a frozen object of ``model.objects``."""
 
 from __future__ import annotations
 

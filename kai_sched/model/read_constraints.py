@@ -1,4 +1,6 @@
-"""Reads where a pod may run: node selectors, inter-pod terms, tolerations, ports and mounts (semantics 12)."""
+"""Reads where a pod may run: node selector, node and inter-pod affinity, tolerations, host ports, claims and ConfigMaps
+(semantics 12).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads queues, pod groups and bind requests: checked by their models (``api``), amounts in scheduler units."""
+"""Reads queues, pod groups and bind requests: defaults, units, and which fields are refused or warned about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads metadata that all objects have: names, namespaces, times and versions."""
+"""Reads what all objects have: name, namespace, resourceVersion; and the times and durations in their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kubernetes' own objects, pods apart, in scheduler units."""
+"""Reads nodes, claims, volumes, storage classes, ConfigMaps, namespaces and priority classes: Kubernetes' own objects
+but pods.
+"""
 
 from __future__ import annotations
 

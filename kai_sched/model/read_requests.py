@@ -1,4 +1,6 @@
-"""The request of a pod: its containers, sidecars, init containers and overhead taken together (semantics 0.2)."""
+"""The request of a pod: containers, sidecars, init containers, pod-level amounts and overhead taken together
+(semantics 0.2).
+"""
 
 from __future__ import annotations
 

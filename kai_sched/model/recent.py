@@ -1,4 +1,4 @@
-"""Bounded caches for readers: parsed values by their raw text."""
+"""The bounded caches of the readers: how many parsed values they keep, by their raw text."""
 
 from __future__ import annotations
 

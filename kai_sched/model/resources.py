@@ -1,4 +1,5 @@
-"""Kubernetes quantities, exactly, and the units that the scheduler counts in.
+"""Kubernetes quantities: how they are parsed and written, the unit of each resource, and which resources are GPUs
+(semantics 0.2).
 
 Units by resource (semantics 0.2): CPU millicores; memory, ephemeral-storage and storage bytes; GPUs, pods and MIG
 profiles whole; hugepages, attachable volumes, extended and other prefixed resources thousandths. As in Kubernetes,

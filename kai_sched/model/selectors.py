@@ -1,4 +1,4 @@
-"""Whether labels match a selector, by the rules of Kubernetes."""
+"""Whether labels meet a requirement, and a node a node selector: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: all objects that the scheduler knows, and consistent views of them.
+"""The store of all objects that the scheduler knows, its consistent views (``Cluster``), and the journal of changes.
 
 The operator and ``files.load`` put objects in; ``run_cycle`` gets a view (``Cluster``). A journal of the changes lets
 readers find out what has changed since an earlier view, at a cost that depends on the changes only.

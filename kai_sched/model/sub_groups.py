@@ -1,4 +1,4 @@
-"""The tree of sub-groups of a PodGroup: depths and cycles, in linear time for any input."""
+"""The depth of each sub-group in the tree of a PodGroup, and circles of parents; for readers and admission."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times and durations as Kubernetes writes them: RFC 3339 texts to nanoseconds, Go durations to seconds."""
+"""Times and durations as texts: RFC 3339 and Go durations, which range is supported, and how they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims that wait for their first consumer: which volumes they can be bound to, and on which nodes.
+"""Which PersistentVolume a claim that waits for its first consumer gets, and on which nodes it can get one.
 
 The rules are those of Kubernetes: a volume reserved for a claim is the only candidate; otherwise the smallest free
 volume that fits is taken; otherwise a volume is provisioned, if the storage class and its topologies allow it.

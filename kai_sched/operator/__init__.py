@@ -1,1 +1,1 @@
-"""The live scheduler, `kai-sched run`: the loop, the handlers, what the API server and the kubelet ask of it."""
+"""The process of ``kai-sched run``: cycles, what comes from the API server, and what goes to it. No code here."""

@@ -1,4 +1,5 @@
-"""Builds the parts of the operator and connects them. ``process.run`` builds the parts in ``Base``.
+"""Which parts the process has, in the order in which they start, how they are connected, what scheduling waits for (the
+checks), and when a cycle counts as stuck. ``process.run`` builds the parts in ``Base``.
 
 A part is built after the parts that it needs. If two parts need each other, the queue, event or trigger that connects
 them is built before both.

@@ -1,4 +1,4 @@
-"""The time of day for decisions: it never jumps, whatever is done to the clock of the machine."""
+"""The time of day for decisions: how fast it catches up if somebody sets the clock of the machine. It never jumps."""
 
 from __future__ import annotations
 

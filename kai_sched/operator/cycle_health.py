@@ -1,4 +1,5 @@
-"""Cycles that fail, and objects that cycles leave out: logged, counted, emitted as Events, and shown by /healthz.
+"""What follows a cycle that fails: the delay before the next one, when /healthz fails, and the logs and Events about it
+and about objects left out.
 
 The cycle loop calls it after each cycle.
 """

@@ -1,4 +1,5 @@
-"""The cycle loop: takes a view of the store, decides on it in a thread, and has the decisions carried out.
+"""The cycle loop: how long it rests between cycles, what a standby does, and how a view is decided in the solver's
+thread.
 
 It does not poll: a cycle runs when one is requested, or when a time that matters has come. The solver runs in a thread
 of its own; everything else here belongs to the event loop.

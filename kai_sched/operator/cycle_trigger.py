@@ -1,4 +1,5 @@
-"""Requests for a cycle. Everything that may change a decision calls ``request``; the cycle loop waits here.
+"""How soon a cycle runs after a change: at once if the change may help a pending pod, else after a while. Everything
+that may change a decision calls ``request``; the cycle loop waits here.
 
 The trigger is built before the parts that use it. Requests that come together lead to one cycle.
 """

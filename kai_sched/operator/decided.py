@@ -1,4 +1,4 @@
-"""A cycle that has been decided, as it is handed from the cycle loop to delivery and to reporting."""
+"""The record of a decided cycle (view, result, duration) that the cycle loop hands to delivery and reporting."""
 
 from __future__ import annotations
 

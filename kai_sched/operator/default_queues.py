@@ -1,4 +1,4 @@
-"""Creates the default queues, so that pods without a queue label have a queue. ``Startup`` decides when."""
+"""The queues created for pods without a queue label: default-queue and its parent; ``Startup`` decides when."""
 
 from __future__ import annotations
 

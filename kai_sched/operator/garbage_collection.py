@@ -1,4 +1,5 @@
-"""When Python collects garbage, so that a collection never stops all threads for long.
+"""When Python's garbage collector runs in the operator: its thresholds, and when objects are frozen. A collection never
+stops all threads for long.
 
 The objects of the operator are millions and live long. A full collection takes a good part of a second, in which no
 thread runs, and nearly all short-lived objects are freed by reference counting without it.

@@ -1,4 +1,5 @@
-"""Kopf, the frame of the process: it starts and stops the rest, renews the login, and watches our own kinds.
+"""What kopf does: it starts and stops the process, renews the login, and hands events of queues and pod groups on a
+second time.
 
 Its handlers only hand events on to the event sink; nothing is decided here. See docs/adr/0004.
 """

@@ -1,4 +1,4 @@
-"""The life of the process: it runs in the frame of kopf, starts its parts, watches the lease, and stops in order."""
+"""The order in which the process starts, drains and stops, its exit status, and what follows the loss of the lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `kai-sched run` was started."""
+"""The fields of ``RunOptions``, what ``kai-sched run`` was started with, and the default name of the Lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the process: each has a task of its own, and is started, drained and stopped through its list.
+"""How one part of the process is started, drained and stopped (``Part``); ``app`` has the list of parts.
 
 The list is in the order of the data flow: a part that creates work comes before the parts that do the work.
 """

@@ -1,4 +1,4 @@
-"""One process of the operator, from its flags to its exit status.
+"""What is built before the settings are read: the identity of the process, its lease, pages, API client and webhooks.
 
 ``kai-sched run`` calls ``run``. What must answer from the first moment on, the pages and the webhooks, is built and
 started here; everything else is built by ``app.connect`` once the settings have been read.

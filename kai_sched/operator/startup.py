@@ -1,4 +1,5 @@
-"""What waits for what when a replica starts, and when it begins to lead.
+"""What waits for what at the start of a replica and of its leadership: compiled kernels, first lists, grouping, default
+queues.
 
 Cycles run once the kernels are compiled and everything has been listed. Pods are grouped once everything has been
 listed and the lease is held.

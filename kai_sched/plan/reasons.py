@@ -1,4 +1,4 @@
-"""Why a pod group has pending pods: a code, and a sentence with the numbers and the remedy.
+"""The texts about pending groups: the code, the sentence with its numbers, and the remedy of each reason.
 
 ``cycle.explain`` collects the facts. The sentences are made from plain values, so that they can be tested without a
 cluster. Units are those of users: cores, GPUs, and bytes as Kubernetes writes them (Gi, or G if that is the round

@@ -1,4 +1,4 @@
-"""Texts about evictions: which pod is evicted, for which group, by which rule, and what that frees.
+"""The texts about evictions: which pod is evicted, for which group, by which rule, and what that frees.
 
 Used for events, conditions, logs and reports. All texts are made from effects alone.
 """

@@ -1,4 +1,4 @@
-"""The result of a scheduling cycle in names: all that the operator, the reports and programs see of a cycle."""
+"""The fields of ``CycleResult``: what the operator, the reports and programs see of a cycle, in names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts about pipelined pods: which pods they wait for.
+"""The texts about pipelined pods: which leaving pods, or which other pods of its group, each waits for.
 
 Used for events of pods and for reports. ``Leaving`` maps a node to the pods that are leaving it.
 """

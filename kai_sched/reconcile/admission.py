@@ -1,4 +1,4 @@
-"""Admission reviews, bytes in and bytes out (API 5.2, 6.2, 8): what the API server asks before it stores."""
+"""Admission reviews as bytes (API 5.2, 6.2, 8): which path is answered by which review, and the most bytes of each."""
 
 from __future__ import annotations
 

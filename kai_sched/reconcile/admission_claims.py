@@ -1,4 +1,4 @@
-"""Validation of the labels and owners of a pod: reserved values, and owner names that no object can have."""
+"""Refuses pods with reserved labels (``app``, priority class) or with impossible owner references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of our own kinds: Queue (API 5.2), PodGroup (6.2) and Topology (8.3)."""
+"""Refuses Queues, PodGroups and Topologies that the scheduler cannot use (API 5.2, 6.2, 8.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Mutation of pods: the environment of those that get a part of a GPU, and who may see devices (API 8.1)."""
+"""Changes pods at admission: environment, volumes and runtime class for a part of a GPU; whether other containers see
+devices (API 8.1).
+"""
 
 from __future__ import annotations
 

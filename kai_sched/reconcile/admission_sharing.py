@@ -1,4 +1,6 @@
-"""Validation of pods that ask for a part of a GPU, and of the devices that pods may see (API 8.2)."""
+"""Refuses pods whose annotations for a part of a GPU are wrong, or whose containers would see devices not given to them
+(API 8.2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a review is given and what it answers."""
+"""The settings, the request and the answer of an admission review, and how many faults a message names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The events that people see (API 6.4), worded."""
+"""The reason and the wording of Events (API 6.4) about binds, pipelined pods, queues and stale gangs, and their longest
+message.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is written about evictions (API 6.3, 6.4): events on victims and preemptors, and annotations of groups.
+"""Which Events, conditions and annotations an eviction leads to, on which objects (API 6.3, 6.4); the sentences are in
+``plan.receipts``.
 
 The eviction tracker groups evictions into plans by ``plans_of``; the status thread computes the writes.
 """

@@ -1,4 +1,4 @@
-"""The statuses, annotations and events of PodGroups."""
+"""When the status, annotations and Events of a PodGroup are written; ``podgroup_status`` has their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON merge patches (RFC 7386): what turns one value into another."""
+"""The JSON merge patch (RFC 7386) that turns one value into another."""
 
 from __future__ import annotations
 

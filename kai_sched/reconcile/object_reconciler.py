@@ -1,4 +1,5 @@
-"""The frame for reconciling the statuses of one kind: marked objects, and objects that are due by time.
+"""The base class of the reconcilers: objects that are marked or due by time, and what an exception at one of them
+costs.
 
 ``StatusReconciler`` has one ObjectReconciler for each kind. An object is reconciled when something about it has
 changed, or when the write throttle says that its time has come. An exception costs only its own object.

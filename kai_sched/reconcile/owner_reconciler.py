@@ -1,4 +1,4 @@
-"""The events of what owns pods: which queue its pods are in and why, and what keeps them from running."""
+"""The Events on owners of pods: no queue named, an unusable queue, or a reason to wait that lasts."""
 
 from __future__ import annotations
 

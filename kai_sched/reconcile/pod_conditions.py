@@ -1,4 +1,5 @@
-"""The reason of the condition PodScheduled=False of a pending pod, and its event.
+"""The reason of a pending pod's condition PodScheduled and of its Event, by the reason of its group; on
+``Unschedulable`` autoscalers add nodes.
 
 Autoscalers act on ``Unschedulable``, so only pods that another node could help get that reason.
 """

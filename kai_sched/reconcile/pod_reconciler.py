@@ -1,4 +1,4 @@
-"""The condition PodScheduled and the events of pending pods."""
+"""Which pending pods get the condition PodScheduled and Events, and when; ``pod_conditions`` has the reasons."""
 
 from __future__ import annotations
 

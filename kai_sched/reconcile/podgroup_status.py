@@ -1,4 +1,6 @@
-"""The status and annotations that a pod group should have (API 6.1, 6.3)."""
+"""The content of a PodGroup's status (API 6.1, 6.3): conditions, amounts, details of the queue, staleness,
+contradictions.
+"""
 
 from __future__ import annotations
 

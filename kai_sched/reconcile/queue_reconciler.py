@@ -1,4 +1,4 @@
-"""The statuses of queues."""
+"""When the status of a queue is written; ``queue_status`` has its content."""
 
 from __future__ import annotations
 

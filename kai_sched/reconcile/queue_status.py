@@ -1,4 +1,6 @@
-"""The status that every queue should show (API 5.1, and ours: fairShare and conditions)."""
+"""The content of a queue's status (API 5.1): children, allocated, requested, fair share; and what is wrong with its
+place in the tree.
+"""
 
 from __future__ import annotations
 

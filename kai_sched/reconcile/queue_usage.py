@@ -1,4 +1,4 @@
-"""What the pods of each group and of each queue hold and request, for the statuses of both.
+"""What the pods of each group and of each queue hold and request, for the statuses of both; which pods count.
 
 A pod counts as in the books of the solver: it holds from when it has a node until its deletion begins; it requests what
 it holds, and also while it waits, unless it has scheduling gates.

@@ -1,4 +1,4 @@
-"""Queues and PodGroups as the API server shows them, and the patch of their conditions."""
+"""Queues and PodGroups as the API server shows them, and the patch of ``status.conditions``."""
 
 from __future__ import annotations
 

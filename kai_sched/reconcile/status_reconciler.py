@@ -1,4 +1,5 @@
-"""Computes the statuses, annotations, conditions and events that have to be written now.
+"""Which queues, groups, pods and owners are reconciled after a cycle: those about which something has changed. It
+computes the statuses, annotations, conditions and events that have to be written now.
 
 The status reporter calls it in a thread of its own. ``observe_*`` and ``forget_*`` say what the API server shows; after
 a cycle ``writes`` returns what must change. Invariants: nothing is written that the API server shows already, and

@@ -1,4 +1,5 @@
-"""What has to be written before a pod with claims can be bound to a node (API 7.2, volume binding).
+"""What is written for the claims of a pod before it is bound, which claims must be bound first, and when the node is
+refused (API 7.2).
 
 ``plan_volumes`` is level-triggered: the volume binder calls it before the first write, and again once every claim is
 bound.

@@ -1,4 +1,5 @@
-"""Decides when something is written, by what the API server shows, what was written last, and how long ago that was.
+"""How soon a status, condition or Event is written again: at once if it says something else, later if only its wording
+has changed.
 
 A change that counts (a status, a reason) is written at once. A change that only rewords a message (numbers in a
 sentence) waits, each object for a time of its own, so that thousands of objects are never due together.

@@ -1,4 +1,4 @@
-"""Writes styled lines to a stream: in colour on a terminal, as plain text elsewhere."""
+"""Writes lines to the terminal: when in colour, and how wide."""
 
 from __future__ import annotations
 

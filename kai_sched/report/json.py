@@ -1,4 +1,4 @@
-"""The result of cycles as data: one JSON object per line, or a YAML document.
+"""The result of cycles as JSON or YAML: which keys it has.
 
 The first five keys of a cycle are the form in which scenarios are checked; plain clusters have more keys after them.
 Amounts are in scheduler units: millicores, bytes, devices. Unlimited is -1.

@@ -1,4 +1,4 @@
-"""The result of a cycle as tables: queues, pod groups with the reasons of pending ones, evictions, and a summary."""
+"""What ``simulate`` prints: the tables of queues, groups and evictions, their columns and words, and the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text for the terminal: amounts in units of users, and names from the input made harmless."""
+"""How amounts, counts and names from the input are written on the terminal."""
 
 from __future__ import annotations
 

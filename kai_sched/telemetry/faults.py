@@ -1,4 +1,4 @@
-"""Unexpected exceptions while one item is worked on: logged, counted, and all other items go on."""
+"""Unexpected exceptions while one item is worked on: how often the same one is logged. All other items go on."""
 
 from __future__ import annotations
 

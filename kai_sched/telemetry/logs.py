@@ -1,4 +1,4 @@
-"""The logs of the process: structlog, one line for each event, and the lines of libraries among them.
+"""The format and the levels of log lines, and how many warnings and errors of one name pass in a minute.
 
 An event is a stable dotted name, such as "cycle.done"; facts are keys. Libraries log by logging, where only warnings
 and errors pass: their event is the name of the logger, their text is the key "message".

@@ -1,4 +1,4 @@
-"""An event loop that measures itself: how much CPU time its thread spends in one callback, while everything else waits.
+"""The CPU time of callbacks in the event loop: how it is measured, and from which time on a callback is logged.
 
 Each callback is measured, and so is each step of a task. Reading the wall clock is cheap; reading the CPU clock of the
 thread is a system call, made about once a millisecond. So a callback is charged at most what the thread has spent since

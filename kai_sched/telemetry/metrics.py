@@ -1,4 +1,4 @@
-"""The metrics of the process for Prometheus, under the names of the original (API 9.1 and 9.2), and our own.
+"""The Prometheus metrics: names, labels, buckets and how each is computed (API 9.1, 9.2, and our own).
 
 A metric appears once something sets it. The values of queues are those of the last cycle, computed when somebody reads
 them, so a queue that is gone leaves no series behind. docs/metrics.md lists all metrics.

@@ -1,4 +1,4 @@
-"""Progress messages of long commands, at most one every QUIET_S seconds."""
+"""At most one progress text in some seconds, for work that reports by itself (``files.load``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says on stderr what a command is doing, if that takes long."""
+"""After how many seconds a command says on stderr what it is doing, and how often again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Counters that the Prometheus client cannot keep: without the suffix "_total", or with series that come and go."""
+"""Counters that the Prometheus client cannot keep: without the suffix "_total"; and for how long evicted pods are
+counted by group.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Simulated controllers: the training operator and the MPI operator."""
+"""Offline pods of TFJob, PyTorchJob, XGBoostJob, JAXJob and MPIJob: what the training operator and the MPI operator
+would make.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated controllers of Kubernetes itself.
+"""Offline pods of Deployment, ReplicaSet, StatefulSet, Job and CronJob: what the controllers of Kubernetes would make.
 
 Where the real ones use random names, the names here differ from those of the pods of a StatefulSet.
 """

@@ -1,4 +1,6 @@
-"""Simulated controllers: KubeRay with ``--batch-scheduler=kai-scheduler`` (API 11.1)."""
+"""Offline pods of RayCluster, RayJob and RayService: what KubeRay with ``--batch-scheduler=kai-scheduler`` would make
+(API 11.1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated controller of each kind of workload."""
+"""Which simulated controller makes the offline pods of which kind of workload."""
 
 from __future__ import annotations
 

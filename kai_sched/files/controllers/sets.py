@@ -1,4 +1,6 @@
-"""Simulated controllers: JobSet and LeaderWorkerSet."""
+"""Offline pods of JobSet and LeaderWorkerSet: what their controllers would make, also of workers that wait for a
+leader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated controllers: Kubeflow Trainer, which makes a JobSet from the runtime that a TrainJob names."""
+"""Offline JobSets of TrainJob: what Kubeflow Trainer would make from the runtime that a TrainJob names."""
 
 from __future__ import annotations
 

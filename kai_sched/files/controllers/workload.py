@@ -1,4 +1,4 @@
-"""Common parts of the simulated controllers: children with an owner reference, and pods from a template."""
+"""What all simulated controllers share: made-up uids, children with an owner reference, and pods from a template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Binds from the decision to their outcome: assumed in the store, validated before each request, reported.
+"""Validates each bind right before it is sent, and decides what follows its outcome: the pod stays placed or is pending
+again.
 
 The cycle executor hands binds over, the pod binder and the volume binder ask ``check`` and report outcomes. Invariant:
 a pod counts as placed on its node from ``assume`` until the API server shows it there, or ``failed`` is called.

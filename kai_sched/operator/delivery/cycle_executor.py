@@ -1,4 +1,5 @@
-"""Carries out what a cycle has decided: evictions first, then binds by group, then the report.
+"""In which order the decisions of a cycle are carried out: evictions first, then the binds of each group, then the
+report.
 
 The cycle loop calls it; the trackers keep what is under way.
 """

@@ -1,4 +1,5 @@
-"""Evictions from the decision to their outcome: whether each is still valid, what came of it, and what is reported.
+"""Validates each eviction right before it is sent (are the pods that get the room still there?), and decides for how
+long a pod that was not evicted is left alone.
 
 The cycle executor hands evictions over, the pod deleter asks ``check`` and reports outcomes. Invariant: a victim counts
 as leaving from ``carry_out`` on, until the API server shows it so or the eviction has ended otherwise.

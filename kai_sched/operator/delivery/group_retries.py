@@ -1,4 +1,4 @@
-"""Groups whose binds failed: when each is tried again, and which gangs are bound only in part.
+"""Groups whose binds failed: for how long each waits, and which gangs are bound in part and therefore go first.
 
 The bind tracker records failures. Before each cycle, the cycle loop asks which groups wait and which are placed first.
 """

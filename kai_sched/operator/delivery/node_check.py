@@ -1,4 +1,6 @@
-"""Whether a node can take a pod right now, for binds and evictions that are about to be sent."""
+"""Whether a node can take a pod right now: it exists, is not cordoned, and is in no bad condition; for the bind and the
+eviction tracker.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes PodGroups, and the names of the PodGroup and the sub-group into pods. Binds have precedence.
+"""Writes PodGroups, and the names of the PodGroup and the sub-group into pods: how many at a time, and what follows a
+conflict. Binds have precedence.
 
 It takes writes from the queue that ``Groups`` fills. The content is computed when the write is sent, so that several
 changes cost one request. ``cluster.retry`` says when a write that failed is sent again.

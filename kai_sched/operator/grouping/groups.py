@@ -1,4 +1,5 @@
-"""The PodGroups of workloads in memory: as the API server shows them, and as the rules want them.
+"""The PodGroups of workloads in memory: which pods wait for a decision, what the store shows meanwhile, and which
+writes are requested.
 
 The event sink passes the pods of workloads. The store does not show a pending pod without a group until its group is
 decided. Then the store shows the pod in the PodGroup that the rules want. A difference to what the API server shows

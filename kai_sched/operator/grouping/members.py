@@ -1,4 +1,6 @@
-"""The pods of workloads: where each belongs, as far as that is decided, and as the API server shows it."""
+"""Which pods of the cluster go to the grouper (those with an owner, and those of Spark), on which of their fields the
+group depends, and whether they show it.
+"""
 
 from __future__ import annotations
 

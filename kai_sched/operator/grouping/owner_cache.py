@@ -1,4 +1,4 @@
-"""The owners of pods as they were last read, and the view of them that the rules of grouping get.
+"""For how long a read owner counts, and the view of owners and pods that the rules of grouping get.
 
 The WorkloadGrouper uses it while it reconciles a source. Owners are read when a rule needs them: their metadata, or the
 whole object if the rule of their kind has asked for more. An answer counts for FRESH_S.

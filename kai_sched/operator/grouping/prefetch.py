@@ -1,4 +1,4 @@
-"""Reads many owners in few requests when a replica begins to lead: one by one they take long in a large cluster."""
+"""From how many owners of a kind on they are listed instead of read one by one, when a replica begins to lead."""
 
 from __future__ import annotations
 

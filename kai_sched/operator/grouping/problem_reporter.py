@@ -1,4 +1,5 @@
-"""Reports what the WorkloadGrouper finds out about workloads: their owners, and what is wrong with them.
+"""When a workload's problem becomes a log line and an Event: once until it changes; for pods whose owner is gone, after
+a delay.
 
 The grouper and the PodGroup writer call it. Each problem is logged and emitted as an Event once, until it changes.
 """

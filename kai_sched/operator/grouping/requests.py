@@ -1,4 +1,5 @@
-"""What the WorkloadGrouper has to do: owners to reconcile, and PodGroups and pods to write.
+"""The work queues of the grouper: owners to reconcile, PodGroups and pods to write; from when on they are open. The
+delays of retries are those of PodGroups in ``cluster.retry``.
 
 ``Groups`` adds requests, the grouper and the PodGroup writer empty the queues. Nothing is queued before this replica
 leads: then the WorkloadGrouper opens the queues and reconciles everything.

@@ -1,4 +1,6 @@
-"""What the rules of grouping go by: the settings in force, the priority classes, and the ConfigMap of kinds."""
+"""Which settings, priority classes and ConfigMap of kinds apply to the rules of grouping now, and when the ConfigMap is
+read again.
+"""
 
 from __future__ import annotations
 

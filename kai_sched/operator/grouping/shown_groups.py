@@ -1,4 +1,4 @@
-"""PodGroups as the API server shows them, and what has to change in them."""
+"""PodGroups as the API server shows them, the difference to what the rules want, and what the store shows of both."""
 
 from __future__ import annotations
 

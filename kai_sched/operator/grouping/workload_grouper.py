@@ -1,9 +1,11 @@
-"""The WorkloadGrouper: reads the owners of pods and decides their PodGroups by the rules in ``reconcile.grouping``.
+"""When the pods of an owner are grouped (again), how many owners at a time, and for how long cycles wait for this at
+the start.
 
-``Groups`` says which sources to reconcile. A source that fails is reconciled again after 1 s, doubling to 60 s. Only
-the leader reconciles. Cycles use a decision at once; the group writer writes it after the binds. Cycles begin to act
-once the workloads that exist when the replica becomes the leader have been reconciled, or after CATCH_UP_S. Otherwise
-the first workloads would get all the room.
+The WorkloadGrouper reads the owners and decides the PodGroups by the rules in ``reconcile.grouping``. ``Groups`` says
+which sources to reconcile. A source that fails is reconciled again after 1 s, doubling to 60 s. Only the leader
+reconciles. Cycles use a decision at once; the group writer writes it after the binds. Cycles begin to act once the
+workloads that exist when the replica becomes the leader have been reconciled, or after CATCH_UP_S. Otherwise the first
+workloads would get all the room.
 """
 
 from __future__ import annotations

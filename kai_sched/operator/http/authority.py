@@ -1,4 +1,5 @@
-"""Certificates for the webhooks: issued, judged, renewed. No I/O, and the time is an argument.
+"""The webhook certificate itself: its validity, key and extensions, when it is renewed, and what makes it unusable. No
+I/O, and the time is an argument.
 
 ``certificate.CertificateManager`` calls it.
 """

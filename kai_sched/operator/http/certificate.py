@@ -1,4 +1,5 @@
-"""One certificate for the webhooks of all replicas, kept in a Secret; the first replica that needs a new one writes it.
+"""The Secret with the webhook certificate: which replica writes it, how often it is checked, and how the webhook
+configurations get to trust it.
 
 Each certificate has an authority of its own. The key of the authority is discarded after signing. A renewed Secret
 keeps the previous authority. A replica writes all authorities of the Secret into the webhook configurations before it

@@ -1,4 +1,4 @@
-"""Serves an aiohttp application on an address such as ":8080", "127.0.0.1:8080" or "[::1]:8080".
+"""TCP connections to all ports of the operator: addresses, how many may be open, and for how long without a request.
 
 The pages and the webhook server use it. Any pod in the cluster may connect, so the cost of one connection is bounded
 by the constants below.

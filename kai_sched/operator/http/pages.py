@@ -1,4 +1,5 @@
-"""The pages /healthz, /readyz, /readyz/scheduling and /metrics, for the kubelet and for Prometheus.
+"""The pages /healthz, /readyz, /readyz/scheduling and /metrics: what each answers, and which checks it has. They are
+for the kubelet and for Prometheus.
 
 ``process.run`` builds them first, so that they answer from the start of the process. Checks are added later.
 """

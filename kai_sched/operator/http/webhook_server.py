@@ -1,4 +1,5 @@
-"""The TLS server that the API server calls before it stores a queue, a pod group, a topology or a pod of ours.
+"""Admission reviews over TLS: how many at a time, by how many threads, how many bytes all together, and how soon each
+is answered; ``listener`` bounds the connections.
 
 Reviews are computed in threads of their own, so the event loop goes on with binds and watches however long one takes.
 Any pod in the cluster may send requests, so the time and the memory of all reviews together are bounded.

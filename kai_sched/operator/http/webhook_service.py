@@ -1,4 +1,4 @@
-"""The webhooks of one process: their server and its certificate, from before the settings are read until after the end.
+"""The lifetime of the webhooks: served with which settings, from before the first list until how long after a signal.
 
 They need neither the lease nor what scheduling waits for: an answer depends on the object and the settings only.
 """

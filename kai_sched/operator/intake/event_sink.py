@@ -1,4 +1,5 @@
-"""The sink of the reflectors: what the API server shows becomes the store. Level-triggered, each event is a state.
+"""What an event of the API server changes in the store: which versions are ignored, which pods are kept, and what
+follows an unusable object.
 
 Objects come from lists and watches, in any order between kinds. Of one object, a version older than the known one is
 ignored. Kopf hands events of queues and pod groups on a second time, earlier or later. Invariant: an object that cannot

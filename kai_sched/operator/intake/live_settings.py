@@ -1,4 +1,5 @@
-"""The settings in force: the flags, changed by the Config object kai-config and by the SchedulingShard of this process.
+"""The settings in force: which of flags, kai-config and SchedulingShard count, and which cannot change while the
+process runs.
 
 The status observer hands both objects over. Invariant: ``config`` is always usable.
 """

@@ -1,4 +1,4 @@
-"""Who an object is, read before anything else of it, so that a malformed object still has a name.
+"""Reads who an object is (key, uid, version) before anything else, so that a malformed object still has a name.
 
 Pods are decoded as a whole, since there are many of them and most are used. Of other objects, and of pods that cannot
 be decoded, only the metadata is read here.

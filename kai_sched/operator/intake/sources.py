@@ -1,4 +1,4 @@
-"""What the reflectors list and watch: every kind of object that a cycle, a rule of grouping or the settings need."""
+"""Which kinds the operator lists and watches, of which it reads the metadata only, and which may be missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hands on what the event sink sees and the store does not keep: statuses, conditions, settings.
+"""Which statuses and conditions of objects are taken from events for the status reporter; settings go to
+``live_settings``.
 
 It is the observer of the event sink. Statuses go to ``reporting.observations``, settings to ``live_settings``.
 """

@@ -1,4 +1,5 @@
-"""What the status thread computes from a batch of events: what is to be written, counted and logged.
+"""The work of the status thread: which status writes, Events, metrics and log lines follow from cycles, binds and
+evictions.
 
 Everything here belongs to that thread; however long it takes, the event loop goes on with requests.
 """

@@ -1,4 +1,4 @@
-"""What the informers saw of statuses, kept for the thread that computes statuses: the latest of each object.
+"""The latest status of each object that the informers saw, kept until the status thread takes it.
 
 The status observer and the grouper fill it in the event loop, the status reporter takes it.
 """

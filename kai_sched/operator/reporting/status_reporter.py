@@ -1,4 +1,5 @@
-"""Reports cycles, binds and evictions: statuses, conditions and events to the cluster, metrics, and lines in the log.
+"""How often statuses are computed and how many are written at a time, also while binds are under way; and the log line
+of a cycle.
 
 Nothing here decides anything, and all of it may be late. The event loop only collects what happened; a thread computes
 what is to be written (``batch.py``), and the event loop submits it in slices, behind the binds.

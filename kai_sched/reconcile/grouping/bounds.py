@@ -1,4 +1,6 @@
-"""The bounds of a PodGroup: a draft beyond them is refused here, where its workload can be named."""
+"""The bounds of a PodGroup: numbers of sub-groups and pods, lengths of names; a draft beyond them is refused here,
+where its workload can be named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The priority class of the group of a workload (API 4.3)."""
+"""Which priority class the PodGroup of a workload gets (labels, pod, default of the kind), and what holds if the
+workload names one that does not exist (API 4.3).
+"""
 
 from __future__ import annotations
 

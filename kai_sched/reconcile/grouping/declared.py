@@ -1,4 +1,6 @@
-"""The rule for kinds that are declared in a ConfigMap: see ``settings``."""
+"""The grouping rule for kinds that the ConfigMap of kinds declares: the size of the gang; ``settings`` reads the
+ConfigMap.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the rules of grouping get, and what they answer.
+"""The argument and the result of grouping rules: the fields of GroupingCase and Draft, and the name of an owner's
+group.
 
 There is one rule for each kind of workload (see ``registry``). A rule gets a GroupingCase and returns a Draft, from
 which ``manifest`` makes the PodGroup.

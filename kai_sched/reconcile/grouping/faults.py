@@ -1,4 +1,4 @@
-"""Why a pod cannot be grouped: the object, the field, and the remedy."""
+"""The errors of grouping: a pod that cannot be grouped, an owner that is gone, and notes about what was ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of objects whose kinds are not ours: looked up by name, and checked when they are used."""
+"""Reads fields of owners of any kind: what absent and null mean, and the error for a wrong type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grove: the PodGang defines the group, and the set above it fills in what is left open (API 4.9)."""
+"""The grouping rule for Grove: the sub-groups, minimums and topology constraints of a PodGang (API 4.9)."""
 
 from __future__ import annotations
 

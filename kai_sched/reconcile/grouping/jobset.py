@@ -1,4 +1,4 @@
-"""JobSet: every job of a replicated job is a sub-group, and those of one replicated job have a parent (API 4.10)."""
+"""The grouping rule for JobSet: a sub-group for each job, below one for its replicated job (API 4.10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Knative services: the pods of a revision start together up to its minimum, or each by itself (API 4.4)."""
+"""The grouping rule for Knative services: the pods of a revision start together up to its minimum, or each by itself
+(API 4.4).
+"""
 
 from __future__ import annotations
 

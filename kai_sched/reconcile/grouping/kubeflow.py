@@ -1,4 +1,6 @@
-"""The kinds of the Kubeflow training operator, and MPIJob v2 (API 4.4 to 4.6)."""
+"""The grouping rules for TFJob, PyTorchJob, XGBoostJob, JAXJob and MPIJob: roles, minimums and segments (API 4.4 to
+4.6).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaderWorkerSet: every replica is a gang of a leader and its workers, which may be cut into segments (API 4.8)."""
+"""The grouping rule for LeaderWorkerSet: each replica is a gang of a leader, workers and their segments (API 4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the PodGroups of all kinds have in common (API 3.3, 3.4, 4.3): from a draft to the manifest."""
+"""What the PodGroups of all kinds have in common: name, queue, labels, preemptibility, topology, and how an existing
+one is updated (API 3.3, 3.4, 4.3).
+"""
 
 from __future__ import annotations
 

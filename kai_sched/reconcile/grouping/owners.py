@@ -1,4 +1,4 @@
-"""From a pod up to the workload that it belongs to (API 4.2).
+"""The owners of a pod up to its workload: which are followed, how many, and which pods ask for no group (API 4.1, 4.2).
 
 The grouper and the reader of files call ``resolve``. Invariant: a reference that no object can have is never looked up.
 """

@@ -1,4 +1,6 @@
-"""Rules for kinds whose pods are no gang: those of Kubernetes, and kinds that differ in the priority class only."""
+"""The grouping rules for kinds without a gang: Deployment, Job, CronJob, bare pods, Spark, and all kinds without a
+rule.
+"""
 
 from __future__ import annotations
 

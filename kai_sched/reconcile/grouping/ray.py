@@ -1,4 +1,5 @@
-"""RayCluster, RayJob and RayService (API 4.7): the head and the minimum of every worker group start together.
+"""The grouping rules for RayCluster, RayJob and RayService: the head and the minimum of each worker group start
+together (API 4.7).
 
 Workers beyond the minimum join the same group as the autoscaler asks for them: one by one, or all hosts of a replica
 together if a replica has several.

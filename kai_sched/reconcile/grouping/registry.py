@@ -1,4 +1,4 @@
-"""Which rule applies to which kind (API 4.4), and the one call that groups a pod."""
+"""Which grouping rule applies to which kind, and which owners are skipped (API 4.4); ``group_of`` groups a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments: parts of the workers of a gang that each stay in one topology domain (API 4.6, 4.8)."""
+"""The topology constraint of segments, parts of the workers of a gang, and how many there may be (API 4.6, 4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How pods are grouped: the scheduler's configuration, and what a ConfigMap says of kinds (API 3.5).
+"""What the ConfigMap of kinds can say: default priority and preemptibility of a kind, and gangs of kinds without a rule
+(API 3.5).
 
 The ConfigMap has two keys, both JSON lists and both optional. ``types`` gives kinds their defaults:
 

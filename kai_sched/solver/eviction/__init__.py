@@ -1,4 +1,5 @@
-"""The search for victims that make room for a pending job (semantics 4 to 6).
+"""The search for victims in outline (semantics 4 to 6): the algorithm as pseudo-code, and a table of its bounds; no
+code.
 
 Consolidation, reclaim and preempt share one search. They differ in which jobs may be victims (``stages.evicting``) and
 in what the validator asks (``validate``). This is the search as pseudo-code, with the modules that do the work::

@@ -1,4 +1,5 @@
-"""The lists of contenders and of possible victims, which one action keeps over all of its searches (semantics 4.2).
+"""Which jobs compete for room and which can be victims at all, and their sorted lists by leaf queue over an action
+(semantics 4.2).
 
 Contenders are jobs with pending tasks: in a simulation they compete for room. Victims are preemptible jobs with active
 tasks. Each leaf queue has one sorted list of either kind: contenders in job order (1.3), victims in its inverse (4.3).

@@ -1,4 +1,4 @@
-"""Make a simulated solution final: victims leave or move, and all others have their places (semantics 3.6, 4.5).
+"""Makes a simulated solution final: which evictions and placements go to the decision log (semantics 3.6, 4.5).
 
 A search that succeeds leaves its solution simulated in the working state. To commit it, the undo log is emptied, and
 what differs from before is written to the decision log: one eviction for each pod that leaves or moves, one placement

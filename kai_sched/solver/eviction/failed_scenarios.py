@@ -1,4 +1,5 @@
-"""Scenarios that failed for the same preemptor: none is simulated twice, by any generator (semantics 4.5).
+"""Original search only: a scenario that failed for the same preemptor is not simulated again, by any generator
+(semantics 4.5).
 
 A scenario is remembered by two fingerprints of its sets of pending, recorded and potential tasks. Two scenarios with
 the same sets count as the same one, whatever the order of their victims is and how often each is named. The table

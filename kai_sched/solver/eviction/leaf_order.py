@@ -1,8 +1,10 @@
-"""The jobs of one leaf queue in order: a sorted list that stays as it is between searches, and a heap beside it.
+"""The order of jobs within a leaf queue during a search: job order among contenders, its inverse among victims
+(semantics 1.3, 3.1, 4.3).
 
-The heap holds the jobs that stand differently in the current search: victims that lost a chunk, or jobs that take part
-in a simulation (semantics 1.3, 3.1, 4.3). The next job of the leaf is the better of the first listed job that counts
-and the top of the heap. With ``last_first`` the inverse of job order holds, as among victims.
+There is a sorted list that stays as it is between searches, and a heap beside it. The heap holds the jobs that stand
+differently in the current search: victims that lost a chunk, or jobs that take part in a simulation (semantics 1.3,
+3.1, 4.3). The next job of the leaf is the better of the first listed job that counts and the top of the heap. With
+``last_first`` the inverse of job order holds, as among victims.
 
 Cost: a search never sorts a list again. ``first_job`` only moves the cursor of the list forward, so that one pass over
 a leaf costs O(jobs of the leaf) in total; the heap costs O(log of its size) for each change.

@@ -1,4 +1,5 @@
-"""At the end of a cycle, victims stay for which there is room again (semantics 3.7, step 1).
+"""At the end of a cycle: which evictions are taken back because there is room again where the victims ran
+(semantics 3.7, step 1).
 
 Each search finds as few victims as will do for one job. A later search may evict a larger victim beside them, so
 that earlier victims are no longer needed. When all actions are done, their evictions are taken back, those

@@ -1,9 +1,11 @@
-"""The minimal search: a set of victims from which no victim can be left out (semantics 4.5, ``victims: minimal``).
+"""The minimal search: when it attempts a scenario, in which candidate set, and which chosen victims it leaves out again
+(semantics 4.5, ``victims: minimal``).
 
-Victims come one chunk at a time, the least deserving first (``potential_victims.accumulate``). When the potential
-victims could make room for all pending tasks, the search attempts a scenario: it chooses chunks that make the
-room (``minimal_choice``), simulates and validates them (``minimal_simulation``), and then leaves out each chunk
-that the rest does not need, the most deserving first. If the attempt fails, the next chunk comes.
+It ends with a set of victims from which no victim can be left out. Victims come one chunk at a time, the least
+deserving first (``potential_victims.accumulate``). When the potential victims could make room for all pending tasks,
+the search attempts a scenario: it chooses chunks that make the room (``minimal_choice``), simulates and validates them
+(``minimal_simulation``), and then leaves out each chunk that the rest does not need, the most deserving first. If the
+attempt fails, the next chunk comes.
 
 A reclaim searches up to three candidate sets, one after the other: victims that may leave alone, victims that may
 leave with others, and all victims, which may also move (``minimal_bounds.first_candidate_set`` to

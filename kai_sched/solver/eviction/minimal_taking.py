@@ -1,4 +1,5 @@
-"""Take chunks of victims for a choice, one by one, as shares, gangs and limits allow (semantics 4.5, step 3, and 4.7).
+"""Minimal search: whether shares, gangs and limits let one more chunk of victims leave for good, or only move
+(semantics 4.5, step 3, and 4.7).
 
 A chunk is evicted through the undo log and noted in ``search.lists.chosen``. In a reclaim it may leave for good
 only if shares allow it after the chunks before it; otherwise it may have to move. Chunks of a gang that may not

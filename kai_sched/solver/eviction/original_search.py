@@ -1,4 +1,5 @@
-"""The search of v0.17.0 for the victims of one job (semantics 4.5, ``victims: original``).
+"""The search of v0.17.0: for how many tasks it probes, which generators it runs, and when it gives up (semantics 4.5,
+``victims: original``).
 
 For each generator the search probes for growing parts of the pending tasks: 1, 2, 4, ... and then by bisection. A
 probe accumulates victims chunk by chunk; after each chunk the generator makes scenarios (``scenarios``), which

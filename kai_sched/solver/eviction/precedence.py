@@ -1,4 +1,5 @@
-"""The precedence proof (docs/adr/0009): no scenario of the original search can succeed (semantics 4.5, 4.7).
+"""Original search only: the precedence proof (docs/adr/0009) that all victims would be placed again before the
+preemptor (semantics 4.5, 4.7).
 
 Claim: if each possible victim is useless, no scenario leaves room for the preemptor's first task, and thus none for
 all of its tasks. In a simulation the victims' jobs and the preemptor compete for the room in the order of queues. A

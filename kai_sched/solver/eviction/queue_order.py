@@ -1,8 +1,8 @@
-"""Leaf queues in the order of the queue tree, without a new heap of all jobs for each simulation (semantics 3.1, 4.3).
+"""The order of queues during a search: from which leaf the next contender or victim comes (semantics 2.6, 3.1, 4.3).
 
-Each queue that is no leaf has a binary heap of its children, compared by queue order (2.6). Sorting is lazy as in
-``kernels.order``: a queue that changed is marked ``dirty``, and is put in its place only when it comes to the top. The
-jobs of a leaf come from ``leaf_order``.
+No heap of all jobs is made anew for each simulation. Each queue that is no leaf has a binary heap of its children,
+compared by queue order (2.6). Sorting is lazy as in ``kernels.order``: a queue that changed is marked ``dirty``, and is
+put in its place only when it comes to the top. The jobs of a leaf come from ``leaf_order``.
 
 Contenders come the fairest queue first, and a queue is compared with what its first job asks for. With ``last_first``
 victims come the least fair queue first, and a queue is compared by what is left to it once its first job is gone, too.

@@ -1,4 +1,4 @@
-"""Recorded victims: they make room for the first pending tasks, and are part of all larger probes (semantics 4.5).
+"""Original search only: the victims that a probe needed, which are part of all larger probes (semantics 4.5).
 
 The original search probes for a growing part of the chunk. A probe that succeeds is undone, and its victims are
 recorded. The next, larger probe has them in each of its scenarios and accumulates others beside them. Victims are

@@ -1,4 +1,5 @@
-"""No queue may be pushed below its quota if it would take the same room straight back (semantics 4.7, rule 4).
+"""Minimal search: a reclaim is refused if the queue that it pushes below its quota could take the room straight back
+(semantics 4.7, rule 4).
 
 A reclaim by fair share may push a queue below its quota, as the last gang that is taken leaves as a whole. A queue that
 stays within its quota may take from one that is above its own. Both rules together would let two queues take the same

@@ -1,4 +1,5 @@
-"""A job like one that failed in the same action is skipped, unless it asks for less (semantics 3.8).
+"""When a job is searched for although one of its equivalence class failed in this action: only if it asks for less
+(semantics 3.8).
 
 Jobs of one equivalence class differ in nothing that placement reads but the amounts that they request. Of each class
 the easiest job that failed is remembered in ``search.failed`` (J,): for each queue separately in reclaim and preempt,

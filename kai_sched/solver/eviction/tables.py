@@ -1,4 +1,4 @@
-"""The tables of the search for victims: queues and jobs in order, marks, lists and counters (semantics 4.3 to 4.5).
+"""The columns of the search for victims: orders of queues and jobs, marks, lists and counters (semantics 4.3 to 4.5).
 
 All of them are scratch of one cycle, allocated once by ``make_search`` and beside the working state (``solver.state``):
 nothing here goes through the undo log. Each table is a tuple of named columns, which ``_columns`` allocates with zeros.

@@ -1,4 +1,5 @@
-"""The validator: may these victims go? (semantics 4.7 reclaim, 5 preempt, 6 consolidation, 11.1 minimum runtimes)
+"""Whether simulated victims may go: shares in reclaim (semantics 4.7), places and number of moved jobs in consolidation
+(6), minimum runtimes in reclaim and preempt (11.1).
 
 Rules 1 and 2 of 4.7 compare two sides: the queues where the paths from the root to both leaves part. Rule 1: a chunk
 leaves only while its side is above its share, or its quota. Rule 2: the reclaimer's side ends behind the other one.

@@ -1,4 +1,5 @@
-"""Which tasks of a job would leave next: its victim chunk (semantics 4.4).
+"""Which pods of a victim leave next: surplus pods one by one, then surplus sub-groups, then all the rest
+(semantics 4.4).
 
 Surplus tasks leave one by one, the last in task order first. Then surplus sub-groups leave, each as a whole, and in
 the end all that is left of the job leaves together. What is left is not the working state but what the accumulation

@@ -1,8 +1,9 @@
-"""The one place that knows numba: how kernels are compiled, where compiled code is kept, and when it is not used.
+"""How kernels are compiled with numba: ``@kernel`` and ``@inner``, the folder of compiled code and its key, and when
+they run interpreted.
 
-Kernels are plain functions under ``@kernel``. They run compiled, or interpreted with the same results: where the
-environment variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little to solve calls ``interpret()``
-before it imports them.
+This is the one place that knows numba. Kernels are plain functions under ``@kernel``. They run compiled, or interpreted
+with the same results: where the environment variable ``KAI_SCHED_JIT=off`` says so, or where a caller that has little
+to solve calls ``interpret()`` before it imports them.
 
 Compiled code is kept in a folder keyed by a hash of all sources that kernels are made of, the numba and Python versions
 and the CPU, because numba's own key misses a callee that changed in another file. The folder is

@@ -1,4 +1,4 @@
-"""How inner kernels are compiled: as a part of the kernels that use them, and by themselves not at all.
+"""How inner kernels are compiled: as a part of the kernels that use them, and never by themselves.
 
 Numba links, optimises and makes machine code of each function together with all that it calls, so that a kernel ten
 calls deep would be linked and compiled ten times. Here an inner kernel stays the code of one function until a kernel

@@ -1,4 +1,4 @@
-"""How compiled kernels are handed tables: as one pointer each, whatever number of arrays a table has.
+"""How compiled kernels get tables: each named tuple as one pointer to addresses, lengths and numbers.
 
 numba passes a named tuple by value: each call of a kernel pushes data pointer, shape and strides of every array in it,
 and a third of the code that LLVM has to optimise only takes such tuples apart. Here each named tuple of this project is

@@ -1,4 +1,5 @@
-"""Static feasibility: which properties of a node keep a class of pods away (semantics 12.2, the static steps).
+"""Which fixed properties of a node keep a class of pods away: MIG, conditions, taints, selectors (semantics 12.2, the
+static steps).
 
 The verdict depends on the snapshot alone, so it is computed once in a cycle. Classes that share their static
 constraints share a signature. Room, ports and inter-pod terms change during the cycle and are checked elsewhere

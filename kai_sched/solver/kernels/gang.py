@@ -1,4 +1,5 @@
-"""Gangs: which tasks a job asks for next, its chunk (semantics 0.4, 3.2).
+"""Which pods of a job are placed next, its chunk; which of its sub-groups comes first, and how many pods each lacks
+(semantics 0.4, 1.3, 3.2).
 
 A job is a tree of sets whose leaves are pod sets. The rows of a tree are contiguous, parents first, so one loop over
 them backwards goes from the leaves to the root. A chunk is made in two passes: ``survey_sets`` goes upwards and finds

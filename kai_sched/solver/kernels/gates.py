@@ -1,4 +1,5 @@
-"""The capacity gates of a chunk: limits, and the quota for non-preemptible jobs, at every level (semantics 3.4).
+"""The capacity gates of a chunk: limits, and the quota for non-preemptible jobs, of the queue and all above
+(semantics 3.4).
 
 A gate compares what a queue holds together with what the chunk requests. The gates hold for the chunk as a whole, so
 they are checked once before its tasks are placed. No gate keeps a preemptible job from going beyond the fair share.

@@ -1,4 +1,4 @@
-"""Which job is tried next: a heap of queues at each level, a heap of jobs in each leaf queue (semantics 2.6, 3.1).
+"""Which job is tried next: queue order (semantics 2.6) and job order (1.3), from heaps of queues and of jobs (3.1).
 
 Storage is flat. The heap of the children of queue ``q`` lies where its children lie in ``queues.child``; row Q is the
 heap of the roots. The heap of the jobs of leaf ``q`` begins at ``tree.job_ptr[q]``. ``tree.extra[q]`` is what the job

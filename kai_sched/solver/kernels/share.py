@@ -1,4 +1,5 @@
-"""Fair share: how one resource is divided among sibling queues (semantics 2.3), and so on down the tree (2.4, 2.5).
+"""How a resource is divided among sibling queues: quota, over-quota weight, priority, limit, remainders
+(semantics 2.3), and down the tree (2.4, 2.5).
 
 CPU (millicores), memory (bytes) and GPUs are divided independently, by the same code. Siblings are entries
 0 to n - 1 of the columns of ``work`` (``state.Division``, (Q,) each), the oldest first, so that a tie goes to the

@@ -1,4 +1,5 @@
-"""Changes through a log, and undoing them: how attempts and simulations are statements (semantics 3.6).
+"""Writes to the working state through the undo log, and their rollback: how attempts and simulations are statements
+(semantics 3.6).
 
 All mutable state lies in two flat buffers, one of floats and one of integers (``state.State``). An entry of the log is
 a position in one of them and the value that stood there, so a rollback restores every bit, which adding and

@@ -1,4 +1,5 @@
-"""The start of a cycle: open the books, compute fair shares (semantics 2), and judge nodes and classes (semantics 12).
+"""The start of a cycle: in which order books are opened, shares divided and nodes judged; which pods are too large for
+any node (semantics 2, 12.1).
 
 Everything here depends on the snapshot alone and is computed once, before the first action. Fair shares do not change
 during the cycle (2.2).

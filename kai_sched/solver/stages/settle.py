@@ -1,4 +1,5 @@
-"""The end of a cycle with evictions: promises without room are taken back, kept victims stay (semantics 3.6, 3.7, 4.5).
+"""The end of a cycle with evictions: which places are taken back, and that ``minimal_return`` and ``pipelined_room``
+run (semantics 3.6, 3.7, 4.5).
 
 Several searches of one cycle do not know of each other: a later one may evict a larger pod beside the victims of an
 earlier one, so that these are no longer needed, or promised room may turn out to be free. Only the end of the cycle can

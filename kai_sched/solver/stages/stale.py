@@ -1,4 +1,4 @@
-"""The action stalegangeviction: after its grace, what is left of a gang that lost pods is evicted (semantics 7).
+"""The action stalegangeviction: which gangs are stale, and that their pods are evicted after the grace (semantics 7).
 
 It regards no share, priority or protection: pods of a torn gang hold room and do no work. It runs last by default, so
 that a pod that was placed in this cycle makes its gang whole again, and so that evictions of this cycle, whose pods
