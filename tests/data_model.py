@@ -32,7 +32,8 @@ LENGTH = r"(?:longest job|\d+ ?[A-Z]?|[A-Z])(?: \+ \d)?"
 SHAPE = rf"\(({LENGTH}(?:, {LENGTH})*),?\)"
 ANY = "*"
 AXES = (
-    "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job; `2t` is 2 times t."
+    "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job, m share of a pod; "
+    "`2t` is 2 times t."
 )
 
 PARTS = {

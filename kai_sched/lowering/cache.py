@@ -276,10 +276,10 @@ class Cache:
                     bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
                 elif own in self.groups.row_of:
                     gone_groups.append(own)
+                reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
+                (self.reservations.add if reserves else self.reservations.discard)(key)
             except Exception as error:
                 errors.add(Pod, key, error)
-            reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
-            (self.reservations.add if reserves else self.reservations.discard)(key)
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)

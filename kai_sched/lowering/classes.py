@@ -24,18 +24,8 @@ from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import (
-    UNKNOWN_MEMORY,
-    Classes,
-    Flags,
-    GpuKind,
-    Ints,
-    TermKind,
-    TermRole,
-    TermRoles,
-    Terms,
-    Verdict,
-)
+from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind
+from kai_sched.snapshot.tables import Classes, Flags, Ints, TermKind, TermRole, TermRoles, Terms, Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no

@@ -17,7 +17,8 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, NodeSelector, Requirement, Shape, Taint, Toleration, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, holds
 from kai_sched.model.volumes import VolumeBook
-from kai_sched.snapshot.tables import GpuKind, Signatures, Verdict
+from kai_sched.snapshot.gpu_kinds import GpuKind
+from kai_sched.snapshot.tables import Signatures, Verdict
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 

@@ -21,7 +21,8 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Pod
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import UNKNOWN_MEMORY, Devices, Flags, Ints, Status
+from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
+from kai_sched.snapshot.tables import Devices, Flags, Ints, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
 BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
@@ -38,7 +39,7 @@ class DeviceRows:
     share_ptr, device
         (T + 1,) and (X,): ``Tasks.share_ptr`` and ``Tasks.device``.
     groups
-        (D,) the name of the group of each device; "" for devices that are not in use.
+        (G,) the name of the group of each device; "" for devices that are not in use.
     """
 
     table: Devices

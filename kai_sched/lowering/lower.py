@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.classes import lower_classes
+from kai_sched.lowering.classes import ClassRows, lower_classes
 from kai_sched.lowering.constraints import lower_signatures
-from kai_sched.lowering.devices import lower_devices
+from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import job_equivalence
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
@@ -58,7 +58,7 @@ class Lowered:
     pods
         (T,) the pod of each task.
     gpu_groups
-        (D,) the group of each GPU device that is in use at the start; "" for the others.
+        (G,) the group of each GPU device that is in use at the start; "" for the others.
     omitted_pods, omitted_status
         Pods that the solver does not need to see, such as pending pods of other schedulers, and their statuses.
     resources
@@ -127,32 +127,13 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     # Pending pods need a node, and so may running pods that are moved to make room for them.
     movable = (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
     classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], movable)
-    foreign = pods.cells[:, PodCell.FOREIGN].astype(np.uint8)
-    objects = cache.pods.objects[pods.rows]
-    devices = lower_devices(
-        cache,
-        config,
-        nodes,
-        objects,
-        (pods.node, pods.status),
-        classes.table.shares[classes.of_task],
-    )
-    tasks = Tasks(
-        pods.job,
-        pods.sets,
-        classes.of_task,
-        pods.node,
-        pods.nominated,
-        pods.status,
-        foreign,
-        devices.share_ptr,
-        devices.device,
-    )
+    shares, objects = classes.table.shares[classes.of_task], cache.pods.objects[pods.rows]
+    devices = lower_devices(cache, config, nodes, objects, (pods.node, pods.status), shares)
+    tasks = _tasks(pods, classes.of_task, devices)
     traits = _traits(jobs, config)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, _not_placed(pods.status), traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
-    legacy = np.zeros(len(nodes), bool)
-    legacy[pods.node[classes.legacy_mig[classes.of_task] & (pods.node != NULL) & (pods.job != NULL)]] = True
+    legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy)
     snapshot = Snapshot(
         freeze(queues.table),
@@ -183,6 +164,28 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         classes.refusals,
         hints.searched,
     )
+
+
+def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
+    """The table of tasks; ``classes`` (T,) are their classes."""
+    return Tasks(
+        pods.job,
+        pods.sets,
+        classes,
+        pods.node,
+        pods.nominated,
+        pods.status,
+        pods.cells[:, PodCell.FOREIGN].astype(np.uint8),
+        devices.share_ptr,
+        devices.device,
+    )
+
+
+def _with_legacy_mig(pods: _PlacedPods, classes: ClassRows, n_nodes: int) -> npt.NDArray[np.bool_]:
+    """(N,) whether pods of jobs are on the node that ask for MIG devices in the legacy way."""
+    found = np.zeros(n_nodes, bool)
+    found[pods.node[classes.legacy_mig[classes.of_task] & (pods.node != NULL) & (pods.job != NULL)]] = True
+    return found
 
 
 def _place_pods(

@@ -17,7 +17,8 @@ from kai_sched.lowering.devices import device_memory
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
 from kai_sched.model.resources import GPU, mig_gpus
-from kai_sched.snapshot.tables import Flags, Floats, MigMode, Nodes, Verdict
+from kai_sched.snapshot.gpu_kinds import MigMode
+from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
 
 MIG_STRATEGIES = {"single": MigMode.SINGLE, "mixed": MigMode.MIXED}
 CONDITIONS = {

@@ -11,7 +11,7 @@ from kai_sched.lowering.limits import whole
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Node, Pod, PodGroup, Shape
 from kai_sched.model.resources import GPU
-from kai_sched.snapshot.tables import GpuKind
+from kai_sched.snapshot.gpu_kinds import GpuKind
 
 SCALING_POD = "scaling-pod"
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from kai_sched.lowering.limits import duration
 from kai_sched.model.config import Config
 from kai_sched.model.times import parse_duration
-from kai_sched.snapshot.tables import Generator, GpuOrder, Placement, Settings
+from kai_sched.snapshot.choices import Generator, GpuOrder, Placement
+from kai_sched.snapshot.tables import Settings
 
 NO_DEPTH_LIMIT = 2**31 - 1
 SATURATION = "relcaimerSaturationMultiplier"  # as the original spells it

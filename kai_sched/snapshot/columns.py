@@ -1,11 +1,10 @@
 """The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, and tests
 hold snapshots against it.
 
-Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, d GPU device
-that may be shared, c class (of
-pods that are alike for placement), r resource, k signature (of static node constraints), a inter-pod term, p host
-port. ``q+1`` is one longer (offsets, half open): the entries of row i are those from ``ptr[i]`` up to, not including,
-``ptr[i+1]``.
+Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, g GPU device
+that may be shared, x share of a task in a device, c class (of pods that are alike for placement), r resource, k
+signature (of static node constraints), a inter-pod term, p host port. ``q+1`` is one longer (offsets, half open): the
+entries of row i are those from ``ptr[i]`` up to, not including, ``ptr[i+1]``.
 
 A table is a set of arrays of equal length, and a row is an index into all of them. Where a column refers to rows of
 another axis, -1 (NULL) refers to none. Rows are in canonical order, so that the lower row wins each tie.
@@ -68,7 +67,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "ptr": Column(
             "i4", "n+1", "devices of the node that may be shared; those in use first, by the name of the group"
         ),
-        "reserved": Column("u1", "d", "1: a reservation pod holds the device, and has its pod slot already"),
+        "reserved": Column("u1", "g", "1: a reservation pod holds the device, and has its pod slot already"),
     },
     "Tasks": {
         "job": Column(
@@ -84,7 +83,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "status": Column("i1", "t", "a Status"),
         "foreign": Column("u1", "t", "1: another scheduler's pod, which lessens the cluster's capacity"),
         "share_ptr": Column("i4", "t+1", "the devices of the task are device[share_ptr[t]:share_ptr[t+1]]"),
-        "device": Column("i4", "*", "devices that tasks share; NULL while the task has no place", "d"),
+        "device": Column("i4", "x", "devices that tasks share; NULL while the task has no place", "g"),
     },
     "Classes": {
         "request": Column("f8", "c r", "effective request"),

@@ -32,7 +32,6 @@ class Resource(enum.IntEnum):
 CPU = int(Resource.CPU)
 GPU = int(Resource.GPU)
 PODS = int(Resource.PODS)
-UNKNOWN_MEMORY = 1_000_000  # Nodes.device_memory where the node does not say: parts of a device instead of MiB
 
 
 class Status(enum.IntEnum):
@@ -150,51 +149,6 @@ class Help(enum.IntEnum):
 DEFERRED = 2**62  # Jobs.waits_until, later than any time: no search in this cycle, as other jobs come first (4.8)
 
 
-class Generator(enum.IntEnum):
-    """How scenarios are made of accumulated victims in the search of ``victims: original`` (semantics 4.5)."""
-
-    NONE = 0
-    NODE_LOCAL = 1
-    MULTI_NODE = 2
-
-
-class Placement(enum.IntEnum):
-    """What is preferred of two nodes: the one with less room, the one of which a larger part is free, or neither."""
-
-    OFF = 0
-    BINPACK = 1
-    SPREAD = 2
-
-
-class GpuKind(enum.IntEnum):
-    """What kind of GPUs a class requests, which decides about the type of node (semantics 12.2, steps 2 and 3)."""
-
-    NONE = 0
-    WHOLE = 1
-    FRACTION = 2  # a part of a device, as a number
-    MEMORY = 3  # a part of a device, as memory
-    MIG = 4
-    LEGACY_MIG = 5  # refused on nodes with MIG devices, and keeps MIG pods away from its node
-
-
-class MigMode(enum.IntEnum):
-    """What a node with MIG devices takes besides pods without GPUs (semantics 12.2, step 2)."""
-
-    NO_MIG = 0  # it has none
-    SINGLE = 1  # whole GPUs alone, which are MIG devices under that name
-    MIXED = 2  # MIG devices alone
-    ANY = 3  # the node does not say
-    LEGACY = 4  # as MIXED, but no MIG pods either, as there are pods that ask for MIG devices in the legacy way
-
-
-class GpuOrder(enum.IntEnum):
-    """Which of the devices of a node a pod with a share prefers: any, used ones, or unused ones (semantics 8.4)."""
-
-    OFF = 0
-    PACK = 1
-    SPREAD = 2
-
-
 class TermKind(enum.IntEnum):
     """Kinds of inter-pod terms (semantics 12.2, 9): required affinity, required anti-affinity, preferred of either."""
 
@@ -220,9 +174,8 @@ class TermRole(enum.IntEnum):
 class Queues(NamedTuple):
     """One row for each queue of the tree (semantics 2), with row numbers below those of its children.
 
-    Siblings go by age, then uid. Amounts are (Q, 3): CPU in millicores, memory in bytes, GPUs; inf is unlimited.
-    ``child`` (Q,) lists the children of all queues one after the other, from ``child_ptr`` (Q + 2,); row Q stands above
-    the roots. Runtimes are in ns, NULL where the queue sets none (11.1).
+    Siblings go by age, then uid. Amounts are (Q, 3): CPU, memory, GPUs; inf is unlimited. ``child`` (Q,) lists the
+    children of each queue from ``child_ptr`` (Q + 2,); row Q stands above the roots. Runtimes are in ns.
     """
 
     parent: Ints
@@ -241,8 +194,7 @@ class Queues(NamedTuple):
 class Nodes(NamedTuple):
     """One row for each node, by name (semantics 0.3).
 
-    ``allocatable`` (N, R) is in the units of 0.2; the first rows of axis R are CPU, MEMORY, GPU and PODS. The other
-    columns, (N,) each, hold what capacity, spreading, node type, conditions and taints depend on.
+    ``allocatable`` (N, R) is in the units of 0.2; axis R begins with CPU, MEMORY, GPU, PODS. The others are (N,) each.
     """
 
     allocatable: Floats
@@ -259,8 +211,7 @@ class Nodes(NamedTuple):
 class Devices(NamedTuple):
     """One row for each GPU device that pods may share, by node (semantics 8.2); none where no pod asks for a share.
 
-    The devices of node n are the rows ``ptr[n]`` to ``ptr[n + 1]``, those that pods share at the start first. Which of
-    the other devices whole-GPU pods have is not known, only how many.
+    The devices of node n are the rows ``ptr[n]`` to ``ptr[n + 1]``, those that pods share at the start first.
     """
 
     ptr: Ints
@@ -270,8 +221,8 @@ class Devices(NamedTuple):
 class Tasks(NamedTuple):
     """One row for each pod, by job, set and task order (semantics 1.3); pods of no job come last. Columns are (T,).
 
-    Requests are those of the task's class. ``status`` is the ``Status`` at the start of the cycle; the working state
-    has a copy that changes. The devices that a task has a share of are ``device[share_ptr[t]:share_ptr[t + 1]]``.
+    ``status`` is the ``Status`` at the start of the cycle; the working state has a copy that changes. The devices that
+    a task has a share of are ``device[share_ptr[t]:share_ptr[t + 1]]``.
     """
 
     job: Ints
@@ -289,12 +240,8 @@ class Classes(NamedTuple):
     """One row for each class of pods that placement cannot tell apart: same requests, constraints and term roles.
 
     ``request`` (C, R) is what a node must have, ``quota`` (C, 3) what counts for the queue, ``gate`` (C,) the GPUs that
-    count at limits and quotas (3.4). Placement remembers nodes by class, so their number decides the cost of a cycle
-    with many different pods.
-
-    A class with a share of GPUs has ``shares`` devices, and of each the part ``portion`` or ``memory`` MiB. Its request
-    of GPUs is the part that it takes of all devices together, rounded down (``lowering.devices.part_of``): what a node
-    must have at least. Whether single devices have it is for ``kernels.devices``.
+    count at limits (3.4). A class with a share of GPUs has part of ``shares`` devices: ``portion`` or ``memory`` MiB of
+    each. Its request of GPUs is that part, rounded down; whether a device has it is for ``kernels.devices``.
     """
 
     request: Floats
@@ -311,9 +258,9 @@ class Classes(NamedTuple):
 class Signatures(NamedTuple):
     """One row for each set of static node constraints (semantics 12.2, steps 2, 5, 6 and 7), shared by classes.
 
-    A signature has selectors, all of which must hold; a selector has terms, of which one must hold; a term has
-    requirements, all of which must hold. Each level is found through the pointers of the one above. ``truth`` says on
-    which nodes a requirement holds, so kernels compare no strings.
+    All selectors of a signature must hold, of a selector one term, of a term all requirements. Each level is found
+    through the pointers of the one above. ``truth`` says on which nodes a requirement holds, so kernels compare no
+    strings.
     """
 
     toleration: Ints

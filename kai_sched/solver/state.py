@@ -4,8 +4,9 @@ Mutable state lies in two flat buffers with named views onto them. So the undo l
 (``kernels.undo``), and two states can be compared bit for bit.
 
 Axes, as in docs/data-model.md: Q queues, J jobs, S sets, T tasks, N nodes, C classes, R resources, K static signatures,
-P host ports; and D domains of inter-pod terms, B blocks of nodes. Amounts by resource are in the order CPU
-(millicores), memory (bytes), GPUs where there are three, and in the order of axis R otherwise.
+P host ports; and D domains of inter-pod terms, G GPU devices that may be shared, X shares of tasks, M shares of a pod
+at most, B blocks of nodes. Amounts by resource are in the order CPU (millicores), memory (bytes), GPUs where there are
+three, and in the order of axis R otherwise.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class DomainState(NamedTuple):
 
 
 class DeviceState(NamedTuple):
-    """What pods hold of the GPU devices that may be shared, by device, (D,), in MiB (``kernels.devices``)."""
+    """What pods hold of the GPU devices that may be shared, by device, (G,), in MiB (``kernels.devices``)."""
 
     now: Longs  # at present, by pods that are leaving as well
     later: Longs  # once these have left, promised shares included
@@ -208,7 +209,7 @@ class Scratch(NamedTuple):
     stack: Ints  # (S + 1,) sets to visit
     chunk: Ints  # (longest job,) tasks of the chunk
     node: Ints  # (longest job,) nodes of these tasks
-    devices: Longs  # (most shares of a pod,) devices that are chosen for it
+    devices: Longs  # (M,) devices that are chosen for a pod
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests

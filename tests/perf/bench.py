@@ -78,7 +78,7 @@ def settle(store: Store, result: CycleResult) -> None:
         pod = store.get(Pod, effect.pod)
         assert isinstance(pod, Pod)
         if isinstance(effect, Bind):
-            store.put(replace(pod, node=effect.node, phase=Phase.RUNNING))
+            store.put(replace(pod, node=effect.node, phase=Phase.RUNNING, gpu_groups=effect.gpu_groups))
 
 
 def churn(store: Store, turn: int) -> None:
@@ -95,7 +95,14 @@ def churn(store: Store, turn: int) -> None:
         store.put(replace(group, name=name, uid=f"{name}-uid", created_ns=created))
         store.put(
             replace(
-                pod, name=f"{name}-0", uid=f"{name}-0-uid", group=name, node="", phase=Phase.PENDING, created_ns=created
+                pod,
+                name=f"{name}-0",
+                uid=f"{name}-0-uid",
+                group=name,
+                node="",
+                phase=Phase.PENDING,
+                created_ns=created,
+                gpu_groups=(),
             )
         )
 

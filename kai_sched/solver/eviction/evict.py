@@ -91,7 +91,7 @@ def keep_home_devices(t: int, save: bool, ctx: Context, search: Search) -> None:
 def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
     """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, on the devices that it shared there.
 
-    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (D,). Terms and ports are left out.
+    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (G,). Terms and ports are left out.
     """
     snapshot, state, home = ctx.snapshot, ctx.state, search.tasks.home[t]
     c = snapshot.tasks.cls[t]
@@ -118,9 +118,10 @@ def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def prefers_home_devices(t: int, ctx: Context, search: Search) -> bool:
-    """Return whether evicted task ``t`` would get the devices again that it shared on its node (8.4).
+    """Return whether evicted task ``t`` would get the devices again that it shared on its node (8.4), a scalar.
 
-    Overwrites ``scratch.devices``. Of devices that nobody uses one is as good as another.
+    Compares ``search.home_device`` (X,) with the choice. Overwrites ``scratch.devices``. Of devices that nobody uses
+    one is as good as another.
     """
     home = search.tasks.home[t]
     if not fits_at_home(t, ctx, search):

@@ -17,8 +17,9 @@ solution simulated, for ``commit.commit_scenario``. L is the number of tasks of 
 
 from __future__ import annotations
 
+from kai_sched.snapshot.choices import Generator
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Generator, Help, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.failed_scenarios import has_failed_recorded, note_failure
 from kai_sched.solver.eviction.potential_victims import (

@@ -148,7 +148,7 @@ def any_job_left(snapshot: Snapshot, decisions: Decisions) -> bool:
 def take_all(j: int, ctx: Context, room: Floats) -> bool:
     """Take all that job ``j`` is promised off ``room`` (N, R), in place, or nothing if it is not all free.
 
-    Its shares of devices are held from now on: ``state.devices.now`` (D,).
+    Its shares of devices are held from now on: ``state.devices.now`` (G,).
 
     Returns
     -------
@@ -188,7 +188,7 @@ def take_all(j: int, ctx: Context, room: Floats) -> bool:
 def hold_devices(t: int, sign: int, ctx: Context, room: Floats) -> None:
     """Let pipelined task ``t`` hold its shares at present, or (``sign`` -1) no longer; keeps pod slots of ``room``.
 
-    Writes ``state.devices.now`` (D,) for good: the undo log is emptied. A device that gets its first user needs a slot
+    Writes ``state.devices.now`` (G,) for good: the undo log is emptied. A device that gets its first user needs a slot
     for its reservation pod.
     """
     if ctx.snapshot.tasks.share_ptr[t] == ctx.snapshot.tasks.share_ptr[t + 1]:

@@ -74,7 +74,7 @@ def open_nodes(status: Statuses, idle: Floats, releasing: Floats, ctx: Context) 
 def open_devices(status: Statuses, ctx: Context) -> None:
     """Book the shares of the pods that are on the nodes (8.2), after ``open_nodes``.
 
-    Fills ``state.shares`` (X,) and ``state.devices`` (D,), and so ``spare`` (N, 2) and the pod slots of devices in use.
+    Fills ``state.shares`` (X,) and ``state.devices`` (G,), and so ``spare`` (N, 2) and the pod slots of devices in use.
     ``status`` (T,) is that of the snapshot. A pod that is stuck in releasing keeps its share: no pod waits for it.
     """
     tasks = ctx.snapshot.tasks

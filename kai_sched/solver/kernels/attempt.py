@@ -140,7 +140,7 @@ def best_node(t: int, ctx: Context) -> int:
 def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
 
-    That is the room of the node (N, R), the devices that the pod shares (D,), the counters of the set, what the queue
+    That is the room of the node (N, R), the devices that the pod shares (G,), the counters of the set, what the queue
     and its ancestors hold (Q + 1, 3), and inter-pod terms and host ports. The block of the node is marked for the
     finder, which is not undone: a rollback marks it again.
 

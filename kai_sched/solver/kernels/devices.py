@@ -1,7 +1,7 @@
 """Shares of GPU devices: which devices have room, which of them a pod gets, and the books of each (semantics 8).
 
-The ledger has one row for each device that may be shared, and two numbers in it: ``devices.now`` (D,), the memory that
-pods hold at present, those that are leaving included, and ``devices.later`` (D,), what is held once they have left,
+The ledger has one row for each device that may be shared, and two numbers in it: ``devices.now`` (G,), the memory that
+pods hold at present, those that are leaving included, and ``devices.later`` (G,), what is held once they have left,
 promised shares included. So a share is bound only if it fits both, and may wait if it fits ``later``. A device is in
 use if ``later`` is above 0. If it is 0, nobody stays, and the device counts as a whole one.
 
@@ -19,8 +19,9 @@ import enum
 
 import numpy as np
 
+from kai_sched.snapshot.choices import GpuOrder
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, GpuOrder
+from kai_sched.snapshot.tables import GPU, PODS
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.undo import add_float, set_integer
 from kai_sched.solver.state import Context
@@ -92,7 +93,7 @@ def whole_later(n: int, ctx: Context) -> float:
 def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
     """Return when the devices of node ``n`` have room for a pod of class ``c``, and whether it may join used ones.
 
-    Reads ``state.devices`` (D,). A pod without a share of its own is judged by whole devices. It joins a device in use
+    Reads ``state.devices`` (G,). A pod without a share of its own is judged by whole devices. It joins a device in use
     only if it asks for no GPU at all (9).
 
     Returns
@@ -167,14 +168,14 @@ def choose_devices(c: int, n: int, ctx: Context) -> int:
 
 @inner
 def has_now(d: int, n: int, size: int, ctx: Context) -> bool:
-    """Return whether device ``d`` in use has room for ``size`` MiB at present: ``devices.now`` (D,)."""
+    """Return whether device ``d`` in use has room for ``size`` MiB at present: ``devices.now`` (G,)."""
     now = ctx.state.devices.now[d]
     return bool(now > 0 and now + size <= ctx.snapshot.nodes.device_memory[n])
 
 
 @inner
 def is_chosen(d: int, entry: int, ctx: Context) -> bool:
-    """Return whether device ``d`` is among the first ``entry`` of ``scratch.devices``."""
+    """Return whether device ``d`` is among the first ``entry`` of ``scratch.devices`` (M,)."""
     for place in range(entry):  # noqa: SIM110 -- numba compiles no generators
         if ctx.scratch.devices[place] == d:
             return True
@@ -185,7 +186,7 @@ def is_chosen(d: int, entry: int, ctx: Context) -> bool:
 def most_wanted_device(n: int, size: int, entry: int, ctx: Context) -> int:
     """Return the device in use on node ``n`` that a pod prefers of those with ``size`` MiB left, or NULL.
 
-    The most used one, or the least used one with SPREAD, by ``devices.later`` (D,). The first ``entry`` of
+    The most used one, or the least used one with SPREAD, by ``devices.later`` (G,). The first ``entry`` of
     ``scratch.devices`` are taken already.
     """
     devices, memory, spread = ctx.state.devices, ctx.snapshot.nodes.device_memory[n], ctx.settings.gpu_order == SPREAD
@@ -201,7 +202,7 @@ def most_wanted_device(n: int, size: int, entry: int, ctx: Context) -> int:
 
 @inner
 def unused_device(n: int, entry: int, now: bool, ctx: Context) -> int:
-    """Return a device of node ``n`` that nobody uses later; NULL if there is none, which no caller expects.
+    """Return a device of node ``n`` that nobody uses later, by ``devices.later`` (G,), or NULL: no caller expects that.
 
     With ``now`` one that nobody holds at present is preferred, else one whose pods are leaving, as that is known to
     become free. With ``victims: original`` the latter are never preferred: a promise is a group of its own then, to
@@ -222,7 +223,7 @@ def unused_device(n: int, entry: int, now: bool, ctx: Context) -> int:
 def take_devices(t: int, n: int, wait: bool, ctx: Context) -> None:
     """Give task ``t`` its share of the devices in ``scratch.devices`` on node ``n``, through the undo log.
 
-    Writes ``state.shares`` (X,), ``state.devices`` (D,), ``spare`` (N, 2) and the pod slots of the node. With ``wait``
+    Writes ``state.shares`` (X,), ``state.devices`` (G,), ``spare`` (N, 2) and the pod slots of the node. With ``wait``
     the share is promised, and nothing is held at present.
     """
     c, first = ctx.snapshot.tasks.cls[t], ctx.snapshot.tasks.share_ptr[t]
@@ -238,7 +239,7 @@ def take_devices(t: int, n: int, wait: bool, ctx: Context) -> None:
 def keep_later(t: int, n: int, sign: int, ctx: Context) -> None:
     """Let task ``t`` on node ``n`` leave its devices (``sign`` -1), or stay on them after all (1), by the undo log.
 
-    Only ``devices.later`` (D,) changes: until the pod is gone it holds its share.
+    Only ``devices.later`` (G,) changes: until the pod is gone it holds its share.
     """
     first = ctx.snapshot.tasks.share_ptr[t]
     for entry in range(first, ctx.snapshot.tasks.share_ptr[t + 1]):
@@ -250,7 +251,7 @@ def keep_later(t: int, n: int, sign: int, ctx: Context) -> None:
 def hold_now(t: int, n: int, sign: int, ctx: Context) -> None:
     """Let task ``t`` hold its promised share of the devices of node ``n`` (``sign`` 1), or wait for it (-1).
 
-    Only ``devices.now`` (D,) changes, through the undo log.
+    Only ``devices.now`` (G,) changes, through the undo log.
     """
     first = ctx.snapshot.tasks.share_ptr[t]
     for entry in range(first, ctx.snapshot.tasks.share_ptr[t + 1]):

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Placement, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_fit_now

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Flags, Placement, TermKind, TermRole, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Flags, TermKind, TermRole, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import price_of, survey_devices, whole_later
 from kai_sched.solver.kernels.fit import has_room, has_room_now
@@ -104,8 +105,8 @@ def free_for_placement(n: int, resource: int, ctx: Context) -> float:
 def is_affordable(t: int, n: int, ctx: Context) -> bool:
     """Return whether limits and quotas allow task ``t`` at the price of its GPU memory on node ``n`` (3.4, per node).
 
-    Checked for the single task, where the node's devices make it dearer than the gates of its chunk assume. Overwrites
-    ``scratch.need``, (3,).
+    Checked for the single task, where the node's devices make it dearer than the gates of its chunk assume. Reads the
+    books of queues (Q + 1, 3), overwrites ``scratch.need`` (3,).
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     c, j = snapshot.tasks.cls[t], snapshot.tasks.job[t]

@@ -260,15 +260,12 @@ def assemble(
         "queue_equivalence": list(range(len(roots))),
         **(jobs or {}),
     }
-    classes = {"quota": [row[:3] for row in request], "cpu_only": [row[GPU] == 0.0 for row in request]}
-    classes |= {"gate": [row[GPU] for row in request], "shares": [0] * n_classes}
-    classes |= {"portion": [0.0] * n_classes, "memory": [0] * n_classes}
     return Snapshot(
         queues,
         nodes,
         table(Devices, ptr=[0] * (n_nodes + 1), reserved=[]),
         table(Tasks, job=job, set=task_sets, status=statuses, **task_columns),
-        table(Classes, request=request, signature=[0] * n_classes, refused=[0] * n_classes, **classes),
+        class_table(request),
         one_signature(n_nodes),
         terms,
         term_roles,
@@ -277,6 +274,18 @@ def assemble(
         sets,
         n_domains,
     )
+
+
+def class_table(request: list[list[float]], **columns: Any) -> Classes:
+    """Classes that pay for what they request, without shares of GPUs unless told otherwise."""
+    zeros = [0] * len(request)
+    defaults: dict[str, Any] = {
+        "request": request,
+        "quota": [row[:3] for row in request],
+        "gate": [row[GPU] for row in request],
+        "cpu_only": [row[GPU] == 0.0 for row in request],
+    }
+    return table(Classes, **{name: columns.get(name, defaults.get(name, zeros)) for name in SCHEMA["Classes"]})
 
 
 @st.composite

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, TermKind, TermRoles, Terms
+from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Terms, freeze
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
 from kai_sched.solver.state import longest_job, make_finder, make_log, make_scratch, make_state, make_tree
@@ -32,12 +32,20 @@ def sample() -> Snapshot:
     n_nodes, n_classes = 200, 6
     terms = table(Terms, kind=[TermKind.REQUIRED], domain=np.zeros((1, n_nodes)))
     term_roles = table(TermRoles, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)
-    return assemble(
+    snapshot = assemble(
         jobs,
         queue_table([NULL] * 7),
         node_table([[4.0, 8.0, 4.0, 9.0, 0.0]] * n_nodes),
         [[1.0, 1.0, 1.0, 1.0, 0.0]] * n_classes,
         (terms, term_roles, 22, 4),
+    )
+    ptr = np.zeros(n_nodes + 1, np.int32)
+    ptr[1:] = 37
+    shares = freeze((np.full(n_classes, 9, np.int32), np.full(41, NULL, np.int32)))
+    return snapshot._replace(
+        devices=table(Devices, ptr=ptr, reserved=[0] * 37),
+        classes=snapshot.classes._replace(shares=shares[0]),
+        tasks=snapshot.tasks._replace(device=shares[1]),
     )
 
 
@@ -53,6 +61,9 @@ LENGTHS = {
     "k": SAMPLE.signatures.toleration.size,
     "p": SAMPLE.ports.shape[0],
     "d": SAMPLE.n_domains,
+    "g": SAMPLE.devices.reserved.size,
+    "x": SAMPLE.tasks.device.size,
+    "m": int(SAMPLE.classes.shares.max()),
     "b": make_finder(SAMPLE).stamp.size,
     "l": longest_job(SAMPLE),
 }

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import (
     CPU,
     GPU,
-    Placement,
     Settings,
     Snapshot,
     Status,

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_sched.snapshot.choices import Generator
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Generator, Help, Status
+from kai_sched.snapshot.tables import GPU, Help, Status
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import bits, check_books, searching

@@ -1,0 +1,28 @@
+"""Kinds of GPUs: what classes of pods ask for, what nodes with MIG devices take, and devices of unknown memory."""
+
+from __future__ import annotations
+
+import enum
+
+UNKNOWN_MEMORY = 1_000_000  # Nodes.device_memory where the node does not say: parts of a device instead of MiB
+
+
+class GpuKind(enum.IntEnum):
+    """What kind of GPUs a class requests, which decides about the type of node (semantics 12.2, steps 2 and 3)."""
+
+    NONE = 0
+    WHOLE = 1
+    FRACTION = 2  # a part of a device, as a number
+    MEMORY = 3  # a part of a device, as memory
+    MIG = 4
+    LEGACY_MIG = 5  # refused on nodes with MIG devices, and keeps MIG pods away from its node
+
+
+class MigMode(enum.IntEnum):
+    """What a node with MIG devices takes besides pods without GPUs (semantics 12.2, step 2)."""
+
+    NO_MIG = 0  # it has none
+    SINGLE = 1  # whole GPUs alone, which are MIG devices under that name
+    MIXED = 2  # MIG devices alone
+    ANY = 3  # the node does not say
+    LEGACY = 4  # as MIXED, but no MIG pods either, as there are pods that ask for MIG devices in the legacy way
