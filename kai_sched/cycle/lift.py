@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from hashlib import sha256
 from typing import TypeVar
-from uuid import NAMESPACE_OID, uuid5
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from kai_sched.solver.solution import HeldBefore, Solution
 
 Value = TypeVar("Value")
 
+GROUP_LENGTH = 32  # characters of a new GPU group, as many as a UUID has digits
 STATUS_NAMES: dict[int, str] = {
     Status.SUCCEEDED: "Succeeded",
     Status.UNKNOWN: "Unknown",
@@ -117,7 +118,7 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
 
 def _gpu_group(lowered: Lowered, node: str, d: int, now_ns: int) -> str:
     """The group of the device: the one that it has, else a new one, which depends on the place and the time alone."""
-    return lowered.gpu_groups[d] or str(uuid5(NAMESPACE_OID, f"{node} {d} {now_ns}"))
+    return lowered.gpu_groups[d] or sha256(f"{node} {d} {now_ns}".encode()).hexdigest()[:GROUP_LENGTH]
 
 
 def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:

@@ -124,14 +124,11 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
     jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
-    # Pending pods need a node, and so may running pods that are moved to make room for them.
-    movable = (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
-    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], movable)
+    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods))
     shares, objects = classes.table.shares[classes.of_task], cache.pods.objects[pods.rows]
     devices = lower_devices(cache, config, nodes, objects, (pods.node, pods.status), shares)
-    tasks = _tasks(pods, classes.of_task, devices)
-    traits = _traits(jobs, config)
-    alike = job_equivalence(classes.kind, pods.job, pods.sets, _not_placed(pods.status), traits, jobs.queue)
+    waits, traits = _not_placed(pods.status), _traits(jobs, config)
+    alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy)
@@ -139,7 +136,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(queues.table),
         freeze(node_table),
         freeze(devices.table),
-        freeze(tasks),
+        freeze(_tasks(pods, classes.of_task, devices)),
         freeze(classes.table),
         freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
         freeze(classes.terms),
@@ -164,6 +161,11 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         classes.refusals,
         hints.searched,
     )
+
+
+def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:
+    """(T,) whether the task may get a node: pending pods need one, and running ones may be moved to make room."""
+    return (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
 
 
 def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:

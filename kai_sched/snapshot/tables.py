@@ -258,9 +258,8 @@ class Classes(NamedTuple):
 class Signatures(NamedTuple):
     """One row for each set of static node constraints (semantics 12.2, steps 2, 5, 6 and 7), shared by classes.
 
-    All selectors of a signature must hold, of a selector one term, of a term all requirements. Each level is found
-    through the pointers of the one above. ``truth`` says on which nodes a requirement holds, so kernels compare no
-    strings.
+    All selectors of a signature must hold, of a selector one term, of a term all requirements. ``truth`` says on which
+    nodes a requirement holds, so kernels compare no strings.
     """
 
     toleration: Ints
@@ -336,8 +335,7 @@ class Sets(NamedTuple):
 class Snapshot(NamedTuple):
     """One cycle's input, complete and read-only. Rows refer to each other by number; NULL (-1) refers to none.
 
-    ``ports`` (P, P) is 1 where two host ports cannot be held on one node. ``n_domains`` is the length of the inter-pod
-    counters that ``Terms.domain`` points into.
+    ``ports`` (P, P) is 1 where two host ports conflict. ``n_domains`` is the number of domains of all terms.
     """
 
     queues: Queues

@@ -41,7 +41,7 @@ def sample() -> Snapshot:
     )
     ptr = np.zeros(n_nodes + 1, np.int32)
     ptr[1:] = 37
-    shares = freeze((np.full(n_classes, 9, np.int32), np.full(41, NULL, np.int32)))
+    shares = freeze((np.full(n_classes, 11, np.int32), np.full(41, NULL, np.int32)))
     return snapshot._replace(
         devices=table(Devices, ptr=ptr, reserved=[0] * 37),
         classes=snapshot.classes._replace(shares=shares[0]),
