@@ -165,7 +165,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
 
 def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:
     """(T,) whether the task may get a node: pending pods need one, and running ones may be moved to make room."""
-    return (pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL)
+    return np.asarray((pods.status >= Status.PENDING) & (pods.status <= Status.RUNNING) & (pods.job != NULL))
 
 
 def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
