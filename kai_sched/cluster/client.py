@@ -24,7 +24,7 @@ from kai_sched.cluster.failure import NOT_LEADER as NOT_LEADER
 from kai_sched.cluster.failure import ApiFailure as ApiFailure
 from kai_sched.cluster.failure import read, refused
 from kai_sched.cluster.login import Credentials, Login, LoginFailure
-from kai_sched.cluster.paths import Path
+from kai_sched.cluster.paths import VERSION, Path
 from kai_sched.cluster.request_slots import RequestSlots, request_kind
 from kai_sched.cluster.write_guard import GuardedRequest, WriteGuard, current_guard, not_leader
 
@@ -32,6 +32,7 @@ TOKEN_FILE_S = 60.0  # the token of a service account is read this often, as Kub
 RENEW_PAUSE_S = 1.0  # many requests may be refused at once; the login is not renewed for each
 RENEW_TIMEOUT_S = 60.0  # for an exec plugin
 CONNECT_S = 10.0
+KEEP_S = 60.0  # an idle connection is kept this long; an API server closes it after 90 s
 ANSWER_S = 20.0  # a watch is accepted at once, or after some seconds if the server lags behind
 READ_BUFFER_BYTES = 2**18
 # An API server sends each event of a watch by itself. After a few bytes the reader waits for more, since each wake-up
@@ -91,7 +92,7 @@ class Api:
         # last, take no slot.
         self._slots = RequestSlots(connections)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_S),
             request_class=GuardedRequest,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "kai-sched", "Accept-Encoding": "identity"},
@@ -144,6 +145,11 @@ class Api:
     def binds_at_once(self) -> int:
         """How many binds can be under way, so that connections are left for everything else."""
         return self._slots.binds
+
+    async def warm(self) -> None:
+        """Open the connections that binds need at most, so that the first burst of binds waits for no handshake."""
+        requests = (self.request("GET", VERSION, needs_right=False) for _ in range(self.binds_at_once))
+        await asyncio.gather(*requests, return_exceptions=True)
 
     async def request(
         self,

@@ -17,6 +17,7 @@ from kai_sched.model.keys import split_key
 Path = NewType("Path", str)
 
 GROUPS = Path("/apis")  # lists all groups and versions
+VERSION = Path("/version")  # of the API server; the smallest answer
 
 
 @functools.lru_cache(maxsize=1024)

@@ -22,6 +22,7 @@ class FifoQueue(Generic[Item]):
     def __init__(self) -> None:
         self._waiting: deque[Item] = deque()
         self._ready = asyncio.Semaphore(0)
+        self._sleeping = 0  # workers that wait; waking more of them than there are takes time for each item
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -40,15 +41,19 @@ class FifoQueue(Generic[Item]):
         for item in items:
             self._idle.clear()
             self._waiting.append(item)
-            self._ready.release()
+            self.pass_on()
 
     async def wait(self) -> None:
         """See ``delivery.ItemQueue``."""
-        await self._ready.acquire()
+        if not self._waiting:
+            self._sleeping += 1
+            await self._ready.acquire()
 
     def pass_on(self) -> None:
         """See ``delivery.ItemQueue``."""
-        self._ready.release()
+        if self._sleeping:
+            self._sleeping -= 1
+            self._ready.release()
 
     def pop(self) -> Item | None:
         """See ``delivery.ItemQueue``."""

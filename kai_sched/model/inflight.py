@@ -49,11 +49,12 @@ class Overlay:
 
     def observe(self, pod: Pod) -> None:
         """Take over the pod as the API server shows it."""
-        before = self._assumed.get(pod.key)
+        key = pod.key
+        before = self._assumed.get(key)
         if before is None or before.observed.uid != pod.uid:
-            self._show(pod.key, Assumed("", 0, pod))
+            self._show(key, "", 0, pod)
         else:
-            self._show(pod.key, Assumed(before.node, before.deleted_ns, pod))
+            self._show(key, before.node, before.deleted_ns, pod)
 
     def gone(self, key: str) -> None:
         """Remove the pod: the API server no longer has it."""
@@ -66,14 +67,14 @@ class Overlay:
         if pod is None or pod.uid != uid or pod.node:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
-        self._show(key, replace(before, node=node))
+        self._show(key, node, before.deleted_ns, before.observed)
         return True
 
     def forget(self, key: str, uid: str) -> None:
         """Take back ``assume``: the bind failed."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            self._show(key, replace(assumed, node=""))
+            self._show(key, "", assumed.deleted_ns, assumed.observed)
 
     def expect(self, key: str, uid: str, now_ns: int) -> bool:
         """Show the pod as leaving since ``now_ns``. Returns False, without effect, if it is gone or leaving already."""
@@ -81,7 +82,7 @@ class Overlay:
         if pod is None or pod.uid != uid or pod.deleted_ns:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
-        self._show(key, replace(before, deleted_ns=now_ns))
+        self._show(key, before.node, now_ns, before.observed)
         return True
 
     def leaves(self, key: str) -> bool:
@@ -93,20 +94,19 @@ class Overlay:
         """Take back ``expect``: the eviction failed or was not sent, and the pod stays."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            self._show(key, replace(assumed, deleted_ns=0))
+            self._show(key, assumed.node, 0, assumed.observed)
 
     def regroup(self, key: str, uid: str, change: Callable[[Pod], Pod]) -> None:
         """Apply ``change`` (of its group) to the pod, although the API server does not show it yet."""
         pod = self._store.get(Pod, key)
         if pod is not None and pod.uid == uid:
             before = self._assumed.get(key) or Assumed("", 0, pod)
-            self._show(key, replace(before, observed=change(before.observed)))
+            self._show(key, before.node, before.deleted_ns, change(before.observed))
 
-    def _show(self, key: str, assumed: Assumed) -> None:
+    def _show(self, key: str, node: str, deleted_ns: int, pod: Pod) -> None:
         """Keep the requests that the API server does not show yet, and put the pod into the store."""
-        pod = assumed.observed
-        node = "" if pod.node else assumed.node
-        deleted_ns = 0 if pod.deleted_ns else assumed.deleted_ns
+        node = "" if pod.node else node
+        deleted_ns = 0 if pod.deleted_ns else deleted_ns
         if node or deleted_ns:
             left = self._assumed[key] = Assumed(node, deleted_ns, pod)
             self._store.put(left.shown)

@@ -190,6 +190,7 @@ def connect(base: Base, intake: Intake) -> Operator:
     reporter = reporting.reporter
     parts = [
         *(Part(source.path, each.run) for each, source in zip(intake.reflectors, SOURCES, strict=True)),
+        Part("connections", partial(startup.open_connections, base.api), may_end=True),
         Part("schedule", partial(startup.run_cycles, loop), ends_on_drain=True),
         Part("binder", delivery.binder.run, drain=delivery.binder.drained),
         Part("evicter", delivery.deleter.run, drain=delivery.deleter.drained),

@@ -80,6 +80,11 @@ class Startup:
             tasks.create_task(grouper.run(self._trigger.lead))
             tasks.create_task(writer.run())
 
+    async def open_connections(self, api: Api) -> None:
+        """Open connections for binds once this replica leads."""
+        await self._lease.wait_held()
+        await api.warm()
+
     async def make_default_queues(self, api: Api) -> None:
         """Create the default queues if this process created the Lease, or if no queue but the default parent exists."""
         await self._lease.wait_held()

@@ -9,7 +9,8 @@ be used, or that makes something raise, is left out and logged; all other object
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Protocol
 
 import structlog
@@ -37,6 +38,7 @@ OTHER_SCHEDULER = "spec.schedulerName"
 
 # The condition of a node with a pod that cannot be read: how much room that pod takes is unknown, so the node is full.
 UNREADABLE_POD = "UnreadablePod"
+_all_but_phase = attrgetter(*(each.name for each in fields(Pod) if each.name != "phase"))
 
 
 class PodGate(Protocol):
@@ -315,7 +317,7 @@ def _only_runs(before: Object | None, after: Object | None) -> bool:
         and isinstance(after, Pod)
         and before.node == after.node != ""
         and (before.phase, after.phase) == (Phase.PENDING, Phase.RUNNING)
-        and replace(before, phase=after.phase) == after
+        and _all_but_phase(before) == _all_but_phase(after)
     )
 
 
