@@ -108,6 +108,7 @@ LABELS: dict[str, str] = {
     names.RAY_NODE_TYPE_LABEL: "name",
     names.NAMESPACE_NAME_LABEL: "name",
     names.GPU_COUNT_LABEL: "digits",
+    names.GPU_MEMORY_LABEL: "digits",
     names.MIG_STRATEGY_LABEL: "name",
     names.MIG_ENABLED_LABEL: "flag",
     names.GPU_WORKER_LABEL: "flag",
