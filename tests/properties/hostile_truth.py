@@ -94,7 +94,12 @@ def overfull(objects: Iterable[Object], result: CycleResult) -> list[str]:
         if isinstance(effect, Bind):
             _add(wants, effect.node, holds(by_name[effect.pod]) or {})
     found = []
+    unread = [
+        _mapping(each.get("metadata")).get("name") for each in objects if each["kind"] == "Node" and not _is_read(each)
+    ]
     for name, asked in wants.items():
+        if name in unread:
+            continue  # it counts as it was when it could be read last
         room = nodes[name]["status"]["allocatable"] if name in nodes else {}
         for resource, more in asked.items():
             capacity = amount(room.get(resource, "0"))
@@ -102,6 +107,15 @@ def overfull(objects: Iterable[Object], result: CycleResult) -> list[str]:
             if more and capacity is not None and there + more > capacity:
                 found.append(f"node {name} has {capacity} {resource}, {there} of it held, and gets {more} more")
     return found
+
+
+def _is_read(content: Object) -> bool:
+    """Whether the labels and annotations of the object can be decoded; else all of its new version is left out."""
+    meta = _mapping(content.get("metadata"))
+    return all(
+        isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
+        for texts in (meta.get("labels") or {}, meta.get("annotations") or {})
+    )
 
 
 def _is_plain(content: Object) -> bool:
