@@ -63,7 +63,7 @@ def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> boo
             if chunk in chosen:
                 continue
             below = any(level.queue.name == name for level in world.accounts[chunk.job.queue].lineage())
-            helps = below and any(task.asks(RESOURCES[r]) > 0 for task in chunk.tasks)
+            helps = below and any(task.costs(RESOURCES[r]) > 0 for task in chunk.tasks)
             if helps and _take_together(run, chunk, None, False, chosen, left)[0]:
                 break
         else:
@@ -156,10 +156,11 @@ def _cost(run: Few, task: Task, name: str, chosen: list[Chunk]) -> int | None:
 
 
 def _fits_without(task: Task, machine: Machine, gone: list[Task]) -> bool:
-    names = set(machine.idle) | {name for name, _ in task.pod.shape.request}
+    """By what all of them hold together: on which devices parts of GPUs become free is another matter."""
+    names = set(machine.idle) | {name for name, _ in task.pod.shape.request} | {"gpu"}
     return all(
-        task.asks(name)
-        <= machine.room(name, later=True) + sum(each.asks(name) for each in gone if name in machine.idle)
+        (task.part if name == "gpu" else task.asks(name))
+        <= machine.loose(name, later=True) + sum(each.leaves(name) for each in gone if name in machine.idle)
         for name in names
     )
 
@@ -220,11 +221,11 @@ def _move_away(run: Few, chunk: Chunk, cleared: str) -> bool:
         if task.pod.shape.unsupported:
             return False
         if task.node and task.node != cleared:
-            come_back(world, task, task.node, False)
+            come_back(world, task, task.node, home=True)
             continue
         offered = [name for name in world.machines if name != cleared]
         name = best_node(world, config, chunk.job, task, offered, gates=False)
         if name is None:
             return False
-        come_back(world, task, name, False)
+        come_back(world, task, name, home=False)
     return True
