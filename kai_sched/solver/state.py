@@ -272,7 +272,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
 
     With ``evicting`` it has room for a search, which may evict every task and place it again, and place every job.
     """
-    n_moves, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+    # At least one move: the books of devices are opened through the log, also where no pod is in a job.
+    n_moves, n_sets = max(1, longest_job(snapshot)), snapshot.sets.parent.size
     # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
     # counters and a cursor; and the term roles of the class.
     n_charges = 6 * _depth(snapshot)
