@@ -138,6 +138,22 @@ def best_node(t: int, ctx: Context) -> int:
 
 @inner
 def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
+    """Place task ``t`` of job ``j`` on node ``n``, on the devices (G,) that it prefers there, by the undo log (8.4).
+
+    Parameters
+    ----------
+    j, t : rows of the job and its task, which is pending or was evicted by a search
+    n : row of a node on which the task fits, now or later; this is not checked
+    wait : True: the task is pipelined; False: it is bound, unless its devices have no room yet
+    """
+    c = ctx.snapshot.tasks.cls[t]
+    if ctx.snapshot.classes.shares[c] > 0:
+        wait = choose_devices(c, n, ctx) == LATER or wait
+    put_on_devices(j, t, n, wait, ctx)
+
+
+@inner
+def put_on_devices(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
 
     That is the room of the node (N, R), the devices that the pod shares (G,), the counters of the set, what the queue
@@ -146,15 +162,12 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
 
     Parameters
     ----------
-    j, t : rows of the job and its task, which is pending or was evicted by a search
-    n : row of a node on which the task fits, now or later; this is not checked
-    wait : True: the task is pipelined; False: it is bound, unless the devices that it prefers have no room yet (8.4)
+    j, t, n : rows of the job, its task and the node; if the task has a share, its devices are in ``scratch.devices``
+    wait : True: the task is pipelined; False: it is bound
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
-    if snapshot.classes.shares[c] > 0:
-        wait = choose_devices(c, n, ctx) == LATER or wait
-        take_devices(t, n, wait, ctx)
+    take_devices(t, n, wait, ctx)
     place(t, n, wait, ctx)
     charge_task(j, t, n, 1.0, ctx)
     if finder.dynamic[c] == 1:
