@@ -24,7 +24,7 @@ from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import count_term_roles
-from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
 
@@ -205,6 +205,8 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
             if apart:
                 count_at_home(t, 1, ctx, search)
         if n == NULL:
+            if n != NULL and ctx.snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+                n = NULL
             rollback(floats, integers, ctx)
             search.counts.placed[0] = placed
             return False

@@ -21,7 +21,7 @@ from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
-from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -115,6 +115,8 @@ def place_task(j: int, t: int, ctx: Context) -> int:
         return int(finder.refused[c])
     n = best_node(t, ctx)
     if n == NULL:
+        return NO_FIT
+    if snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
         return NO_FIT
     put(j, t, n, not has_room_now(c, n, ctx), ctx)
     return OK
