@@ -25,6 +25,7 @@ from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import Devices, Flags, Ints, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
+ROUNDING = 1e-6  # MiB
 BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
 
 
@@ -63,7 +64,7 @@ def device_memory(node: Node, config: Config) -> int:
     return max(1, value - reserve)
 
 
-def part_of(share: GpuShare, largest: int) -> float:
+def part_of(share: GpuShare, sizes: Sequence[int]) -> float:
     """The part of one device that a pod with this share takes at least, a multiple of 1 / PART_UNIT, rounded down.
 
     For memory that is its part of the ``largest`` device of all nodes, in MiB; 0 where no node says how large it is.
