@@ -180,8 +180,10 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         verdicts = ctx.finder.verdicts[classes.signature[c]]
         room = 0
         # One task needs no sum over all nodes, and an exact answer: the best node takes terms and ports into account,
-        # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions.
-        if k == 1:
+        # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions. Not so where
+        # devices are shared: ``open_room`` counts what victims add to the room by rows, in which there may be room
+        # already that is no single device.
+        if k == 1 and snapshot.devices.reserved.shape[0] == 0:
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
             for n in range(verdicts.shape[0]):
