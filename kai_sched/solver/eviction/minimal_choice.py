@@ -32,6 +32,7 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, Preemptor, Search
 from kai_sched.solver.eviction.validate import may_lose_more
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.score import is_first_of_kind
 from kai_sched.solver.kernels.undo import undo_all
@@ -226,7 +227,7 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
             continue
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += classes.request[snapshot.tasks.cls[other], r]
+                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
     request = classes.request[snapshot.tasks.cls[t]]
     for r in range(freed.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > state.idle[n, r] + state.releasing[n, r] + freed[r]:
@@ -327,7 +328,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         enough = True
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += classes.request[snapshot.tasks.cls[other], r]
+                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
         if enough:
             return number if by_number else g

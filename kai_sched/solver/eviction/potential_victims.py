@@ -26,6 +26,7 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, Search
 from kai_sched.solver.eviction.victim_chunk import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -223,7 +224,7 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
     for r in range(idle.shape[0]):
         # A resource of which the node has nothing is not tracked there (semantics 0.3), so its idle amount stays 0.
         if snapshot.nodes.allocatable[n, r] > 0.0:
-            requests[r] += classes.request[c, r]
+            requests[r] += leaves(c, r, snapshot)
     for kind in range(n_kinds):
         wanted = search.kinds.cls[kind]
         if finder.verdicts[classes.signature[wanted], n] == OK:
