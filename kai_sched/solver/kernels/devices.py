@@ -280,7 +280,8 @@ def change_later(d: int, n: int, c: int, sign: int, ctx: Context) -> None:
     after = before + sign * size_of(c, n, ctx)
     set_integer(at.device_later + d, after, ctx)
     opened = (1.0 if after > 0 else 0.0) - (1.0 if before > 0 else 0.0)
-    add_float(at.spare + 2 * n + 1, opened - sign * part_of(c, ctx), ctx)
+    if ctx.snapshot.nodes.allocatable[n, GPU] > 0.0:
+        add_float(at.spare + 2 * n + 1, opened - sign * part_of(c, ctx), ctx)
     if opened != 0.0 and ctx.snapshot.devices.reserved[d] == 0:
         add_float(at.releasing + n * ctx.state.idle.shape[1] + PODS, -opened, ctx)
 
@@ -295,7 +296,8 @@ def change_now(d: int, n: int, c: int, sign: int, ctx: Context) -> None:
     after = before + sign * size_of(c, n, ctx)
     set_integer(at.device_now + d, after, ctx)
     opened = (1.0 if after > 0 else 0.0) - (1.0 if before > 0 else 0.0)
-    add_float(at.spare + 2 * n, opened - sign * part_of(c, ctx), ctx)
+    if ctx.snapshot.nodes.allocatable[n, GPU] > 0.0:
+        add_float(at.spare + 2 * n, opened - sign * part_of(c, ctx), ctx)
     if opened != 0.0 and ctx.snapshot.devices.reserved[d] == 0:
         row = n * ctx.state.idle.shape[1] + PODS
         add_float(at.idle + row, -opened, ctx)
