@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.oracle.allocate import accepts, best_node, fits, may_take, move
+from tests.oracle.allocate import accepts, best_node, fits, may_take, may_take_on, move
+from tests.oracle.devices import kind_of
 from tests.oracle.few_scenario import Few, empty
 from tests.oracle.reclaim import needs
 from tests.oracle.trial import come_back, evict, restore, saved
@@ -74,6 +75,7 @@ def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> boo
 def _limit_in_the_way(run: Few) -> tuple[str, int] | None:
     """The queue and the resource; ("", 0) where it is a quota."""
     world, job, need = run.session.world, run.job, needs(run.pending)
+    need[2] = sum(task.least for task in run.pending)
     for account in world.accounts[job.queue].lineage():
         for r in range(3):
             limit = account.share(r).limit
@@ -169,7 +171,8 @@ def _clear(
     run: Few, task: Task, name: str, skipped: int, moves: bool, chosen: list[Chunk], left: dict[str, list[float]]
 ) -> bool | None:
     """Let the chunks on a node go but for the first few; None where there is too little room and shares kept one."""
-    machine = run.session.world.machines[name]
+    world = run.session.world
+    machine = world.machines[name]
     refused = False
     for chunk in [each for each in run.potential if each not in chosen and name in _homes(each)][skipped:]:
         if chunk in chosen:
@@ -177,7 +180,8 @@ def _clear(
         taken, kept = _take_together(run, chunk, name, moves, chosen, left)
         refused = refused or kept
         if taken and fits(task, machine, later=True):
-            return accepts(machine, task)
+            dear = kind_of(task.pod) == "memory" and not may_take_on(world, run.job, task, name)
+            return accepts(machine, task) and not dear
     return None if refused and not moves else False
 
 

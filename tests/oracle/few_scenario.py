@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from tests.oracle.allocate import accepts, best_node, fits, fits_but_devices, may_take, move
+from tests.oracle.allocate import accepts, best_node, fits, fits_but_devices, may_take, may_take_on, move
 from tests.oracle.chunk import next_chunk
 from tests.oracle.devices import home_has_room
 from tests.oracle.reclaim import Fairness
@@ -87,7 +87,7 @@ def _place_wish(run: Few) -> bool:
         machine = world.machines[name or ""]
         if task.pod.shape.unsupported or not fits(task, machine, later=True) or not accepts(machine, task):
             name = best_node(world, run.session.config, run.job, task, list(world.machines))
-        if name is None:
+        if name is None or not may_take_on(world, run.job, task, name):
             return False
         move(world, run.job, task, "Pipelined", name)
     return True
