@@ -131,3 +131,21 @@ def test_gangs_keep_their_devices_when_they_have_to_wait() -> None:
     )
     assert found["g-0"] == found["g-1"] == ("Pipelined", "a")
     assert found["h-0"] == ("Binding", "a")
+
+
+def test_limits_are_asked_for_the_least_that_gpu_memory_may_cost() -> None:
+    """On the large device, once the other pod has left it, the pod costs 0.5; on the small one, 1 (3.4)."""
+    objects = [node("a", 1, 10_000), node("b", 1, 20_000), queue(gpu=o.Share(-1.0, 0.75, 1.0)), queue("r", FREE)]
+    objects += [o.PriorityClass("high", 80), group("v"), group("g", 1, "high"), group("x", queue="r")]
+    objects += [pod("x-0", part(1.0), 0.0, "a", "x"), pod("v-0", part(0.75), 0.0, "b", "v"), pod("g-0", mib(9901))]
+    for victims in ("original", "minimal"):
+        assert decide(*objects, config=Config(("preempt",), victims=victims))["g-0"] == ("Pipelined", "b")
+
+
+def test_no_limit_is_exceeded_by_the_price_on_a_node_that_is_cleared() -> None:
+    """On the large devices the pod would cost 0.5, but it would get a small one, where it costs 1 (3.4)."""
+    objects = [node("a", 1, 10_000), node("b", 1, 20_000), queue(gpu=o.Share(-1.0, 1.4, 1.0)), queue("r")]
+    objects += [o.PriorityClass("high", 80), group("x", queue="r", preemptible=False), group("w", preemptible=False)]
+    objects += [group("v"), group("g", 1, "high"), pod("x-0", part(0.5), 0.0, "b", "x")]
+    objects += [pod("w-0", part(0.5), 0.0, "b", "x"), pod("v-0", part(0.25), 0.0, "a", "v"), pod("g-0", mib(9901))]
+    assert decide(*objects, config=Config(("preempt",)))["g-0"] == ("Pending", "")
