@@ -106,7 +106,7 @@ def lower_classes(
     resources = _resources(found, nodes)
     book = SignatureBook()
     refusals = [""] * len(found)
-    sizes = _device_sizes(nodes, config) if any(each.shape.share for each in found) else (0, 0)
+    sizes = sorted({device_memory(node, config) for node in nodes}) if any(each.shape.share for each in found) else []
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes))
     terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
@@ -151,10 +151,11 @@ def _table(
     resources: tuple[str, ...],
     book: SignatureBook,
     refusals: list[str],
-    setting: tuple[Cluster, Config, tuple[int, int]],
+    setting: tuple[Cluster, Config, list[int]],
 ) -> Classes:
-    """The table of the classes; ``setting`` has the memory of the smallest and of the largest device, too."""
-    cluster, config, (smallest, largest) = setting
+    """The table of the classes; ``setting`` has the memory of the devices of all nodes, too."""
+    cluster, config, sizes = setting
+    known = [size for size in sizes if size != UNKNOWN_MEMORY]
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
     quota, gate = np.zeros((len(found), 3)), np.zeros(len(found))
@@ -175,10 +176,10 @@ def _table(
         elif shape.share and not request[c, column[GPU]]:
             share = shape.share
             shares[c], portion[c], memory[c] = share.devices, share.portion, share.memory_mib
-            request[c, column[GPU]] = part_of(share, largest) * share.devices
+            request[c, column[GPU]] = part_of(share, sizes) * share.devices
             gate[c] = quota[c, 2] = share.quota
             if share.memory_mib:
-                quota[c, 2], gate[c] = memory_prices(share, smallest, largest)
+                quota[c, 2], gate[c] = memory_prices(share, min(known, default=0), max(known, default=0))
         kind = gpu_kind(shape)
         cpu_only[c] = each.reserves or kind in (GpuKind.NONE, GpuKind.LEGACY_MIG)
         if not waits[c]:
@@ -194,12 +195,6 @@ def _table(
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, kind, volumes, config))
     return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)
-
-
-def _device_sizes(nodes: list[Node], config: Config) -> tuple[int, int]:
-    """The memory of the smallest and of the largest GPU device of all nodes, in MiB (1.4); 0 where no node says it."""
-    known = {device_memory(node, config) for node in nodes} - {UNKNOWN_MEMORY}
-    return min(known, default=0), max(known, default=0)
 
 
 def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:

@@ -25,6 +25,7 @@ from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import Devices, Flags, Ints, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
+ROUNDING = 1e-6  # MiB
 BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
 
 
@@ -63,13 +64,21 @@ def device_memory(node: Node, config: Config) -> int:
     return max(1, value - reserve)
 
 
-def part_of(share: GpuShare, largest: int) -> float:
+def part_of(share: GpuShare, sizes: Sequence[int]) -> float:
     """The part of one device that a pod with this share takes at least, a multiple of 1 / PART_UNIT, rounded down.
 
-    For memory that is its part of the ``largest`` device of all nodes, in MiB; 0 where no node says how large it is.
+    ``sizes`` has the memory of the devices of all nodes, in MiB. A portion takes whole MiB, rounded down
+    (``kernels.devices.size_of``), so that there may be room for more pods than portions add up to. GPU memory is its
+    part of the largest known device; 0 where no node says how large it is.
     """
-    part = share.portion or (share.memory_mib / largest if largest else 0.0)
+    known = [size for size in sizes if size != UNKNOWN_MEMORY or not share.memory_mib]
+    part = min((size_of(share, size) / size for size in known), default=0.0)
     return int(part * PART_UNIT) / PART_UNIT
+
+
+def size_of(share: GpuShare, memory: int) -> int:
+    """What the share takes of each device with so much memory, in MiB, as ``kernels.devices.size_of`` has it."""
+    return share.memory_mib or max(1, int(share.portion * memory + ROUNDING))
 
 
 def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, float]:
@@ -84,7 +93,6 @@ def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, 
 
 def lower_devices(
     cache: Cache,
-    config: Config,
     nodes: Sequence[Node],
     pods: npt.NDArray[np.object_],
     placed: tuple[Ints, npt.NDArray[np.int8]],
@@ -120,9 +128,9 @@ def lower_devices(
     for t, groups in holders.items():
         used.setdefault(int(node[t]), set()).update(groups)
     in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
-    # With the victims of v0.17.0 a share that is promised on a device that is being left counts as another device.
-    twice = 2 if config.victims == "original" else 1
-    lengths = [max(int(count), twice * len(in_use.get(n, ()))) for n, count in enumerate(gpus)]
+    # Besides the devices in use at the start there are as many as the node has: while the former are being left, nobody
+    # holds yet what is promised of the latter, and a device that is free now must not be taken for one of them.
+    lengths = [int(count) + len(in_use.get(n, ())) for n, count in enumerate(gpus)]
     ptr = np.zeros(len(nodes) + 1, np.int32)
     np.cumsum(lengths, out=ptr[1:])
     groups_of_rows = [""] * int(ptr[-1])

@@ -126,7 +126,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
     classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods))
     shares, objects = classes.table.shares[classes.of_task], cache.pods.objects[pods.rows]
-    devices = lower_devices(cache, config, nodes, objects, (pods.node, pods.status), shares)
+    devices = lower_devices(cache, nodes, objects, (pods.node, pods.status), shares)
     waits, traits = _not_placed(pods.status), _traits(jobs, config)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, alike)

@@ -210,6 +210,7 @@ class Scratch(NamedTuple):
     chunk: Ints  # (longest job,) tasks of the chunk
     node: Ints  # (longest job,) nodes of these tasks
     devices: Longs  # (M,) devices that are chosen for a pod
+    shares: Longs  # (X,) devices of tasks that are placed anew, as Tasks.device
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
@@ -272,7 +273,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
 
     With ``evicting`` it has room for a search, which may evict every task and place it again, and place every job.
     """
-    n_moves, n_sets = longest_job(snapshot), snapshot.sets.parent.size
+    # At least one move: the books of devices are opened through the log, also where no pod is in a job.
+    n_moves, n_sets = max(1, longest_job(snapshot)), snapshot.sets.parent.size
     # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
     # counters and a cursor; and the term roles of the class.
     n_charges = 6 * _depth(snapshot)
@@ -359,6 +361,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(longest, np.int32),
         np.zeros(longest, np.int32),
         np.zeros(int(snapshot.classes.shares.max(initial=0)), np.int64),
+        np.zeros(snapshot.tasks.device.size, np.int64),
         np.zeros(longest, np.uint8),
         Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),

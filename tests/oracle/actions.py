@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_sched import Cluster, Config
-from tests.oracle.allocate import allocate_in, fits, may_run, move, waits_for_minimum
+from tests.oracle.allocate import allocate_in, may_run, move, waits_for_minimum
 from tests.oracle.chunk import next_chunk, task_order
+from tests.oracle.devices import device_memory, held
 from tests.oracle.few import search_few
-from tests.oracle.few_scenario import Few, come_back_all, may_return
+from tests.oracle.few_scenario import Few, come_back_all, fits_at_home, may_return
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search
 from tests.oracle.signature import Memory
-from tests.oracle.trial import Eviction, Session, is_evicted
+from tests.oracle.trial import Eviction, Session, is_evicted, restore, saved
 from tests.oracle.victims import Chunk, Protection, active_tasks, can_leave
 from tests.oracle.world import (
     ACTIVE,
@@ -95,14 +96,18 @@ def _stays(session: Session, task: Task) -> bool:
     """Whether the task, or another of its job that was evicted, can stay where it runs."""
     world, job = session.world, task.job
     home = world.machines.get(task.shadow.node if task.shadow else task.node)
-    if not job or not home or not fits(task, home, later=True):
+    if not job or not home or not fits_at_home(task.shadow or task, home):
         return False
     if task.shadow:
-        if not may_return(home, task):
+        # as if the place that it was promised were given up
+        before, stays = saved(world), task.shadow
+        move(world, job, task, "Releasing", "")
+        if not may_return(home, stays):
+            restore(before)
             return False
         session.placed.remove(task.pod.key)
-        put(home, task.shadow, -1)
-        task.shadow = None
+        put(home, stays, -1)
+        task.shadow, task.devices = None, stays.devices
         move(world, job, task, task.before, home.node.name)
         return True
     evicted = {each.pod for each in session.evictions if each.action != "stalegangeviction"}
@@ -128,12 +133,7 @@ def _bind_what_is_free(session: Session) -> None:
     world = session.world
     waits_for_others = {each.cause for each in session.evictions}
     gone = {each.pod for each in session.evictions}
-    for machine in world.machines.values():
-        machine.spare = dict(machine.node.allocatable)
-        for task in world.tasks:
-            holds = task.start in USED and (task.pod.node or task.node) == machine.node.name
-            if holds or (task.start == "Pending" and task.status == "Binding" and task.node == machine.node.name):
-                _hold(machine, task, 1)
+    present = {name: _as_it_is(machine, world) for name, machine in world.machines.items()}
     for key in session.placed:
         job = next((each for each in world.jobs for task in each.tasks if task.pod.key == key), None)
         if job is None or job.group.key in waits_for_others:
@@ -143,22 +143,38 @@ def _bind_what_is_free(session: Session) -> None:
             continue
         waits_for_others.add(job.group.key)
         good = all(task.start == "Pending" and task.pod.key not in gone for task in waits)
-        for task in waits:
-            _hold(world.machines[task.node], task, 1)
-            good = good and all(
-                world.machines[task.node].spare.get(name, 0.0) >= 0 for name, amount in task.pod.shape.request if amount
-            )
-        for task in waits:
+        there = [replace(task, status="Running") for task in waits]
+        for task in there:
+            put(present[task.node], task)
+            good = good and _has_enough(present[task.node], task)
+        for task, copy in zip(waits, there, strict=True):
             if good:
                 move(world, job, task, "Binding", task.node)
             else:
-                _hold(world.machines[task.node], task, -1)
+                put(present[task.node], copy, -1)
 
 
-def _hold(machine: Machine, task: Task, sign: int) -> None:
-    for name, amount in task.pod.shape.request:
-        if machine.node.allocatable.get(name):
-            machine.spare[name] -= sign * amount
+def _as_it_is(machine: Machine, world: World) -> Machine:
+    """The node with all pods that are there now, whoever is to leave, and those that are to be bound to it."""
+    idle = {name: amount for name, amount in machine.node.allocatable.items() if amount}
+    present = replace(machine, idle=idle, releasing={}, tasks=[])
+    for task in world.tasks:
+        if task.start in USED and (task.pod.node or task.node) == machine.node.name:
+            put(present, replace(task, status="Running", node=machine.node.name, devices=task.first_devices))
+        elif task.start == "Pending" and task.status == "Binding" and task.node == machine.node.name:
+            put(present, replace(task, status="Running"))
+    return present
+
+
+def _has_enough(present: Machine, task: Task) -> bool:
+    """Whether the node has not less than nothing of what the pod takes, and its devices the memory that they hold."""
+    asked = [name for name, amount in task.pod.shape.request if amount]
+    if not task.pod.shape.share:
+        return all(present.room(name, later=False) >= 0 for name in asked)
+    now, memory = held(present, later=False), device_memory(present.node)
+    return all(now[d] <= memory for d in task.devices) and all(
+        present.room(name, later=False) >= 0 for name in [*asked, "gpu"]
+    )
 
 
 def _count_again(world: World) -> None:
@@ -195,7 +211,7 @@ def _helpless(world: World, job: Job) -> bool:
     return any(
         task.pod.shape.unsupported or amount > max((node.allocatable.get(resource, 0.0) for node in nodes), default=0.0)
         for task in next_chunk(job)
-        for resource, amount in task.pod.shape.request
+        for resource, amount in [*task.pod.shape.request, ("gpu", task.part)]
     )
 
 
@@ -293,18 +309,23 @@ def consolidation(session: Session) -> None:
 
         def valid(victims: list[Chunk], _part: Job) -> bool:
             tasks = [task for chunk in victims for task in chunk.tasks]
-            moved = {task.job for task in tasks if is_evicted(task)}
+            moved = {task.job for task in tasks if is_evicted(task) and not _keeps_promise(task)}
             return all(task.status != "Releasing" for task in tasks) and (most < 0 or len(moved) <= most)
 
         if not _look(session, job, pool, valid, "consolidation"):
             memory.note(job)
 
 
+def _keeps_promise(task: Task) -> bool:
+    """Whether a pod that was promised a place in this cycle is promised one on the same node again."""
+    return bool(task.shadow and task.before == task.status and task.node == task.shadow.node)
+
+
 def _enough_in_all(world: World, job: Job) -> bool:
     """Whether all ready nodes together have the GPUs, now or later."""
     machines = [machine for machine in world.machines.values() if ready(machine.node)]
-    asked = needs(next_chunk(job))[2]
-    return asked <= 0 or asked <= sum(machine.room("gpu", later=True) for machine in machines)
+    asked = sum(task.part for task in next_chunk(job))
+    return asked <= 0 or asked <= sum(machine.loose("gpu", later=True) for machine in machines)
 
 
 def evict_stale_gangs(session: Session) -> None:

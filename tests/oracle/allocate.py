@@ -1,6 +1,6 @@
 """The whole allocate action (semantics 3.1 to 3.5, 9, 12) on model objects, the slow and obvious way.
 
-Twin of the scheduler for clusters without GPU sharing, MIG, DRA, topology, volumes and pod affinity: every node is
+Twin of the scheduler for clusters without DRA, topology, volumes and pod affinity: every node is
 scored for every pod by the formulas of semantics 9, sorted, and tried in turn. A job with nothing to ask for is not
 enlisted, and what is not supported fits nowhere.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kai_sched import Cluster, Config
 from kai_sched.model.objects import HostPort, Node, Requirement, Taint, Toleration
 from tests.oracle.chunk import next_chunk, reachable
+from tests.oracle.devices import HUNDREDTHS, allows, choose, has_devices, has_mig, kind_of, may_join
 from tests.oracle.order import JobTree
 from tests.oracle.world import (
     ACTIVE,
@@ -96,13 +97,16 @@ def waits_for_minimum(job: Job) -> bool:
 
 
 def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
-    """Give the task another status and place, with all accounts kept."""
+    """Give the task another status and place, with all accounts kept; who comes to a node gets devices there."""
     account = world.accounts.get(job.queue)
     if task.status in USED and task.node in world.machines:
         put(world.machines[task.node], task, -1)
     if task.status in ACTIVE and account:
         charge(account, task, not job.preemptible, -1)
+    comes = task.status == "Pending" and status in ACTIVE
     task.status, task.node = status, node
+    if comes and task.pod.shape.share:
+        task.devices = tuple(choose(task, world.machines[node], world.config)[0])
     if status in USED and node in world.machines:
         put(world.machines[node], task)
     if status in ACTIVE and account:
@@ -110,14 +114,26 @@ def move(world: World, job: Job, task: Task, status: str, node: str) -> None:
 
 
 def may_take(world: World, job: Job, tasks: list[Task]) -> bool:
-    """The capacity gates (3.4) for these tasks together, at the job's queue and every ancestor."""
+    """The capacity gates (3.4) for these tasks together, at the job's queue and every ancestor, at the least price."""
+    amounts = [[task.least if resource == "gpu" else task.costs(resource) for resource in RESOURCES] for task in tasks]
+    return within_gates(world, job, [round(sum(column), HUNDREDTHS) for column in zip(*amounts, strict=True)])
+
+
+def may_take_on(world: World, job: Job, task: Task, node: str) -> bool:
+    """The gates for a single task at the price of the node."""
+    needs = [task.price_on[node] if resource == "gpu" else task.costs(resource) for resource in RESOURCES]
+    return within_gates(world, job, needs)
+
+
+def within_gates(world: World, job: Job, needs: list[float]) -> bool:
+    """Whether limits, and quotas for work that cannot be preempted, allow so much more."""
     for account in world.accounts[job.queue].lineage():
-        for r, resource in enumerate(RESOURCES):
-            need = sum(task.asks(resource) for task in tasks)
+        for r, need in enumerate(needs):
             share = account.share(r)
-            if need and share.limit != UNLIMITED and share.limit < account.allocated[r] + need:
+            if need and share.limit != UNLIMITED and share.limit < round(account.allocated[r] + need, HUNDREDTHS):
                 return False
-            if need and not job.preemptible and share.quota != UNLIMITED and share.quota < account.fixed[r] + need:
+            fixed = round(account.fixed[r] + need, HUNDREDTHS)
+            if need and not job.preemptible and share.quota != UNLIMITED and share.quota < fixed:
                 return False
     return True
 
@@ -126,34 +142,60 @@ def place(world: World, config: Config, job: Job, task: Task) -> bool:
     """Put the task on the best node that takes it: bound on idle room, else waiting for releasing pods (3.5)."""
     name = best_node(world, config, job, task, list(world.machines))
     if name is not None:
-        idle = fits(task, world.machines[name], later=False)
+        machine = world.machines[name]
+        idle = fits(task, machine, later=False)
+        idle = idle and (not task.pod.shape.share or choose(task, machine, config)[1])
         move(world, job, task, "Allocated" if idle else "Pipelined", name)
     return name is not None
 
 
 def best_node(world: World, config: Config, job: Job, task: Task, offered: list[str], gates: bool = True) -> str | None:
-    """The node with the highest score among those offered that take the task, now or later; None if there is none."""
+    """The node with the highest score among those offered that take the task, now or later; None if there is none.
+
+    Without ``gates`` limits are only asked about GPU memory, which may cost more there than where the pod was.
+    """
+    gates = gates or kind_of(task.pod) == "memory"
     if task.pod.shape.unsupported:
         return None
     machines = [world.machines[name] for name in offered]
     scores = {machine.node.name: score(config, task, machine, machines) for machine in machines}
     for name in sorted(scores, key=lambda name: (-scores[name], name)):
         machine = world.machines[name]
-        if fits(task, machine, later=True) and accepts(machine, task) and (not gates or may_take(world, job, [task])):
+        if (
+            fits(task, machine, later=True)
+            and accepts(machine, task)
+            and (not gates or may_take_on(world, job, task, name))
+        ):
             return name
     return None
 
 
-def fits(task: Task, machine: Machine, later: bool) -> bool:
-    """A negative entry of the node refuses everyone, a missing one only those that ask for it (0.3)."""
+def fits(task: Task, machine: Machine, later: bool, scored: bool = False) -> bool:
+    """A negative entry of the node refuses everyone, a missing one only those that ask for it (0.3).
+
+    Shares ask for devices, all others for whole GPUs. ``scored``: as v0.17.0 has it when it scores the node.
+    """
+    return fits_but_devices(task, machine, later) and (
+        not task.pod.shape.share or has_devices(task, machine, later, scored)
+    )
+
+
+def fits_but_devices(task: Task, machine: Machine, later: bool) -> bool:
+    """The same for all but the devices of a share."""
     names = set(machine.idle) | {name for name, _ in task.pod.shape.request}
+    if task.pod.shape.share:
+        names.discard("gpu")
+    elif not task.asks("gpu") and "gpu" in names:
+        names.discard("gpu")
+        if machine.loose("gpu", later) < 0:
+            return False
     return all(task.asks(name) <= machine.room(name, later) for name in names)
 
 
 def accepts(machine: Machine, task: Task) -> bool:
     """The predicates that depend on the node (12.2)."""
     node, shape = machine.node, task.pod.shape
-    if not ready(node) or machine.room("pods", later=True) <= 0:
+    if not ready(node) or machine.room("pods", later=True) <= 0 or not allows(task, machine):
         return False
     if any(
         clash(mine, theirs)
@@ -210,14 +252,17 @@ def matches(requirement: Requirement, node: Node) -> bool:
 
 
 def score(config: Config, task: Task, machine: Machine, offered: list[Machine]) -> float:
-    """Node scores (semantics 9): the plugins that matter without GPU sharing and topology."""
-    resource = "gpu" if task.asks("gpu") > 0 else "cpu"
+    """Node scores (semantics 9): the plugins that matter without topology."""
+    resource = "cpu" if kind_of(task.pod) in ("none", "legacy") else "gpu"
+    has_gpus = machine.node.allocatable.get("gpu", 0.0) > 0 or has_mig(machine.node)
     total = 0.0
     if "nominatednode" in config.plugins and task.pod.nominated_node == machine.node.name:
         total += 10_000_000
-    if "nodeavailability" in config.plugins and fits(task, machine, later=False):
+    if "gpusharingorder" in config.plugins and may_join(task, machine):
+        total += 10_000
+    if "nodeavailability" in config.plugins and fits(task, machine, False, config.victims == "original"):
         total += 1000
-    if "resourcetype" in config.plugins and resource == "cpu" and machine.node.allocatable.get("gpu", 0.0) <= 0:
+    if "resourcetype" in config.plugins and resource == "cpu" and not has_gpus:
         total += 10
     if "nodeplacement" in config.plugins:
         strategy = config.plugins["nodeplacement"].get(resource, "binpack")

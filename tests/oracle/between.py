@@ -13,6 +13,7 @@ from kai_sched import Cluster
 from kai_sched.model.objects import Object, Phase, Pod, PodGroup
 
 Stands = Mapping[str, tuple[str, str]]  # status and node of each pod
+NOTHING: Mapping[str, tuple[str, ...]] = {}
 
 
 def objects_of(cluster: Cluster) -> list[Object]:
@@ -21,25 +22,40 @@ def objects_of(cluster: Cluster) -> list[Object]:
 
 
 def moved_on(
-    cluster: Cluster, stands: Stands, evicted: Collection[str], now_ns: int, lasting: Collection[str] = ()
+    cluster: Cluster,
+    stands: Stands,
+    evicted: Collection[str],
+    now_ns: int,
+    lasting: Collection[str] = (),
+    devices: Mapping[str, tuple[str, ...]] = NOTHING,
 ) -> list[Object]:
-    """The objects of the next cycle; evicted pods of the groups in ``lasting`` go on terminating."""
+    """The objects of the next cycle; evicted pods of the groups in ``lasting`` go on terminating.
+
+    ``devices``: the groups of the devices that pods which are bound share.
+    """
     return [
-        _pod(item, stands[item.key], item.key in evicted, now_ns, lasting)
+        _pod(item, stands[item.key], item.key in evicted, now_ns, lasting, devices.get(item.key, ()))
         if isinstance(item, Pod) and item.key in stands
         else item
         for item in objects_of(cluster)
     ]
 
 
-def _pod(pod: Pod, stand: tuple[str, str], evicted: bool, now_ns: int, lasting: Collection[str]) -> Pod:
+def _pod(
+    pod: Pod,
+    stand: tuple[str, str],
+    evicted: bool,
+    now_ns: int,
+    lasting: Collection[str],
+    devices: tuple[str, ...],
+) -> Pod:
     status, node = stand
     if status == "Binding":
-        return replace(pod, node=node, phase=Phase.RUNNING)
+        return replace(pod, node=node, phase=Phase.RUNNING, gpu_groups=devices or pod.gpu_groups)
     if (status == "Releasing" or evicted) and pod.group in lasting:
         return replace(pod, deleted_ns=pod.deleted_ns or now_ns)
     if status == "Releasing" or evicted:
-        return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0)
+        return replace(pod, node="", phase=Phase.PENDING, deleted_ns=0, gpu_groups=())
     return pod
 
 

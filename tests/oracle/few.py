@@ -28,16 +28,21 @@ def search_few(run: Few) -> bool:
         return _search_among(run, pool, run.is_move)
     # Moves are evictions, too: at first only those take part who may leave. Who moves needs room that is free now.
     need = needs(run.pending)
-    free = sum(max(0.0, machine.room("gpu", later=True)) for machine in run.session.world.machines.values())
-    if free < need[2]:
+    free, lacks = _free(run), sum(task.part for task in run.pending)
+    if free < lacks:
         givers = [job for job in pool if run.fairness.may_take(job, {}, need)]
         alone = [job for job in givers if run.fairness.may_leave_alone(job, [0.0, 0.0, 1.0], need)]
         for among in [alone] * (len(run.pending) == 1) + [givers]:
             if _search_among(run, among, False):
                 return True
-        if not run.moves or (free == 0 and need[2] > 0):
+        if not run.moves or (free == 0 and lacks > 0):
             return False
     return _search_among(run, pool, run.moves)
+
+
+def _free(run: Few) -> float:
+    """The GPUs of all nodes that nobody holds later, parts included."""
+    return sum(max(0.0, machine.loose("gpu", later=True)) for machine in run.session.world.machines.values())
 
 
 def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
@@ -46,14 +51,12 @@ def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
     single = len(run.pending) == 1 and not run.is_move
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
-    lacking = needs(run.pending)[2] - sum(
-        max(0.0, machine.room("gpu", later=True)) for machine in world.machines.values()
-    )
+    lacking = sum(task.part for task in run.pending) - _free(run)
     for steps, step in enumerate(accumulate(world, pool, []), 1):
         run.potential.append(step)
         tried = False
         gives = run.fairness is None or run.fairness.takes(step.job, step.tasks, {}, needs(run.pending))
-        lacking -= needs(step.tasks)[2] if gives else 0.0
+        lacking -= sum(task.part for task in step.tasks) if gives else 0.0
         if run.is_move or steps < due or not _may_suffice(run):
             continue
         last = step.tasks[0].job
@@ -75,11 +78,13 @@ def _slots(kind: Task, machine: Machine, gone: list[Task]) -> int:
         return 0
     names = set(machine.idle) | {name for name, _ in kind.pod.shape.request}
     counts = []
-    for name in names:
-        free = machine.room(name, later=True)
-        free += sum(task.asks(name) for task in gone if task.node == machine.node.name and name in machine.idle)
-        if kind.asks(name) > 0:
-            counts.append(max(0, int(free // kind.asks(name))))
+    for name in names | {"gpu"}:
+        asked = kind.part if name == "gpu" else kind.asks(name)
+        free = machine.loose(name, later=True)
+        here = [task for task in gone if task.node == machine.node.name and name in machine.idle]
+        free += sum(task.leaves(name) for task in here)
+        if asked > 0:
+            counts.append(max(0, int(free // asked)))
         elif free < 0:
             return 0
     return min(counts, default=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.oracle.allocate import accepts, best_node, fits, may_take, move
+from tests.oracle.allocate import accepts, best_node, fits, may_take, may_take_on, move
+from tests.oracle.devices import kind_of
 from tests.oracle.few_scenario import Few, empty
 from tests.oracle.reclaim import needs
 from tests.oracle.trial import come_back, evict, restore, saved
@@ -63,7 +64,7 @@ def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> boo
             if chunk in chosen:
                 continue
             below = any(level.queue.name == name for level in world.accounts[chunk.job.queue].lineage())
-            helps = below and any(task.asks(RESOURCES[r]) > 0 for task in chunk.tasks)
+            helps = below and any(task.costs(RESOURCES[r]) > 0 for task in chunk.tasks)
             if helps and _take_together(run, chunk, None, False, chosen, left)[0]:
                 break
         else:
@@ -74,6 +75,7 @@ def _relieve(run: Few, chosen: list[Chunk], left: dict[str, list[float]]) -> boo
 def _limit_in_the_way(run: Few) -> tuple[str, int] | None:
     """The queue and the resource; ("", 0) where it is a quota."""
     world, job, need = run.session.world, run.job, needs(run.pending)
+    need[2] = sum(task.least for task in run.pending)
     for account in world.accounts[job.queue].lineage():
         for r in range(3):
             limit = account.share(r).limit
@@ -156,10 +158,11 @@ def _cost(run: Few, task: Task, name: str, chosen: list[Chunk]) -> int | None:
 
 
 def _fits_without(task: Task, machine: Machine, gone: list[Task]) -> bool:
-    names = set(machine.idle) | {name for name, _ in task.pod.shape.request}
+    """By what all of them hold together: on which devices parts of GPUs become free is another matter."""
+    names = set(machine.idle) | {name for name, _ in task.pod.shape.request} | {"gpu"}
     return all(
-        task.asks(name)
-        <= machine.room(name, later=True) + sum(each.asks(name) for each in gone if name in machine.idle)
+        (task.part if name == "gpu" else task.asks(name))
+        <= machine.loose(name, later=True) + sum(each.leaves(name) for each in gone if name in machine.idle)
         for name in names
     )
 
@@ -168,7 +171,8 @@ def _clear(
     run: Few, task: Task, name: str, skipped: int, moves: bool, chosen: list[Chunk], left: dict[str, list[float]]
 ) -> bool | None:
     """Let the chunks on a node go but for the first few; None where there is too little room and shares kept one."""
-    machine = run.session.world.machines[name]
+    world = run.session.world
+    machine = world.machines[name]
     refused = False
     for chunk in [each for each in run.potential if each not in chosen and name in _homes(each)][skipped:]:
         if chunk in chosen:
@@ -176,7 +180,8 @@ def _clear(
         taken, kept = _take_together(run, chunk, name, moves, chosen, left)
         refused = refused or kept
         if taken and fits(task, machine, later=True):
-            return accepts(machine, task)
+            dear = kind_of(task.pod) == "memory" and not may_take_on(world, run.job, task, name)
+            return accepts(machine, task) and not dear
     return None if refused and not moves else False
 
 
@@ -220,11 +225,11 @@ def _move_away(run: Few, chunk: Chunk, cleared: str) -> bool:
         if task.pod.shape.unsupported:
             return False
         if task.node and task.node != cleared:
-            come_back(world, task, task.node, False)
+            come_back(world, task, task.node, home=True)
             continue
         offered = [name for name in world.machines if name != cleared]
         name = best_node(world, config, chunk.job, task, offered, gates=False)
         if name is None:
             return False
-        come_back(world, task, name, False)
+        come_back(world, task, name, home=False)
     return True

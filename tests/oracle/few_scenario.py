@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
-from tests.oracle.allocate import accepts, best_node, fits, may_take, move
+from tests.oracle.allocate import accepts, best_node, fits, fits_but_devices, may_take, may_take_on, move
 from tests.oracle.chunk import next_chunk
+from tests.oracle.devices import home_has_room
 from tests.oracle.reclaim import Fairness
 from tests.oracle.retake import who_retakes
 from tests.oracle.search import part_with
@@ -47,7 +49,7 @@ class Few:
 
 def empty(machine: Machine) -> Machine:
     """The node with nobody on it: what of its predicates does not depend on others."""
-    return Machine(machine.node, {**machine.idle, "pods": 1.0}, {}, [])
+    return replace(machine, idle={**machine.idle, "pods": 1.0}, releasing={}, tasks=[])
 
 
 def simulate(run: Few, chosen: list[Chunk]) -> bool:
@@ -85,7 +87,7 @@ def _place_wish(run: Few) -> bool:
         machine = world.machines[name or ""]
         if task.pod.shape.unsupported or not fits(task, machine, later=True) or not accepts(machine, task):
             name = best_node(world, run.session.config, run.job, task, list(world.machines))
-        if name is None:
+        if name is None or not may_take_on(world, run.job, task, name):
             return False
         move(world, run.job, task, "Pipelined", name)
     return True
@@ -113,7 +115,7 @@ def _without_room(session: Session, job: Job, moving: bool) -> list[Task]:
 
 def _lacks_room(session: Session, job: Job, task: Task, moving: bool) -> bool:
     home = session.world.machines.get(task.node)
-    if task.pod.shape.unsupported or not (home and fits(task, home, later=True)):
+    if task.pod.shape.unsupported or not (home and fits_at_home(task, home)):
         elsewhere = moving and not task.pod.shape.unsupported
         return not elsewhere or (not task.pod.shape.host_ports and not _best_node(session, job, task))
     return False
@@ -131,15 +133,12 @@ def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> T
     before = saved(world)
     for task in chunk:
         home = world.machines.get(task.node)
-        name = None
-        if home and may_return(home, task):
-            name = task.node
-        elif moving:
-            name = _best_node(session, job, task)
+        stays = home is not None and may_return(home, task)
+        name = task.node if stays else _best_node(session, job, task) if moving else None
         if name is None:
             restore(before)
             return task
-        come_back(world, task, name, False)
+        come_back(world, task, name, stays)
     return None
 
 
@@ -155,9 +154,17 @@ def _next_evicted(job: Job, away: list[Task]) -> list[Task]:
 
 
 def may_return(home: Machine, task: Task) -> bool:
-    return not task.pod.shape.unsupported and fits(task, home, later=True) and _may_stand(home, task)
+    return not task.pod.shape.unsupported and fits_at_home(task, home) and _may_stand(home, task)
+
+
+def fits_at_home(task: Task, home: Machine) -> bool:
+    """Whether there is room where it was; of a pod with a share on its own devices."""
+    if not task.pod.shape.share:
+        return fits(task, home, later=True)
+    return fits_but_devices(task, home, later=True) and home_has_room(task, home)
 
 
 def _may_stand(machine: Machine, task: Task) -> bool:
     """Host ports; that it may be there by all else it has shown."""
-    return accepts(Machine(machine.node, {"pods": 1.0}, {}, machine.tasks), task) or not accepts(empty(machine), task)
+    crowded = replace(machine, idle={"pods": inf}, releasing={})
+    return accepts(crowded, task) or not accepts(empty(machine), task)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.oracle.chunk import job_key, next_chunk
+from tests.oracle.devices import HUNDREDTHS
 from tests.oracle.fair_share import UNLIMITED, allocatable_share
 from tests.oracle.world import RESOURCES, Account, Job, World
 
@@ -171,7 +172,7 @@ def account_before(a: Account, b: Account, changes: list[tuple[list[float], list
 
 def request_of(job: Job) -> list[float]:
     chunk = next_chunk(job)
-    return [sum(task.asks(resource) for task in chunk) for resource in RESOURCES]
+    return [round(sum(task.costs(resource) for task in chunk), HUNDREDTHS) for resource in RESOURCES]
 
 
 def over_used(a: Account) -> bool:

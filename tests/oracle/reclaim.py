@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.oracle.chunk import next_chunk
+from tests.oracle.devices import HUNDREDTHS
 from tests.oracle.order import share_of
 from tests.oracle.trial import Session
 from tests.oracle.victims import Chunk, Protection, can_leave
@@ -63,8 +64,9 @@ class Fairness:
         self.held = {name: [*account.allocated] for name, account in accounts.items()}
         self.fixed = {name: [*account.fixed] for name, account in accounts.items()}
         self.minimal = session.config.victims == "minimal"
+        shares = any(task.pod.shape.share for task in next_chunk(job)[:1])
         self.free = [
-            [machine.room(resource, later=True) for resource in RESOURCES]
+            [machine.loose(r, later=True) if shares else machine.room(r, later=True) for r in RESOURCES]
             for machine in session.world.machines.values()
             if ready(machine.node)
         ]
@@ -171,11 +173,11 @@ def _portions(tasks: list[Task], queue: str) -> list[tuple[Job, list[Task]]]:
 
 
 def needs(tasks: list[Task]) -> Vector:
-    return [sum(task.asks(resource) for task in tasks) for resource in RESOURCES]
+    return [round(sum(task.costs(resource) for task in tasks), HUNDREDTHS) for resource in RESOURCES]
 
 
 def plus(left: Vector, right: Vector, sign: int = 1) -> Vector:
-    return [x + sign * y for x, y in zip(left, right, strict=True)]
+    return [round(x + sign * y, HUNDREDTHS) for x, y in zip(left, right, strict=True)]
 
 
 def quota(account: Account) -> Vector:

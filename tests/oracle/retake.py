@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.oracle.allocate import accepts, fits
 from tests.oracle.chunk import next_chunk
 from tests.oracle.reclaim import Fairness, needs, plus, quota, within
@@ -45,10 +47,11 @@ def _may_retake(fairness: Fairness, job: Job, theirs: Account, above: list[bool]
 def _could_be_there(task: Task, machine: Machine) -> bool:
     """With nobody on the node."""
     total = machine.node.allocatable
-    bare = Machine(machine.node, {**total, **dict.fromkeys(machine.idle.keys() - total.keys(), 0.0)}, {}, [])
+    idle = {**total, **dict.fromkeys(machine.idle.keys() - total.keys(), 0.0)}
+    bare = replace(machine, idle=idle, releasing={}, tasks=[])
     return not task.pod.shape.unsupported and accepts(bare, task) and fits(task, bare, later=False)
 
 
 def _has_room(task: Task, machine: Machine) -> bool:
-    bare = Machine(machine.node, {"pods": 1.0}, {}, [])
+    bare = replace(machine, idle={"pods": 1.0}, releasing={}, tasks=[])
     return not task.pod.shape.unsupported and accepts(bare, task) and fits(task, machine, later=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tests.oracle.chunk import next_chunk, satisfied
+from tests.oracle.devices import kind_of, mig_gpus
 from tests.oracle.order import SimulatedTree
 from tests.oracle.trial import Session, commit, evict, restore, saved, try_to_place
 from tests.oracle.victims import Chunk, accumulate, part_of
@@ -139,11 +140,12 @@ def multi_node_gang(
     """The potential victims of 0, 1, 3, 7, ... nodes more than the fewest that could do, tightest nodes first."""
     machines = run.session.world.machines
     gone = [task for chunk in [*recorded, *potential] for task in chunk.tasks]
-    asked = [task.asks("gpu") for task in tasks]
+    asked = [round(task.part, 2) for task in tasks]
 
     def room(name: str, leaving: list[Task]) -> float:
         """Never less than nothing: a node that holds more than it has takes nothing from what others have."""
-        return max(0.0, machines[name].room("gpu", later=True) + sum(t.asks("gpu") for t in leaving if t.node == name))
+        free = machines[name].loose("gpu", later=True) + sum(t.part for t in leaving if t.node == name)
+        return max(0.0, round(free, 2))
 
     names = dict.fromkeys(task.node for chunk in potential for task in chunk.tasks if task.node in machines)
     caps = {name: room(name, gone) for name in names}
@@ -170,11 +172,14 @@ def feasible(run: Search, victims: list[Chunk]) -> list[str]:
     """The nodes on which a scenario may place pods: those with GPUs to give, and those of the victims."""
     world = run.session.world
     leaving = {task.node for chunk in victims for task in chunk.tasks}
-    anywhere = any(task.asks("gpu") <= 0 for task in run.job.tasks)
+    anywhere = any(kind_of(task.pod) in ("none", "legacy") for task in run.job.tasks)
 
     def may(machine: Machine) -> bool:
-        gpus = (machine.idle.get("gpu", 0.0), machine.releasing.get("gpu", 0.0))
-        return anywhere or max(gpus) > 0 or machine.node.name in leaving
+        now, then = (
+            machine.loose("gpu", later) + sum(mig_gpus(name) * machine.room(name, later) for name in machine.idle)
+            for later in (False, True)
+        )
+        return anywhere or max(now, then - now) > 0 or machine.node.name in leaving
 
     return [name for name, machine in world.machines.items() if may(machine)]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kai_sched import Config
 from tests.oracle.chunk import next_chunk, task_order
+from tests.oracle.devices import kind_of
 from tests.oracle.world import ACTIVE, Job, PodSet, Task
 
 Signature = tuple[object, ...]
@@ -37,6 +38,7 @@ def _of_task(task: Task) -> Signature:
         shape.anti_affinity,
         shape.preferred_affinity,
         shape.host_ports,
+        kind_of(task.pod),
     )
 
 
@@ -78,7 +80,7 @@ def requests(tasks: list[Task]) -> list[Request]:
     """What these ask for, in their order but for those that ask for less than the ones before them."""
     found: list[Request] = []
     for task in tasks:
-        request, at = dict(task.pod.shape.request), len(found)
+        request, at = {**dict(task.pod.shape.request), "gpu": task.part}, len(found)
         while at > 0 and found[at - 1] != request and below(request, found[at - 1]):
             at -= 1
         found.insert(at, request)

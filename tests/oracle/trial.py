@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from kai_sched import Config
 from tests.oracle.allocate import best_node, may_take, move
 from tests.oracle.chunk import next_chunk
+from tests.oracle.devices import chooses_home
 from tests.oracle.world import Account, Job, Machine, Task, World, charge, put
 
 
@@ -64,7 +65,7 @@ def restore(before: Copy) -> None:
     """Everything as it was when it was saved; a copy serves once."""
     for task, was in before.tasks:
         task.status, task.node, task.virtual, task.shadow = was.status, was.node, was.virtual, was.shadow
-        task.before = was.before
+        task.before, task.devices = was.before, was.devices
     for machine, was_machine in before.machines:
         machine.idle, machine.releasing, machine.tasks = was_machine.idle, was_machine.releasing, was_machine.tasks
     for account, was_account in before.accounts:
@@ -84,14 +85,10 @@ def evict(world: World, task: Task) -> None:
     move(world, task.job, task, "Releasing", task.node)
 
 
-def come_back(world: World, task: Task, node: str, local: bool) -> None:
-    """Give an evicted task a place: where it was, the eviction is taken back; elsewhere it waits, and still leaves.
-
-    Where a pod that was moved before in this cycle still runs it is known, too: there, in node-local scenarios, the
-    eviction is taken back as well, which gives it the place that it had been promised, free or not (3.6).
-    """
+def come_back(world: World, task: Task, node: str, home: bool) -> None:
+    """Give an evicted task a place: at ``home`` the eviction is taken back; elsewhere it waits, and still leaves."""
     assert task.job is not None
-    if node in (task.node, task.shadow.node if task.shadow and local else ""):
+    if home:
         task.virtual = False
         move(world, task.job, task, task.before, task.node)
         return
@@ -102,6 +99,18 @@ def come_back(world: World, task: Task, node: str, local: bool) -> None:
         put(machine, task.shadow)
     task.status, task.node = "Pending", ""
     move(world, task.job, task, "Pipelined", node)
+
+
+def is_home(world: World, task: Task, node: str, local: bool) -> bool:
+    """Whether an evicted task that would be placed on this node is at home there, by the search of the original.
+
+    Where a pod that was moved before in this cycle still runs it is known, too: there, in node-local scenarios, the
+    eviction is taken back as well, which gives it the place that it had been promised, free or not (3.6). With a share
+    home is the devices.
+    """
+    if task.pod.shape.share:
+        return node == task.node and chooses_home(task, world.machines[node], world.config)
+    return node in (task.node, task.shadow.node if task.shadow and local else "")
 
 
 def try_to_place(session: Session, job: Job, offered: list[str], local: bool) -> bool:
@@ -117,7 +126,7 @@ def try_to_place(session: Session, job: Job, offered: list[str], local: bool) ->
             restore(before)
             return False
         if task.status == "Releasing":
-            come_back(world, task, node, local)
+            come_back(world, task, node, is_home(world, task, node, local))
         else:
             move(world, job, task, "Pipelined", node)
     return True

@@ -57,7 +57,7 @@ def active_tasks(job: Job) -> list[Task]:
 
 
 def can_leave(job: Job) -> bool:
-    """Whether it has pods to evict, none of which shares GPUs or the like: those cannot be placed again here."""
+    """Whether it has pods to evict, none of which uses what is not supported: those cannot be placed again here."""
     active = active_tasks(job)
     return bool(active) and not any(task.pod.shape.unsupported for task in active)
 
@@ -135,7 +135,7 @@ class VictimTree(JobTree):
 
 
 def _holds(job: Job) -> list[float]:
-    return [sum(task.asks(resource) for task in job.tasks if task.status in ALLOCATED) for resource in RESOURCES]
+    return [sum(task.costs(resource) for task in job.tasks if task.status in ALLOCATED) for resource in RESOURCES]
 
 
 def accumulate(world: World, pool: list[Job], recorded: list[Task]) -> Iterator[Chunk]:

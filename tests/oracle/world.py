@@ -1,142 +1,35 @@
-"""The cluster in plain mutable records, as semantics 0.1 to 0.4, 1.4, 2.1 and 2.2 have it before the first decision.
+"""The cluster in the records of ``records``, as semantics 0.1 to 0.4, 1.4, 2.1 and 2.2 have it before a decision.
 
-Only for clusters without GPU sharing, MIG, DRA and topology. Nothing here is fast, nothing shared with the scheduler.
+Only for clusters without DRA and topology. Nothing here is fast, nothing shared with the scheduler.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kai_sched import Cluster, Config
-from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Share, SubGroup
+from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup
+from tests.oracle.devices import (
+    HUNDREDTHS,
+    device_memory,
+    knows_memory,
+    mig_gpus,
+    number_devices,
+    part,
+    price,
+)
 from tests.oracle.fair_share import UNLIMITED, Claim, divide
-
-RESOURCES = ("cpu", "memory", "gpu")
-ALLOCATED = {"Allocated", "Binding", "Bound", "Running"}
-ACTIVE = ALLOCATED | {"Pipelined"}
-USED = ACTIVE | {"Releasing", "StuckInReleasing"}
-
-
-@dataclass(eq=False)
-class Task:
-    """A pod. ``virtual``: evicted by what is being tried; ``before``: its status when it was evicted.
-
-    ``start`` is its status when the cycle began. ``shadow`` stands for an evicted pod on the node that it has to
-    leave, once it has got a place elsewhere.
-    """
-
-    pod: Pod
-    status: str
-    node: str
-    job: Job | None = None
-    virtual: bool = False
-    before: str = ""
-    start: str = ""
-    shadow: Task | None = None
-
-    def asks(self, resource: str) -> float:
-        return dict(self.pod.shape.request).get(resource, 0.0)
-
-    @property
-    def age(self) -> tuple[int, str]:
-        return self.pod.created_ns, self.pod.uid
-
-
-@dataclass(eq=False)
-class PodSet:
-    name: str
-    minimum: int
-    tasks: list[Task] = field(default_factory=list)
-
-    @property
-    def active(self) -> int:
-        return sum(task.status in ACTIVE for task in self.tasks)
-
-    @property
-    def pending(self) -> list[Task]:
-        """What can be given a place: what waits, and what is only evicted by way of trial."""
-        return [
-            task for task in self.tasks if task.status == "Pending" or (task.status == "Releasing" and task.virtual)
-        ]
-
-
-@dataclass(eq=False)
-class GroupSet:
-    """A sub-group set: satisfied with ``minimum`` satisfied members."""
-
-    name: str
-    wanted: int | None = None
-    members: list[GroupSet | PodSet] = field(default_factory=list)
-
-    @property
-    def minimum(self) -> int:
-        return len(self.members) if self.wanted is None else self.wanted
-
-
-@dataclass(eq=False)
-class Job:
-    """A pod group. ``chunk`` is what it asks for where that does not follow from its pods (part of a larger gang)."""
-
-    group: PodGroup
-    name: str
-    queue: str
-    priority: int
-    preemptible: bool
-    age: tuple[int, str]
-    root: GroupSet
-    pod_sets: dict[str, PodSet]
-    chunk: list[Task] | None = None
-
-    @property
-    def tasks(self) -> list[Task]:
-        return [task for pod_set in self.pod_sets.values() for task in pod_set.tasks]
-
-
-@dataclass(eq=False)
-class Machine:
-    node: Node
-    idle: dict[str, float]
-    releasing: dict[str, float]
-    tasks: list[Task] = field(default_factory=list)
-    spare: dict[str, float] = field(default_factory=dict)  # what nobody holds now, whoever is to leave
-
-    def room(self, resource: str, later: bool) -> float:
-        """Idle, or with ``later`` what will be idle once the releasing pods have left."""
-        idle = self.idle.get(resource, 0.0)
-        return idle + self.releasing.get(resource, 0.0) if later else idle
-
-
-@dataclass(eq=False)
-class Account:
-    """A queue and what it holds; vectors in the order of RESOURCES."""
-
-    queue: Queue
-    children: list[Account] = field(default_factory=list)
-    parent: Account | None = None
-    request: list[float] = field(default_factory=lambda: [0.0] * 3)
-    allocated: list[float] = field(default_factory=lambda: [0.0] * 3)
-    fixed: list[float] = field(default_factory=lambda: [0.0] * 3)
-    fair: list[float] = field(default_factory=lambda: [0.0] * 3)
-
-    def share(self, r: int) -> Share:
-        return (self.queue.cpu, self.queue.memory, self.queue.gpu)[r]
-
-    @property
-    def age(self) -> tuple[int, str]:
-        return self.queue.created_ns, self.queue.uid
-
-    def lineage(self) -> list[Account]:
-        """This queue and its ancestors, leaf first."""
-        return [self] + (self.parent.lineage() if self.parent else [])
-
-
-@dataclass(eq=False)
-class World:
-    machines: dict[str, Machine]
-    tasks: list[Task]
-    jobs: list[Job]
-    accounts: dict[str, Account]
-    total: list[float]
+from tests.oracle.records import (
+    ACTIVE,
+    ALLOCATED,
+    RESOURCES,
+    USED,
+    Account,
+    GroupSet,
+    Job,
+    Machine,
+    PodSet,
+    Task,
+    World,
+)
 
 
 def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
@@ -147,19 +40,24 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     }
     pods = sorted((pod for pod in cluster.pods.values() if pod.phase != Phase.FAILED), key=lambda pod: pod.uid)
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
-    _bind(tasks, cluster, machines)
+    groups = _bind(tasks, cluster, machines)
+    _price(tasks, machines, config)
+    _share(tasks, machines, groups)
     for task in tasks:
         task.start = task.status
         if task.status in USED and task.node in machines:
             put(machines[task.node], task)
     jobs = _jobs(cluster, config, tasks)
+    for task in tasks:
+        if task.job and task.pod.shape.legacy_mig and task.status in USED and task.node in machines:
+            machines[task.node].has_legacy = True
     accounts = _accounts(cluster)
     total = _capacity(machines, config)
     for job in jobs:
         if job.queue in accounts:
             _book(job, accounts[job.queue])
     _divide([account for account in accounts.values() if account.parent is None], total)
-    return World(machines, tasks, jobs, accounts, total)
+    return World(machines, tasks, jobs, accounts, total, config)
 
 
 def status_of(pod: Pod, config: Config, now_ns: int) -> str:
@@ -175,13 +73,41 @@ def status_of(pod: Pod, config: Config, now_ns: int) -> str:
     return "Succeeded" if pod.phase == Phase.SUCCEEDED else "Unknown"
 
 
-def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> None:
-    """What a live bind request names counts as bound already (0.1)."""
+def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> dict[Task, tuple[str, ...]]:
+    """What a live bind request names counts as bound already (0.1); the groups of devices that pods say they share."""
+    groups = {task: task.pod.gpu_groups for task in tasks}
     for request in cluster.bind_requests.values():
         for task in tasks:
             waits = task.status in ("Pending", "Gated") and request.is_live and request.node in machines
             if task.pod.key == request.pod_key and waits:
                 task.status, task.node = "Binding", request.node
+                groups[task] = request.gpu_groups
+    return groups
+
+
+def _price(tasks: list[Task], machines: dict[str, Machine], config: Config) -> None:
+    """What GPUs count for queues (8.1), and which pods only reserve a device for others (0.3)."""
+    nodes = [machine.node for machine in machines.values()]
+    known = [device_memory(node) for node in nodes if knows_memory(node)]
+    for task in tasks:
+        labels = task.pod.labels
+        task.reserves = (
+            labels.get("app") == config.reservation_app_label and task.pod.namespace == config.reservation_namespace
+        )
+        task.price, task.least = (price(task.pod, memory) for memory in (min(known, default=0), max(known, default=0)))
+        task.price_on = {node.name: price(task.pod, device_memory(node)) for node in nodes}
+        task.part = part(task.pod, {device_memory(node) for node in nodes})
+
+
+def _share(tasks: list[Task], machines: dict[str, Machine], groups: dict[Task, tuple[str, ...]]) -> None:
+    """Give the pods on each node the devices that they share."""
+    for name, machine in machines.items():
+        there = [task for task in tasks if task.node == name and task.status in USED]
+        sharing = {task: groups[task] for task in there if task.pod.shape.share}
+        reserving = [task for task in tasks if task.reserves and task.pod.node == name]
+        number_devices(machine, sharing, {group for task in reserving for group in task.pod.gpu_groups})
+        for task in sharing:
+            task.first_devices = task.devices
 
 
 def put(machine: Machine, task: Task, sign: int = 1) -> None:
@@ -190,7 +116,8 @@ def put(machine: Machine, task: Task, sign: int = 1) -> None:
     A promise that was taken back holds nothing and leaves nothing.
     """
     promise = task.status == "Releasing" and task.before == "Pipelined"
-    for resource, amount in task.pod.shape.request:
+    for resource, _ in task.pod.shape.request:
+        amount = task.asks(resource)
         if resource not in machine.idle or promise:
             continue
         if task.status == "Releasing":
@@ -206,12 +133,12 @@ def put(machine: Machine, task: Task, sign: int = 1) -> None:
 
 
 def charge(account: Account, task: Task, fixed: bool, sign: int = 1) -> None:
-    """Add what the task asks for to its queue and every ancestor; ``fixed``: the job cannot be preempted."""
+    """Add what the task costs where it is to its queue and every ancestor; ``fixed``: the job cannot be preempted."""
     for level in account.lineage():
         for r, resource in enumerate(RESOURCES):
-            level.allocated[r] += sign * task.asks(resource)
+            level.allocated[r] = round(level.allocated[r] + sign * task.cost_here(resource), HUNDREDTHS)
             if fixed:
-                level.fixed[r] += sign * task.asks(resource)
+                level.fixed[r] = round(level.fixed[r] + sign * task.cost_here(resource), HUNDREDTHS)
 
 
 def _book(job: Job, account: Account) -> None:
@@ -221,17 +148,21 @@ def _book(job: Job, account: Account) -> None:
         if task.status in ALLOCATED or task.status == "Pending":
             for level in account.lineage():
                 for r, resource in enumerate(RESOURCES):
-                    level.request[r] += task.asks(resource)
+                    amount = task.cost_here(resource) if task.status in ALLOCATED else task.costs(resource)
+                    level.request[r] = round(level.request[r] + amount, HUNDREDTHS)
 
 
 def _capacity(machines: dict[str, Machine], config: Config) -> list[float]:
     total = [0.0] * 3
     for machine in machines.values():
         if ready(machine.node):
-            foreign = [task for task in machine.tasks if task.pod.scheduler != config.scheduler_name]
+            foreign = [
+                task for task in machine.tasks if task.pod.scheduler != config.scheduler_name and not task.reserves
+            ]
+            migs = sum(mig_gpus(name) * amount for name, amount in machine.node.allocatable.items())
             for r, resource in enumerate(RESOURCES):
-                held = sum(task.asks(resource) for task in foreign)
-                total[r] += max(machine.node.allocatable.get(resource, 0.0) - held, 0.0)
+                there = machine.node.allocatable.get(resource, 0.0) + migs * (resource == "gpu")
+                total[r] += max(there - sum(task.costs(resource) for task in foreign), 0.0)
     return total
 
 

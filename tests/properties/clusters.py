@@ -6,11 +6,13 @@ Amounts are whole millicores, bytes and devices: sums are exact in any order, an
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
+from tests.properties.shares import Rooms, Sharing, label_node, share_of
 
 MINUTE_NS = 60 * 10**9
 NOW_NS = 1_800_000_000 * 10**9
@@ -41,6 +43,7 @@ class Spice:
 
     pod_affinity: bool = False
     bind_requests: bool = False
+    sharing: Sharing | None = None  # pods that share devices; no node holds too much then
 
 
 def clusters(spice: Spice = Spice()) -> st.SearchStrategy[list[o.Object]]:
@@ -51,6 +54,8 @@ def clusters(spice: Spice = Spice()) -> st.SearchStrategy[list[o.Object]]:
 
 def make_cluster(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, spice: Spice) -> list[o.Object]:
     nodes = [_node(rng, k) for k in range(n_nodes)]
+    if spice.sharing:
+        nodes = [label_node(rng, node, spice.sharing) for node in nodes]
     queues = _queues(rng, n_queues)
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for queue in queues if queue.name not in parents]
@@ -64,9 +69,35 @@ def make_cluster(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random,
     for k in range(rng.choice((0, 0, 1, 2))):
         status = rng.choice(("Running", "Releasing", "Releasing"))
         found.append(_pod(rng, f"foreign{k}", "", "", status, nodes, spice, "", "default-scheduler"))
+    if spice.sharing:
+        found = _with_shares(rng, found, nodes, spice.sharing)
     if spice.bind_requests:
         found += [_bind_request(rng, pod, nodes) for pod in found if isinstance(pod, o.Pod) and rng.random() < 0.2]
     return found
+
+
+def _with_shares(rng: random.Random, objects: list[o.Object], nodes: list[o.Node], sharing: Sharing) -> list[o.Object]:
+    """The objects where many pods share devices. Whoever does not fit where he is waits instead."""
+    rooms, found = Rooms(nodes), []
+    for item in objects:
+        if isinstance(item, o.Pod):
+            shares = rng.random() < 0.6
+            item = replace(item, shape=share_of(rng, item.shape, sharing)) if shares else item
+            place = rooms.place(rng, item) if item.node else None
+            node, groups = place or ("", ())
+            waits = item.phase == o.Phase.PENDING or not place
+            phase = o.Phase.PENDING if waits else item.phase
+            item = replace(item, node=node, gpu_groups=groups, phase=phase, deleted_ns=item.deleted_ns if place else 0)
+        found.append(item)
+    found += rooms.reservations(rng)
+    users = Counter(group for item in found if isinstance(item, o.Pod) for group in item.gpu_groups)
+    return [_unnamed(rng, item, users) if isinstance(item, o.Pod) else item for item in found]
+
+
+def _unnamed(rng: random.Random, pod: o.Pod, users: Counter[str]) -> o.Pod:
+    """Seldom the pod without the names of its devices, which nobody else uses."""
+    alone = all(users[group] == 1 for group in pod.gpu_groups)
+    return replace(pod, gpu_groups=()) if alone and pod.shape.share and rng.random() < 0.1 else pod
 
 
 def _bind_request(rng: random.Random, pod: o.Pod, nodes: list[o.Node]) -> o.BindRequest:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
 from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G
+from tests.properties.shares import Rooms, Sharing, label_node, share_of
 
 HOST = "kubernetes.io/hostname"
 SIZES = (1, 1, 1, 1, 2, 2, 4)
@@ -34,6 +35,7 @@ class Crowd:
     social: bool = False  # groups that must be near others, or apart from them
     tight: bool = False  # departments that deserve less than their queues, and get little more
     gangs: bool = False  # many gangs of more pods than a node has GPUs, some of them elastic
+    sharing: Sharing | None = None  # pods that share devices
 
 
 FULL = Crowd(times=True, sub_groups=True, picky=True, limits=True, torn=True)
@@ -52,17 +54,19 @@ def crowds(
 
 def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, crowd: Crowd) -> list[o.Object]:
     nodes = [_node(rng, k, crowd) for k in range(n_nodes)]
+    if crowd.sharing:
+        nodes = [label_node(rng, node, crowd.sharing) for node in nodes]
     queues = _queues(rng, n_queues, crowd)
     parents = {queue.parent for queue in queues}
     leaves = [queue.name for queue in queues if queue.name not in parents]
     found: list[o.Object] = [*nodes, *queues]
     found += [o.PriorityClass(f"p{value}", value) for value in (40, 60, 125)]
-    free = {node.name: node.allocatable["gpu"] for node in nodes}
+    rooms = Rooms(nodes)
     for k in range(n_groups):
         terms = _terms(rng, n_groups) if crowd.social else {}
-        group = _group(rng, k, rng.choice(leaves), nodes, free, crowd)
+        group = _group(rng, k, rng.choice(leaves), rooms, crowd)
         found += [_social(item, terms) if isinstance(item, o.Pod) else item for item in group] if terms else group
-    return found
+    return [*found, *rooms.reservations(rng)]
 
 
 def _terms(rng: random.Random, n_groups: int) -> dict[str, tuple[o.PodTerm, ...]]:
@@ -118,16 +122,16 @@ def _queue(rng: random.Random, name: str, parent: str, crowd: Crowd) -> o.Queue:
     )
 
 
-def _group(
-    rng: random.Random, k: int, queue: str, nodes: list[o.Node], free: dict[str, float], crowd: Crowd
-) -> list[o.Object]:
+def _group(rng: random.Random, k: int, queue: str, rooms: Rooms, crowd: Crowd) -> list[o.Object]:
     name, size = f"g{k}", rng.choice(SIZES[:5] if crowd.gangs else SIZES)
     tree = rng.choice(TREES[:4]) if crowd.sub_groups and rng.random() < 0.25 else ()
     count = rng.choice((1, 3, 5, 9, 12) if crowd.gangs else (1, 1, 1, 2, 2, 3, 4)) + len(tree)
     runs = rng.random() < 0.65
     pods = [_pod(rng, f"{name}-{n}", name, tree, size, crowd) for n in range(count)]
+    if crowd.sharing and rng.random() < 0.7:
+        pods = _sharing(rng, pods, crowd.sharing)
     gap = 0.15 if crowd.movable else 0.0
-    placed = [pod if gap and rng.random() < gap else _placed(rng, pod, nodes, free) for pod in pods] if runs else pods
+    placed = [pod if gap and rng.random() < gap else _placed(rng, pod, rooms) for pod in pods] if runs else pods
     least = rng.choice((1, (count + 1) // 2, count) if crowd.gangs else (1, 1, count))
     if runs and not tree and not crowd.torn:
         running = sum(bool(pod.node) for pod in placed)
@@ -175,13 +179,20 @@ def _pod(rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...]
     )
 
 
-def _placed(rng: random.Random, pod: o.Pod, nodes: list[o.Node], free: dict[str, float]) -> o.Pod:
+def _sharing(rng: random.Random, pods: list[o.Pod], sharing: Sharing) -> list[o.Pod]:
+    """The pods with a share instead of their GPUs: all the same, or now and then each its own."""
+    if rng.random() < 0.2:
+        return [replace(pod, shape=share_of(rng, pod.shape, sharing)) for pod in pods]
+    shape = share_of(rng, pods[0].shape, sharing)
+    return [replace(pod, shape=shape) for pod in pods]
+
+
+def _placed(rng: random.Random, pod: o.Pod, rooms: Rooms) -> o.Pod:
     """The pod running somewhere where there is room for its GPUs; waiting where there is none."""
-    gpus = dict(pod.shape.request).get("gpu", 0.0)
-    fitting = [node.name for node in nodes if free[node.name] >= gpus]
-    if not fitting:
+    place = rooms.place(rng, pod)
+    if place is None:
         return pod
-    node = rng.choice(fitting)
-    free[node] -= gpus
+    node, groups = place
     fields = {name: getattr(pod, name) for name in ("namespace", "name", "shape", "uid", "created_ns", "group")}
-    return o.Pod(**fields, sub_group=pod.sub_group, scheduler=pod.scheduler, node=node, phase=o.Phase.RUNNING)
+    more = {"sub_group": pod.sub_group, "scheduler": pod.scheduler, "gpu_groups": groups}
+    return o.Pod(**fields, **more, node=node, phase=o.Phase.RUNNING)

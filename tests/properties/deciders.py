@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kai_sched import Cluster, Config, CycleResult, run_cycle
 from kai_sched.model.objects import Object
+from kai_sched.plan.effects import Bind
 from tests.oracle.actions import decide
 from tests.oracle.between import moved_on, stale_noted, stamped
 from tests.properties.clusters import NOW_NS
@@ -24,10 +25,14 @@ class Left:
 
 @dataclass(frozen=True)
 class Plan:
-    """``stands``: status and node of each pod at the end; a promised place that was taken back leaves it Pending."""
+    """``stands``: status and node of each pod at the end; a promised place that was taken back leaves it Pending.
+
+    ``devices``: the groups of the devices that bound pods share, where the decider names them.
+    """
 
     stands: dict[str, tuple[str, str]]
     evictions: tuple[Left, ...]
+    devices: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     def places(self, group: str) -> list[str]:
         """The pods of the group that got a place in this cycle."""
@@ -45,7 +50,9 @@ def by_scheduler(cluster: Cluster, config: Config, now_ns: int) -> Plan:
 def plan_of(cluster: Cluster, result: CycleResult) -> Plan:
     lefts: list[Any] = [effect for effect in result.effects if hasattr(effect, "cause")]
     stands = {key: (state.status, state.node) for key, state in result.pods.items()}
-    return Plan(_settled(cluster, stands), tuple(Left(each.pod, each.action, each.cause or "") for each in lefts))
+    devices = {effect.pod: effect.gpu_groups for effect in result.effects if isinstance(effect, Bind)}
+    evictions = tuple(Left(each.pod, each.action, each.cause or "") for each in lefts)
+    return Plan(_settled(cluster, stands), evictions, devices)
 
 
 def by_twin(cluster: Cluster, config: Config, now_ns: int) -> Plan:
@@ -71,7 +78,7 @@ def cycles(
         plan = decider(cluster, config, now_ns)
         yield cluster, plan
         victims = {each.pod: each.action for each in plan.evictions}
-        found = moved_on(cluster, plan.stands, victims, now_ns)
+        found = moved_on(cluster, plan.stands, victims, now_ns, devices=plan.devices)
         found = stamped(cluster, found, plan.stands, victims, now_ns)
         cluster = Cluster.of(stale_noted(found, now_ns))
         now_ns += step_ns

@@ -18,6 +18,7 @@ from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermK
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, has_quota_for, requested
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -71,9 +72,8 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     ceiling : scalar
         Only jobs of a lower priority are counted.
     """
-    jobs, tasks, request = snapshot.jobs, snapshot.tasks, snapshot.classes.request
-    allocatable = snapshot.nodes.allocatable
-    n_resources = request.shape[1]
+    jobs, tasks, allocatable = snapshot.jobs, snapshot.tasks, snapshot.nodes.allocatable
+    n_resources = allocatable.shape[1]
     search.freed[:, :] = 0.0
     anybody = False
     for q in range(snapshot.queues.parent.shape[0]):
@@ -92,7 +92,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
                     held += np.inf if search.tasks.left_node[t] != 0 else snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
-                            search.freed[n, r] += request[tasks.cls[t], r]
+                            search.freed[n, r] += leaves(tasks.cls[t], r, snapshot)
             search.queues.largest[q] = max(search.queues.largest[q], held)
     return anybody
 

@@ -13,13 +13,14 @@ Each pod has at most one eviction and at most one placement in the decision log 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
 from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.candidates import reinsert_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, has_gone
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
+from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.state import Context
 
 IS_PENDING = int(Status.PENDING)
@@ -43,7 +44,7 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
     count, lists = search.counts, search.lists
     for entry in range(count.scenario[0]):
         t = lists.scenario[entry]
-        record_overpayment(t, snapshot, search)
+        record_overpayment(t, ctx, search)
         if has_gone(t, state, search):
             # The victim has a place on another node. Later node-local scenarios may give it the place back
             # (``place_in_search``).
@@ -62,15 +63,17 @@ def commit_scenario(action: int, p: int, ctx: Context, search: Search) -> None:
 
 
 @inner
-def record_overpayment(t: int, snapshot: Snapshot, search: Search) -> None:
+def record_overpayment(t: int, ctx: Context, search: Search) -> None:
     """Add what the queue of task ``t`` was paid back too often to ``search.queues.overpaid`` (Q, 3), in place.
 
     A scenario of the original search may name a task several times (4.5). The queue keeps the difference for the rest
     of the cycle; ``stages.settle`` charges it at the end. Nothing is added for a task that is named once.
     """
-    q, price = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.classes.quota[snapshot.tasks.cls[t]]
+    snapshot = ctx.snapshot
+    q, c = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.tasks.cls[t]
     for r in range(3):
-        search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price[r]
+        price = price_of(c, search.tasks.home[t], ctx) if r == GPU else snapshot.classes.quota[c, r]
+        search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price
 
 
 @inner

@@ -32,8 +32,9 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, Preemptor, Search
 from kai_sched.solver.eviction.validate import may_lose_more
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.fit import has_room
-from kai_sched.solver.kernels.score import is_first_of_kind
+from kai_sched.solver.kernels.score import is_affordable, is_first_of_kind
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
@@ -226,7 +227,7 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
             continue
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += classes.request[snapshot.tasks.cls[other], r]
+                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
     request = classes.request[snapshot.tasks.cls[t]]
     for r in range(freed.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > state.idle[n, r] + state.releasing[n, r] + freed[r]:
@@ -327,7 +328,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         enough = True
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += classes.request[snapshot.tasks.cls[other], r]
+                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
         if enough:
             return number if by_number else g
@@ -345,7 +346,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     -------
     outcome : scalar
         CLEARED; REFUSED: the task does not fit and shares refused a chunk; NOT_CLEARED: it does not fit with all
-        of them gone, or inter-pod terms or ports forbid the node.
+        of them gone, or inter-pod terms or ports forbid the node, or GPU memory costs too much there.
     went_first : scalar
         Which of the chunks, from 1 on, was the first that could go; 0: none.
     """
@@ -359,8 +360,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
         here = search.tasks.next_on_node[here - 1]
         if search.lists.is_chosen[g] != 0 or g == last:
             continue
-        last = g
-        number += 1
+        last, number = g, number + 1
         if number <= skipped:
             continue
         floats, integers = log.size[0], log.size[1]
@@ -375,7 +375,8 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
             continue
         went_first = number if went_first == 0 else went_first
         if has_room(c, n, ctx):
-            return (CLEARED if not dynamic or terms_allow(c, n, ctx) else NOT_CLEARED), went_first
+            good = not dynamic or (terms_allow(c, n, ctx) and is_affordable(t, n, ctx))
+            return (CLEARED if good else NOT_CLEARED), went_first
     return outcome, went_first
 
 

@@ -49,6 +49,7 @@ from kai_sched.solver.eviction.potential_victims import (
 from kai_sched.solver.eviction.scenarios import hosts
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context
 
@@ -314,7 +315,7 @@ def close_room(g: int, sign: float, ctx: Context, search: Search) -> None:
     Calls with opposite signs cancel. Cost: tasks of the chunk x classes x R.
     """
     snapshot = ctx.snapshot
-    classes, lists = snapshot.classes, search.lists
+    lists = search.lists
     for at in range(lists.chunk_start[g], chunk_end(g, search)):
         t = lists.potential[at]
         n = ctx.state.task.node[t]
@@ -325,7 +326,7 @@ def close_room(g: int, sign: float, ctx: Context, search: Search) -> None:
             search.kinds.with_chosen[kind] -= slots_of(kind, n, freed, ctx, search)
         for r in range(freed.shape[0]):
             if snapshot.nodes.allocatable[n, r] > 0.0:
-                freed[r] -= sign * classes.request[snapshot.tasks.cls[t], r]
+                freed[r] -= sign * leaves(snapshot.tasks.cls[t], r, snapshot)
         for kind in range(search.counts.kinds[0]):
             search.kinds.with_chosen[kind] += slots_of(kind, n, freed, ctx, search)
 

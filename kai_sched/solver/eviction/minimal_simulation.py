@@ -28,7 +28,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, put
 from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
-from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
+from kai_sched.solver.kernels.score import is_affordable, is_first_of_kind, judge_placed
 from kai_sched.solver.kernels.undo import add_integer, rollback, undo_all
 from kai_sched.solver.state import Context, State
 
@@ -185,6 +185,8 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
         if not takes(n, ctx.snapshot.tasks.cls[t], ctx):
             n = best_node(t, ctx)
         if n == NULL:
+            return False
+        if ctx.snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
             return False
         pipeline_task(p, t, n, ctx, search)
     return True

@@ -14,7 +14,7 @@ for the best node. Invariant: ``lists.chosen``, ``lists.is_chosen``, ``queues.re
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Amounts, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.validate import diverge, left_to, ratio, take_amount
@@ -45,6 +45,10 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     jobs, parent, prices = snapshot.jobs, snapshot.queues.parent, snapshot.classes.quota
     for r in range(3):
         scratch.need[r] = need[r]
+    # The least that GPU memory may cost: a node where it costs more is not chosen.
+    scratch.need[GPU] = 0.0
+    for entry in range(preemptor.n_tasks):
+        scratch.need[GPU] += snapshot.classes.gate[snapshot.tasks.cls[search.pending[entry]]]
     leaving, fixed, g = with_moves(preemptor, False), jobs.preemptible[p] == 0, 0
     verdict, q, r = pass_gates(jobs.queue[p], scratch.need, fixed, parent, state.book)
     # Victims are taken in their order, the least deserving first, only below queue ``q`` and only if they hold

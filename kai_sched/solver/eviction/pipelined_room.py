@@ -21,7 +21,7 @@ from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
-from kai_sched.solver.kernels.devices import hold_now
+from kai_sched.solver.kernels.devices import change_now, hold_now
 from kai_sched.solver.state import Context, State
 
 NEED = int(TermRole.NEED)
@@ -109,6 +109,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     # the room is idle. So count anew what is allocatable, less all pods that are on the nodes or are bound in this
     # cycle.
     open_nodes(tasks.status, room, leaving, ctx)
+    recount_devices(ctx)
     for n in range(room.shape[0]):
         room[n, PODS] -= count_unreserved(n, ctx)
     for t in range(tasks.job.shape[0]):
@@ -128,6 +129,33 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
         if tasks.job[t] != NULL and free[tasks.job[t]] == FREE and state.task.status[t] == IS_PIPELINED:
             hold_now(t, state.task.node[t], -1, ctx)
             ctx.log.size[:] = 0
+
+
+@inner
+def recount_devices(ctx: Context) -> None:
+    """Count anew what pods hold of devices at present, for good: ``devices.now`` (D,), and what follows from it.
+
+    The working state still has what a pod held that was bound in this cycle and then evicted, so that it never ran.
+    """
+    snapshot, state = ctx.snapshot, ctx.state
+    tasks, devices = snapshot.tasks, snapshot.devices
+    if devices.reserved.shape[0] == 0:
+        return
+    for n in range(state.spare.shape[0]):
+        unreserved = count_unreserved(n, ctx)
+        state.idle[n, PODS] += unreserved
+        state.releasing[n, PODS] -= unreserved
+        state.spare[n, 0] = 0.0
+    state.devices.now[:] = 0
+    for t in range(tasks.job.shape[0]):
+        c = tasks.cls[t]
+        for entry in range(tasks.share_ptr[t], tasks.share_ptr[t + 1]):
+            if tasks.status[t] >= IS_PIPELINED:
+                if tasks.device[entry] != NULL:
+                    change_now(int(tasks.device[entry]), tasks.node[t], c, 1, ctx)
+            elif state.task.status[t] == IS_ALLOCATED:
+                change_now(int(state.shares[entry]), state.task.node[t], c, 1, ctx)
+        ctx.log.size[:] = 0
 
 
 @inner

@@ -26,6 +26,7 @@ from kai_sched.solver.eviction.tables import MOST_KINDS, Search
 from kai_sched.solver.eviction.victim_chunk import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -180,8 +181,10 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         verdicts = ctx.finder.verdicts[classes.signature[c]]
         room = 0
         # One task needs no sum over all nodes, and an exact answer: the best node takes terms and ports into account,
-        # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions.
-        if k == 1:
+        # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions. Not so where
+        # devices are shared: ``open_room`` counts what victims add to the room by rows, in which there may be room
+        # already that is no single device.
+        if k == 1 and snapshot.devices.reserved.shape[0] == 0:
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
             for n in range(verdicts.shape[0]):
@@ -221,7 +224,7 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
     for r in range(idle.shape[0]):
         # A resource of which the node has nothing is not tracked there (semantics 0.3), so its idle amount stays 0.
         if snapshot.nodes.allocatable[n, r] > 0.0:
-            requests[r] += classes.request[c, r]
+            requests[r] += leaves(c, r, snapshot)
     for kind in range(n_kinds):
         wanted = search.kinds.cls[kind]
         if finder.verdicts[classes.signature[wanted], n] == OK:

@@ -270,7 +270,16 @@ def gpus_without_recorded(n: int, state: State, search: Search) -> float:
 
     A node that holds more than it has takes no room from others. Reads ``rooms.recorded_gpus`` (N,).
     """
-    return float(max(0.0, state.idle[n, GPU] + state.releasing[n, GPU] + search.rooms.recorded_gpus[n]))
+    return max(0.0, in_hundredths(state.idle[n, GPU] + state.releasing[n, GPU] + search.rooms.recorded_gpus[n]))
+
+
+@inner
+def in_hundredths(gpus: float) -> float:
+    """Return a number of GPUs, a scalar, in hundredths.
+
+    Parts of GPUs are rounded down: nodes of as many GPUs must not differ by that, nor what they have and what is asked.
+    """
+    return float(np.floor(100.0 * gpus + 0.5) / 100.0)
 
 
 @inner
@@ -297,7 +306,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     requests, cls = snapshot.classes.request, snapshot.tasks.cls
     pending, smallest = 0.0, np.inf
     for entry in range(k):
-        amount = requests[cls[search.pending[entry]], GPU]
+        amount = in_hundredths(requests[cls[search.pending[entry]], GPU])
         pending += amount
         smallest = min(smallest, amount)
     total = 0
@@ -306,8 +315,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
         free -= gpus_without_recorded(n, state, search)
         own = state.idle[n, GPU] + state.releasing[n, GPU]
         room = own + search.rooms.recorded_gpus[n] + search.rooms.potential_gpus[n]
-        # In hundredths: parts of GPUs are rounded down, and nodes of as many GPUs must not differ by that.
-        search.rooms.capacity[n] = max(0.0, np.floor(100.0 * room + 0.5) / 100.0)
+        search.rooms.capacity[n] = max(0.0, in_hundredths(room))
         if smallest > 0.0 and search.rooms.capacity[n] < smallest:
             continue
         search.nodes.rank[total] = place

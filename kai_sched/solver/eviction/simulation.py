@@ -24,13 +24,14 @@ from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import count_term_roles
-from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
 IS_EVICTED = int(Status.EVICTED)
+IS_PIPELINED = int(Status.PIPELINED)
 NO_CEILING = 2**62  # a ceiling that no priority reaches
 
 
@@ -204,6 +205,8 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
             n = best_offered_node(t, ctx, search)
             if apart:
                 count_at_home(t, 1, ctx, search)
+            if n != NULL and ctx.snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+                n = NULL
         if n == NULL:
             rollback(floats, integers, ctx)
             search.counts.placed[0] = placed
@@ -251,7 +254,8 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
     if home != NULL:
         count_term_roles(c, home, sign, ctx)
-    if start != NULL and start != home:
+    # With a share it may have been promised other devices of the same node: then it counts twice there.
+    if start != NULL and (start != home or search.tasks.prior[t] == IS_PIPELINED):
         count_term_roles(c, start, sign, ctx)
 
 

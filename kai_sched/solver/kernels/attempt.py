@@ -21,7 +21,7 @@ from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
-from kai_sched.solver.kernels.score import score_nodes
+from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -116,6 +116,8 @@ def place_task(j: int, t: int, ctx: Context) -> int:
     n = best_node(t, ctx)
     if n == NULL:
         return NO_FIT
+    if snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+        return NO_FIT
     put(j, t, n, not has_room_now(c, n, ctx), ctx)
     return OK
 
@@ -138,6 +140,22 @@ def best_node(t: int, ctx: Context) -> int:
 
 @inner
 def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
+    """Place task ``t`` of job ``j`` on node ``n``, on the devices (G,) that it prefers there, by the undo log (8.4).
+
+    Parameters
+    ----------
+    j, t : rows of the job and its task, which is pending or was evicted by a search
+    n : row of a node on which the task fits, now or later; this is not checked
+    wait : True: the task is pipelined; False: it is bound, unless its devices have no room yet
+    """
+    c = ctx.snapshot.tasks.cls[t]
+    if ctx.snapshot.classes.shares[c] > 0:
+        wait = choose_devices(c, n, ctx) == LATER or wait
+    put_on_devices(j, t, n, wait, ctx)
+
+
+@inner
+def put_on_devices(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n`` and update everything that follows from it, through the undo log.
 
     That is the room of the node (N, R), the devices that the pod shares (G,), the counters of the set, what the queue
@@ -146,15 +164,12 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
 
     Parameters
     ----------
-    j, t : rows of the job and its task, which is pending or was evicted by a search
-    n : row of a node on which the task fits, now or later; this is not checked
-    wait : True: the task is pipelined; False: it is bound, unless the devices that it prefers have no room yet (8.4)
+    j, t, n : rows of the job, its task and the node; if the task has a share, its devices are in ``scratch.devices``
+    wait : True: the task is pipelined; False: it is bound
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
-    if snapshot.classes.shares[c] > 0:
-        wait = choose_devices(c, n, ctx) == LATER or wait
-        take_devices(t, n, wait, ctx)
+    take_devices(t, n, wait, ctx)
     place(t, n, wait, ctx)
     charge_task(j, t, n, 1.0, ctx)
     if finder.dynamic[c] == 1:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kai_sched.snapshot.choices import GpuOrder
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS
+from kai_sched.snapshot.tables import GPU, PODS, Snapshot
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.undo import add_float, set_integer
 from kai_sched.solver.state import Context
@@ -74,6 +74,17 @@ def part_of(c: int, ctx: Context) -> float:
     """Return the part of each device that a pod of class ``c`` counts with in ``request`` (C, R), a scalar."""
     classes = ctx.snapshot.classes
     return float(classes.request[c, GPU] / classes.shares[c])
+
+
+@inner
+def leaves(c: int, r: int, snapshot: Snapshot) -> float:
+    """Return how much of resource ``r`` a node has more, at most, once a pod of class ``c`` has left; a scalar.
+
+    That is its row of ``classes.request`` (C, R), and with the last share of a device the pod slot of the reservation
+    pod. Bounds on the room that victims leave count with all of these slots.
+    """
+    amount = snapshot.classes.request[c, r]
+    return float(amount + snapshot.classes.shares[c] if r == PODS else amount)
 
 
 @inner
@@ -269,7 +280,8 @@ def change_later(d: int, n: int, c: int, sign: int, ctx: Context) -> None:
     after = before + sign * size_of(c, n, ctx)
     set_integer(at.device_later + d, after, ctx)
     opened = (1.0 if after > 0 else 0.0) - (1.0 if before > 0 else 0.0)
-    add_float(at.spare + 2 * n + 1, opened - sign * part_of(c, ctx), ctx)
+    if ctx.snapshot.nodes.allocatable[n, GPU] > 0.0:
+        add_float(at.spare + 2 * n + 1, opened - sign * part_of(c, ctx), ctx)
     if opened != 0.0 and ctx.snapshot.devices.reserved[d] == 0:
         add_float(at.releasing + n * ctx.state.idle.shape[1] + PODS, -opened, ctx)
 
@@ -284,7 +296,8 @@ def change_now(d: int, n: int, c: int, sign: int, ctx: Context) -> None:
     after = before + sign * size_of(c, n, ctx)
     set_integer(at.device_now + d, after, ctx)
     opened = (1.0 if after > 0 else 0.0) - (1.0 if before > 0 else 0.0)
-    add_float(at.spare + 2 * n, opened - sign * part_of(c, ctx), ctx)
+    if ctx.snapshot.nodes.allocatable[n, GPU] > 0.0:
+        add_float(at.spare + 2 * n, opened - sign * part_of(c, ctx), ctx)
     if opened != 0.0 and ctx.snapshot.devices.reserved[d] == 0:
         row = n * ctx.state.idle.shape[1] + PODS
         add_float(at.idle + row, -opened, ctx)

@@ -73,7 +73,9 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
     for n in range(state.idle.shape[0]):
         if verdicts[n] != OK or not has_room(c, n, ctx):
             continue
-        if judge_placed(c, n, first_of_kind, ctx) != OK or not is_affordable(t, n, ctx):
+        if judge_placed(c, n, first_of_kind, ctx) != OK:
+            continue
+        if classes.memory[c] > 0 and not is_affordable(t, n, ctx):
             continue
         score = settings.nominated_points if n == nominated else 0.0
         _, joins = survey_devices(c, n, ctx)
@@ -103,14 +105,15 @@ def free_for_placement(n: int, resource: int, ctx: Context) -> float:
 
 @inner
 def is_affordable(t: int, n: int, ctx: Context) -> bool:
-    """Return whether limits and quotas allow task ``t`` at the price of its GPU memory on node ``n`` (3.4, per node).
+    """Return whether limits and quotas allow task ``t`` at the price of its GPUs on node ``n`` (3.4, per node).
 
-    Checked for the single task, where the node's devices make it dearer than the gates of its chunk assume. Reads the
-    books of queues (Q + 1, 3), overwrites ``scratch.need`` (3,).
+    Checked for the single task: the devices of a node may make GPU memory dearer than the gates of its chunk assume,
+    and then less is left for the other tasks of the chunk. Reads the books of queues (Q + 1, 3), overwrites
+    ``scratch.need`` (3,).
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     c, j = snapshot.tasks.cls[t], snapshot.tasks.job[t]
-    if snapshot.classes.memory[c] == 0 or j == NULL:
+    if j == NULL:
         return True
     for r in range(3):
         scratch.need[r] = price_of(c, n, ctx) if r == GPU else snapshot.classes.quota[c, r]

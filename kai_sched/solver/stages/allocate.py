@@ -20,7 +20,7 @@ from kai_sched.solver.kernels.attempt import (
     has_next_chunk,
     note_next_request,
     place_task,
-    put,
+    put_on_devices,
     waits_for_minimum,
 )
 from kai_sched.solver.kernels.gang import next_chunk
@@ -170,16 +170,23 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
 def wait_together(j: int, length: int, ctx: Context) -> None:
     """Pipeline the whole chunk if a set of the gang lacks its minimum without pipelined tasks (3.3, step 4).
 
-    Then no pod of the gang is bound in this cycle. The tasks keep the nodes (N, R) on which they were placed; the
-    changes go through the undo log. ``scratch.node`` is overwritten.
+    Then no pod of the gang is bound in this cycle. The tasks keep the nodes (N, R) and the devices (G,) on which they
+    were placed; the changes go through the undo log. ``scratch.node``, ``shares`` and ``devices`` are overwritten.
     """
-    state, scratch = ctx.state, ctx.scratch
+    state, scratch, share_ptr = ctx.state, ctx.scratch, ctx.snapshot.tasks.share_ptr
     if not waits_for_minimum(j, ctx.snapshot, state):
         return
     for entry in range(length):
-        scratch.node[entry] = state.task.node[scratch.chunk[entry]]
+        t = scratch.chunk[entry]
+        scratch.node[entry] = state.task.node[t]
+        for share in range(share_ptr[t], share_ptr[t + 1]):
+            scratch.shares[share] = state.shares[share]
     # Bound tasks took idle room and pipelined ones room that is being left. Placing all of them anew, as pipelined,
-    # books them alike; the nodes fit, as the room together is the same.
+    # books them alike; the nodes fit, as the room together is the same. Devices chosen anew might be others, which need
+    # not have room for all.
     undo_all(ctx)
     for entry in range(length):
-        put(j, scratch.chunk[entry], scratch.node[entry], True, ctx)
+        t = scratch.chunk[entry]
+        for share in range(share_ptr[t], share_ptr[t + 1]):
+            scratch.devices[share - share_ptr[t]] = scratch.shares[share]
+        put_on_devices(j, t, scratch.node[entry], True, ctx)

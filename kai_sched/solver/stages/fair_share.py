@@ -23,6 +23,7 @@ from kai_sched.solver.kernels.account import (
     open_queues,
     open_term_roles,
 )
+from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.feasibility import judge_nodes
 from kai_sched.solver.kernels.share import divide_siblings, divide_tree
 from kai_sched.solver.state import Context, Division
@@ -69,12 +70,13 @@ def feasibility(ctx: Context) -> None:
     judge_nodes(snapshot.nodes, snapshot.signatures, scratch.wanted, finder.verdicts)
     n_resources = classes.request.shape[1]
     largest = scratch.largest
-    every_node_has_cpu, uneven, memory = True, False, 0
+    every_node_has_cpu, every_node_has_gpus, smallest = True, True, NULL
     for n in range(allocatable.shape[0]):
         every_node_has_cpu = every_node_has_cpu and allocatable[n, CPU] > 0.0
+        every_node_has_gpus = every_node_has_gpus and allocatable[n, GPU] > 0.0
         if allocatable[n, GPU] > 0.0:
-            uneven = uneven or memory not in (0, snapshot.nodes.device_memory[n])
-            memory = snapshot.nodes.device_memory[n]
+            if smallest == NULL or snapshot.nodes.device_memory[n] < snapshot.nodes.device_memory[smallest]:
+                smallest = n
         for r in range(n_resources):
             largest[r] = max(largest[r], allocatable[n, r])
     for c in range(classes.request.shape[0]):
@@ -84,8 +86,11 @@ def feasibility(ctx: Context) -> None:
         # Bin-pack gives a node without CPU 0 points, as many as the node with the most free CPU. Which node that is
         # depends on all nodes, so such classes are scored in full.
         odd = classes.cpu_only[c] == 1 and classes.request[c, CPU] == 0.0 and not every_node_has_cpu
+        # The same for pods with MIG devices and nodes that have no others.
+        whole = classes.request[c, GPU] > 0.0 or classes.shares[c] > 0
+        odd = odd or (classes.cpu_only[c] == 0 and not whole and not every_node_has_gpus)
         # GPU memory costs a queue more on smaller devices, so that the limits of the queue decide about nodes.
-        odd = odd or (classes.memory[c] > 0 and uneven)
+        odd = odd or (classes.memory[c] > 0 and smallest != NULL and price_of(c, smallest, ctx) > classes.gate[c])
         finder.dynamic[c] = 1 if odd or term_roles.ptr[c + 1] > term_roles.ptr[c] else 0
         if classes.shares[c] > 0 and classes.quota[c, GPU] > 0.0:
             scratch.overshoot[0] = max(scratch.overshoot[0], classes.request[c, GPU] / classes.quota[c, GPU])

@@ -20,6 +20,7 @@ from kai_sched.solver.eviction.pipelined_room import bind_pipelined_jobs, pipeli
 from kai_sched.solver.eviction.potential_victims import is_overcommitted
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import kernel
+from kai_sched.solver.kernels.devices import whole_later
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)
@@ -51,7 +52,8 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
         n = state.task.node[t]
         if search.tasks.left_node[t] == 0 or state.task.status[t] != IS_PIPELINED:
             continue
-        if not is_overcommitted(state.idle[n], state.releasing[n]):
+        # Parts of GPUs may fit where their devices leave too few whole ones.
+        if not is_overcommitted(state.idle[n], state.releasing[n]) and whole_later(n, ctx) >= 0.0:
             continue
         # The pod moved within this cycle. Its eviction was recorded at the first move, or never if it did not run, so
         # only the promised place is taken back here.
