@@ -74,7 +74,8 @@ def lower_nodes(
         kept("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64)).copy(),
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
-        np.where(legacy & (mig != MigMode.NO_MIG), np.uint8(MigMode.LEGACY), mig),
+        mig.copy(),
+        legacy.astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)

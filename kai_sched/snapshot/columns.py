@@ -61,6 +61,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "cpu_only": Column("u1", "n", "1 where the node has no GPU of any kind"),
         "condition": Column("u1", "n", "0, or the verdict on every pod: NOT_READY, UNSCHEDULABLE, a pressure"),
         "mig": Column("u1", "n", "a MigMode"),
+        "legacy_mig": Column("u1", "n", "1: pods are there that ask for MIG devices in the legacy way"),
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
     },
     "Devices": {

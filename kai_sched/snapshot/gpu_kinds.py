@@ -25,4 +25,3 @@ class MigMode(enum.IntEnum):
     SINGLE = 1  # whole GPUs alone, which are MIG devices under that name
     MIXED = 2  # MIG devices alone
     ANY = 3  # the node does not say
-    LEGACY = 4  # as MIXED, but no MIG pods either, as there are pods that ask for MIG devices in the legacy way

@@ -205,6 +205,7 @@ class Nodes(NamedTuple):
     cpu_only: Flags
     condition: Flags
     mig: Flags
+    legacy_mig: Flags
     taint_set: Ints
 
 

@@ -29,7 +29,6 @@ LEGACY_MIG = int(GpuKind.LEGACY_MIG)
 HAS_NO_MIG = int(MigMode.NO_MIG)
 SINGLE = int(MigMode.SINGLE)
 MIXED = int(MigMode.MIXED)
-LEGACY = int(MigMode.LEGACY)
 
 
 @inner
@@ -40,7 +39,7 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 
     Parameters
     ----------
-    nodes : (N,) columns ``condition``, ``mig``, ``device_memory`` and ``taint_set`` are read
+    nodes : (N,) columns ``condition``, ``taint_set`` and those of ``judge_gpus`` are read
     signatures : (K,) columns, and ``tolerated``, toleration set by taint set
     wanted : (K,), 1 where some pod that may be placed has the signature
     verdicts : (K, N), written in place for wanted signatures
@@ -49,7 +48,7 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
         if wanted[k] == 0:
             continue
         for n in range(nodes.condition.shape[0]):
-            verdict = judge_gpus(signatures.gpu_kind[k], nodes.mig[n], nodes.device_memory[n])
+            verdict = judge_gpus(signatures.gpu_kind[k], n, nodes)
             if verdict != OK:
                 verdicts[k, n] = verdict
             elif nodes.condition[n] != OK:
@@ -61,24 +60,21 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 
 
 @inner
-def judge_gpus(kind: int, mig: int, memory: int) -> int:
-    """Return the verdict, a scalar, on a pod with this ``GpuKind`` for a node with this ``MigMode`` (12.2, 2 and 3).
+def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
+    """Return the verdict, a scalar, on a pod with this ``GpuKind`` for node ``n`` (12.2, steps 2 and 3).
 
-    ``memory`` is that of a device, ``UNKNOWN_MEMORY`` where the node does not say.
+    Reads ``mig``, ``legacy_mig`` and ``device_memory`` of the nodes, (N,) each.
     """
+    mig = nodes.mig[n]
     if kind == WITHOUT_GPUS:
         return OK
-    if mig == HAS_NO_MIG:
-        if kind == MIG:
-            return NO_MIG
-        return NO_GPU_MEMORY if kind == MEMORY and memory == UNKNOWN_MEMORY else OK
-    if kind == LEGACY_MIG or (mig == LEGACY and kind == MIG):
+    if mig == HAS_NO_MIG and kind == MIG:
+        return NO_MIG
+    refused = kind == LEGACY_MIG or (kind == MIG and nodes.legacy_mig[n] == 1)
+    refused = refused or (mig == SINGLE and kind != WHOLE) or (mig == MIXED and kind != MIG)
+    if mig != HAS_NO_MIG and refused:
         return MIG_ONLY
-    if mig == SINGLE:
-        return OK if kind == WHOLE else MIG_ONLY
-    if mig == MIXED or mig == LEGACY:  # noqa: SIM109 -- cheaper to compile
-        return OK if kind == MIG else MIG_ONLY
-    return NO_GPU_MEMORY if kind == MEMORY and memory == UNKNOWN_MEMORY else OK
+    return NO_GPU_MEMORY if kind == MEMORY and nodes.device_memory[n] == UNKNOWN_MEMORY else OK
 
 
 @inner

@@ -16,6 +16,7 @@ from kai_sched.solver.state import Book
 OK = int(Verdict.OK)
 OVER_LIMIT = int(Verdict.OVER_LIMIT)
 OVER_QUOTA = int(Verdict.OVER_QUOTA)
+ROUNDING = 1e-6  # hundredths of GPUs do not add up exactly; less than a unit of each resource
 
 
 @inner
@@ -28,7 +29,7 @@ def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Book) -> bool:
     q = leaf
     while q != NULL:
         for r in range(3):
-            if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r]:
+            if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r] - ROUNDING:
                 return False
         q = parent[q]
     return True
@@ -55,13 +56,13 @@ def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Book) -
     q = leaf
     while q != NULL:
         for r in range(3):
-            if need[r] > 0.0 and book.limit[q, r] < book.held[q, r] + need[r]:
+            if need[r] > 0.0 and book.limit[q, r] < book.held[q, r] + need[r] - ROUNDING:
                 return OVER_LIMIT, q, r
         q = parent[q]
     q = leaf if fixed else NULL
     while q != NULL:
         for r in range(3):
-            if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r]:
+            if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r] - ROUNDING:
                 return OVER_QUOTA, q, r
         q = parent[q]
     return OK, NULL, NULL

@@ -40,7 +40,7 @@ from kai_sched.solver.eviction.validate import (
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import append_job, count_pending, has_next_chunk, note_next_request
 from kai_sched.solver.kernels.gang import next_chunk
-from kai_sched.solver.kernels.gates import keeps_quota
+from kai_sched.solver.kernels.gates import ROUNDING, keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf
 from kai_sched.solver.state import Context, State, Tree
 
@@ -187,9 +187,9 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
     if action == RECLAIM:
         for r in range(3):
             # The gate of 4.1 checks all three resources, also those that the chunk does not request.
-            if book.held[q, r] + scratch.need[r] > book.fair[q, r]:
+            if book.held[q, r] + scratch.need[r] - ROUNDING > book.fair[q, r]:
                 return OVER_SHARE
-            if fixed and book.held_fixed[q, r] + scratch.need[r] > book.quota[q, r]:
+            if fixed and book.held_fixed[q, r] + scratch.need[r] - ROUNDING > book.quota[q, r]:
                 return OVER_QUOTA
     everywhere = action == CONSOLIDATION
     if settings.signatures == 1 and not is_easier(p, everywhere, ctx, search):

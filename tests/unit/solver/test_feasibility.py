@@ -56,8 +56,7 @@ def takes_on_mig_nodes(kind: GpuKind, mig: int) -> bool:
         or {
             MigMode.SINGLE: kind == GpuKind.WHOLE,
             MigMode.MIXED: kind == GpuKind.MIG,
-            MigMode.ANY: kind != GpuKind.LEGACY_MIG,
-            MigMode.LEGACY: False,
+            MigMode.ANY: True,
         }[MigMode(mig)]
     )
 
@@ -65,7 +64,8 @@ def takes_on_mig_nodes(kind: GpuKind, mig: int) -> bool:
 def twin_verdict(each: Constraint, tolerated: list[list[bool]], truth: list[list[bool]], nodes: Nodes, n: int) -> int:
     """The steps of semantics 12.2 in their order."""
     kind, mig, known = each.gpu_kind, nodes.mig[n], nodes.device_memory[n] != UNKNOWN_MEMORY
-    if mig != MigMode.NO_MIG and not takes_on_mig_nodes(kind, mig):
+    hindered = kind == GpuKind.LEGACY_MIG or (kind == GpuKind.MIG and nodes.legacy_mig[n])
+    if mig != MigMode.NO_MIG and (hindered or not takes_on_mig_nodes(kind, mig)):
         return Verdict.MIG_ONLY
     if mig == MigMode.NO_MIG and kind == GpuKind.MIG:
         return Verdict.NO_MIG
@@ -110,6 +110,7 @@ def test_verdicts_are_those_of_the_twin(
         condition=some([0, 0, 0, Verdict.NOT_READY, Verdict.DISK_PRESSURE]),
         mig=some(list(MigMode)),
         device_memory=some([100, UNKNOWN_MEMORY]),
+        legacy_mig=some([0, 0, 1]),
         taint_set=some([0, 1]),
     )
     wanted = np.array(data.draw(flags(1, len(constraints)))[0], np.uint8)
