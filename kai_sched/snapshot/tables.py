@@ -222,8 +222,7 @@ class Devices(NamedTuple):
 class Tasks(NamedTuple):
     """One row for each pod, by job, set and task order (semantics 1.3); pods of no job come last. Columns are (T,).
 
-    ``status`` is the ``Status`` at the start of the cycle; the working state has a copy that changes. The devices that
-    a task has a share of are ``device[share_ptr[t]:share_ptr[t + 1]]``.
+    ``status`` is the ``Status`` at the start. Its shares are of the devices ``device[share_ptr[t]:share_ptr[t + 1]]``.
     """
 
     job: Ints
