@@ -20,6 +20,7 @@ _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)(?:([eE])([+-]?\d+)|([numkMGTPE]|[K
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _MOST = Fraction(2**63 - 1)
+_anything = msgspec.json.Decoder()
 _decoders = {
     "Pod": msgspec.json.Decoder(core.WirePod),
     "affinity": msgspec.json.Decoder(core.Affinity | None),
@@ -110,12 +111,12 @@ def overfull(objects: Iterable[Object], result: CycleResult) -> list[str]:
 
 
 def _is_read(content: Object) -> bool:
-    """Whether the labels and annotations of the object can be decoded; else all of its new version is left out."""
-    meta = _mapping(content.get("metadata"))
-    return all(
-        isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
-        for texts in (meta.get("labels") or {}, meta.get("annotations") or {})
-    )
+    """Whether the object can be decoded at all; else its new version is left out, whatever that says."""
+    try:
+        _anything.decode(encode(content))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 def _is_plain(content: Object) -> bool:
