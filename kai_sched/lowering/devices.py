@@ -158,7 +158,7 @@ def _groups_of(cache: Cache, pod: Pod, count: int) -> list[str]:
     """The groups of the devices that the pod shares, as many as it asks for."""
     holder = cache.binding(pod.key, pod) or pod
     known = list(holder.gpu_groups)[:count]
-    return known + [f"{UNNAMED}{pod.key} {place}" for place in range(len(known), count)]
+    return known + [f"{UNNAMED}{pod.key} {place:04}" for place in range(len(known), count)]
 
 
 def _reservations(cache: Cache, nodes: Sequence[Node]) -> Mapping[int, set[str]]:

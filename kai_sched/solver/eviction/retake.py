@@ -21,6 +21,7 @@ from kai_sched.solver.eviction.candidates import in_leaf
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, requested_amounts
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import size_of
 from kai_sched.solver.kernels.fit import fits_now, has_room
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.state import Context, State
@@ -171,5 +172,6 @@ def any_room(c: int, ctx: Context) -> tuple[bool, bool]:
             continue
         if has_room(c, n, ctx):
             return True, True
-        possible = possible or fits_now(request, snapshot.nodes.allocatable[n])
+        large_enough = snapshot.classes.shares[c] == 0 or size_of(c, n, ctx) <= snapshot.nodes.device_memory[n]
+        possible = possible or (large_enough and fits_now(request, snapshot.nodes.allocatable[n]))
     return possible, False
