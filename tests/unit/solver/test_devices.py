@@ -34,7 +34,7 @@ SHARES = [(1, 0.5, 0), (1, 0.25, 0), (2, 0.5, 0), (1, 0.0, 40), (2, 0.0, 30), (1
 def snapshot_of(n_nodes: int, gpus: int, slots: int, running: list[tuple[int, list[int], Status]]) -> Snapshot:
     """Equal nodes, one job of two pending pods of each class; ``running``: class, devices, status on node 0."""
     request = [[0.0, 0.0, gpu, 1.0, 0.0] for gpu in WHOLE]
-    parts = [part_of(GpuShare(count, part, memory), MEMORY) * count for count, part, memory in SHARES]
+    parts = [part_of(GpuShare(count, part, memory), [MEMORY]) * count for count, part, memory in SHARES]
     request += [[0.0, 0.0, part, 1.0, 0.0] for part in parts]
     zeros = [0] * len(WHOLE)
     shares = [*zeros, *(count for count, _, _ in SHARES)]
