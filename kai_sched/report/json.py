@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.model.objects import Phase, Pod
+from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Evict
+from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
 from kai_sched.report.text import finite
@@ -37,9 +37,12 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     result, pods = cycle.result, cycle.cluster.pods
     # The solver never sees failed pods, but readers of the output expect them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
+    groups = {key: pod.gpu_groups for key, pod in pods.items() if pod.gpu_groups}
+    binds = [effect for effect in result.effects if isinstance(effect, Bind)]
+    groups |= {bind.pod: bind.gpu_groups for bind in binds if bind.gpu_groups}
     document: dict[str, Any] = {
-        "decided": _pods(result.pods, pods, failed),
-        "settled": _pods(cycle.settled, pods, failed),
+        "decided": _pods(result.pods, groups, failed),
+        "settled": _pods(cycle.settled, groups, failed),
         # Moved pods are evicted too, but listed apart.
         "evicted": [effect.pod for effect in result.effects if isinstance(effect, Evict) and not effect.moved],
         "moved": [effect.pod for effect in result.effects if isinstance(effect, Evict) and effect.moved],
@@ -60,12 +63,15 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     return document
 
 
-def _pods(states: Mapping[str, PodState], pods: Mapping[str, Pod], failed: Mapping[str, Any]) -> dict[str, Any]:
+def _pods(
+    states: Mapping[str, PodState], groups: Mapping[str, tuple[str, ...]], failed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The states of the pods, with the groups of GPUs that they share."""
     found: dict[str, Any] = {}
     for key, state in states.items():
         entry: dict[str, Any] = {"status": state.status, "node": state.node}
-        if state.node and pods[key].gpu_groups:
-            entry["gpuGroups"] = list(pods[key].gpu_groups)
+        if state.node and groups.get(key):
+            entry["gpuGroups"] = list(groups[key])
         found[key] = entry
     return dict(sorted((found | dict(failed)).items())) if failed else found
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import yaml
 
 from kai_sched.model.problems import Problem
+from kai_sched.plan.effects import Bind
 from kai_sched.report.json import Cycle, cycle_document, document, encode, encoded, to_yaml
 from tests.unit.report.sample import WHY, sample
 
@@ -54,6 +56,13 @@ def test_a_cycle_of_a_plain_cluster_has_queues_and_groups_too() -> None:
         "counts": {"Binding": 1},
         "nodes": {"node-1": 1},
     }
+
+
+def test_pods_that_are_bound_show_the_devices_that_they_get() -> None:
+    before = cycle()
+    bind = Bind("ml/small-0", "", "node-1", ("new",))
+    found = cycle_document(replace(before, result=replace(before.result, effects=(bind,))), plain=False)
+    assert found["decided"]["ml/small-0"]["gpuGroups"] == ["new"]
 
 
 def test_one_line_with_the_cycles_in_it_as_they_were_encoded() -> None:
