@@ -1,4 +1,5 @@
-"""Views of a cluster without some of its objects, and the reasons for the groups that wait because of that.
+"""How a view leaves out the objects that ``quarantine`` names: the room that excluded pods keep, and the reason of the
+groups that wait because of it.
 
 Invariant: room that an excluded pod holds or is about to get never looks free.
 """

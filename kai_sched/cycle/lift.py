@@ -1,4 +1,4 @@
-"""Lifting: the rows of a solution become a ``CycleResult`` in names. The counterpart of ``lowering.lower``.
+"""From rows of a solution to a ``CycleResult`` in names: effects, and the states of pods, groups, queues and nodes.
 
 Effects and queues are made at once. Pods, groups and nodes, which are as many as in the cluster, are made when they are
 first read.

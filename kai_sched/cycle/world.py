@@ -1,4 +1,5 @@
-"""The cluster between two cycles, offline: what kubelets, controllers and users would do to the objects.
+"""Offline, what happens to pods between two cycles: which start, which come back after an eviction, and the times on
+their groups.
 
 ``kai-sched simulate --cycles N`` applies it after each cycle. The rules are those of scenario files; for plain objects
 they differ in two points, which ``World`` names.

@@ -1,4 +1,5 @@
-"""The cache of lowering: row tables of pods, pod groups and nodes, and the classes of pods, kept between cycles.
+"""What lowering keeps between cycles (rows of pods, groups and nodes, classes of pods), and which change makes which of
+it be computed anew.
 
 ``Cache.sync`` reads the changes since the last view from the store's journal, so a cycle costs what has changed.
 

@@ -1,4 +1,5 @@
-"""Classes: pods that placement cannot tell apart share one row for requests, constraints, terms and host ports.
+"""The tables of classes, pods that placement cannot tell apart: requests, term roles, host ports and their conflicts;
+``equivalence`` is about jobs.
 
 A class has one shape (``model.objects.Shape``) and is matched by the same inter-pod terms. Most clusters have many pods
 and few classes, so node constraints are judged per class. The tables are in the order in which the tasks, in canonical

@@ -1,4 +1,5 @@
-"""Lowering: a view of the cluster becomes a snapshot, frozen tables of numbers for the solver.
+"""From a view to a snapshot: the status of each pod, which pods become tasks and in which order, and what alike jobs
+must have in common (semantics 0.1, 1.3, 3.8).
 
 ``cycle.run`` calls ``lower`` once per cycle. The order of the work: bring the cache up to date, lower queues and jobs,
 give each pod its status, its job and its node, choose and order the tasks, then lower classes, signatures, jobs

@@ -1,4 +1,5 @@
-"""The node table: capacities, conditions, GPU devices and taints (semantics 0.3).
+"""The table of nodes: allocatable amounts, cordons and conditions, GPU devices and their memory, MIG, taints, and which
+nodes count as capacity (semantics 0.3, 2.1).
 
 Invariant: nodes are in the order of their names. Columns that depend on nodes only are cached until a node changes.
 """

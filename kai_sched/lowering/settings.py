@@ -1,4 +1,5 @@
-"""The settings of the solver: plugins, points and bounds of the configuration in numbers (semantics 1.3, 9).
+"""How the configuration becomes numbers: points of node scores, k value, saturation multiplier, minimum runtimes, and
+what an unreadable argument counts as (semantics 1.3, 9).
 
 Arguments of plugins are texts in the API. A text that cannot be read counts as not set, as in the original.
 """

@@ -1,4 +1,6 @@
-"""The configuration of a scheduler: one frozen value, made by the command line or the operator, read by the core."""
+"""The settings of one scheduler (``Config``): their names and defaults, the default actions and plugins, and which
+objects are in its node pool.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The domain objects: the cluster as the scheduler sees it, frozen, in scheduler units, independent of the wire.
+"""The fields of the domain objects (Pod, Node, Queue, PodGroup, claims and others) as the scheduler sees them: frozen,
+in scheduler units, independent of the wire.
 
 Units everywhere in the domain: CPU in millicores, memory in bytes, GPUs in devices, pods in slots, any other
 resource as ``model.resources`` says. Times are nanoseconds since the epoch, 0 where the object has none.

@@ -1,4 +1,6 @@
-"""Reads the configuration: config file, SchedulingShard and Config objects (API 1.6, 1.7, 10.1)."""
+"""Reads which settings the config file, SchedulingShard and Config objects change: plugins, actions, placement and
+flags (API 1.6, 1.7, 10.1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reads pods. Most objects are pods, so parts that many pods share are parsed once and cached by their raw text."""
+"""Reads a pod: queue, priority class, phase, gates and shape; ``read_requests``, ``read_constraints`` and
+``read_sharing`` read the parts of the shape.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Requests for parts of GPUs and for MIG devices, written as annotations (semantics 0.2)."""
+"""Reads what the annotations of a pod request of parts of GPUs and of MIG devices, and which are ignored with a warning
+(semantics 0.2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Effects: what is to be done in the cluster, as plain data.
+"""The fields of effects, what is to be done as plain data: binds, pipelined pods, evictions, and writes of statuses,
+conditions, Events and volumes.
 
 A scheduling cycle gives binds, pipelined pods and evictions; ``reconcile`` gives writes of statuses, conditions and
 events. Nothing here acts: ``cluster`` turns effects into requests, ``cycle.world`` applies them offline. Every effect

@@ -1,5 +1,4 @@
-"""The schema of the snapshot: what each column of each table holds. docs/data-model.md is made from it, and tests
-hold snapshots against it.
+"""What each column of the snapshot means: its type, axes and unit; docs/data-model.md is made from it.
 
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, g GPU device
 that may be shared, x share of a task in a device, c class (of pods that are alike for placement), r resource, k

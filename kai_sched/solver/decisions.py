@@ -1,4 +1,5 @@
-"""The decision log: what a cycle decided, in the order of deciding, and by job why something is still pending.
+"""The columns of the decision log: placements and evictions in the order of deciding, and by job why something is still
+pending.
 
 Kernels write it directly, not through the undo log: only what is final is written. ``solver.solution`` reads it.
 

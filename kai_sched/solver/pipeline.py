@@ -1,4 +1,4 @@
-"""The stages of a cycle in their order, on one working state (semantics 1).
+"""In which order the stages of a cycle run, and which tables are allocated for them (semantics 1).
 
 ``solve`` is the only entry to the solver for the rest of the program. It does no I/O, and the same snapshot and
 settings give the same decisions (13). All tables are allocated here, once for each cycle, as kernels allocate nothing

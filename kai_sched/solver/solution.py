@@ -1,4 +1,5 @@
-"""What the solver decided: answers in rows of the snapshot, the only view that other packages have of its tables.
+"""What other packages may ask of a decided cycle, in rows of the snapshot: placements, evictions, outcomes of jobs,
+facts about classes, shares.
 
 Cost: an answer reads its columns when it is asked. Invariant: nothing is written, and arrays must not be written to.
 """

@@ -1,4 +1,4 @@
-"""The working copy of a cycle: everything that stages change, and the scratch space that they need, allocated once.
+"""The columns of the working state and of scratch space, how they are allocated, and how large the undo log is.
 
 Mutable state lies in two flat buffers with named views onto them. So the undo log is a list of positions and old values
 (``kernels.undo``), and two states can be compared bit for bit.

@@ -1,4 +1,4 @@
-"""Compile every kernel into the cache, by running each stage once on the snapshot of an empty cluster.
+"""Which kernels are compiled into the cache in advance, and the empty snapshot on which they are called.
 
 Numba compiles a kernel for the types of its arguments, not for their sizes, so empty tables of the right types are
 enough. ``kai-sched warmup`` does this while an image is built.

@@ -1,4 +1,5 @@
-"""Proofs that no set of victims can make room for the preemptor (semantics 4.6), each with its reason, a ``Help``.
+"""Both searches: the proof that not even all possible victims together make room, by nodes and by shares
+(semantics 4.6); ``minimal_bounds`` has the other bounds.
 
 ``refute`` assumes the best: all possible victims are gone at once, each class of pending tasks has the room for
 itself, and shares let as much go as they could. If the tasks do not fit even then, no search finds victims, so it

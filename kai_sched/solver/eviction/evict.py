@@ -1,4 +1,5 @@
-"""Take a task off its node in a search, and let it return to its node (semantics 3.6).
+"""What changes in the working state when a search evicts a pod, and when it places one, on its own node or another
+(semantics 3.6).
 
 An eviction in a search is not final: the task gets the status EVICTED, its room becomes releasing, its queues hold less
 at once, and it may be placed again, on its own node or on another one. ``tasks.home`` and ``prior`` (T,) say where it

@@ -1,5 +1,5 @@
-"""Bounds of the minimal search: which victims may leave at all, and when none can supply what is lacking
-(semantics 4.6, 4.7).
+"""Minimal search: which candidate set comes first and last, and bounds on the GPUs that shares let victims leave
+(semantics 4.6, 4.7); ``bounds`` is for both searches.
 
 A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
 (tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the

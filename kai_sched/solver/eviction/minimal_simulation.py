@@ -1,5 +1,5 @@
-"""Simulate a scenario of the minimal search: evict, place the pending tasks, let victims return, validate
-(semantics 4.5).
+"""Minimal search: how a choice of victims is simulated: where the preemptor is placed, and which victims return, in
+which order (semantics 4.5).
 
 The victims are the chosen chunks of ``minimal_choice``. The pending tasks get the nodes that were chosen for
 them, or others. Then each evicted pod returns for which there is still room, chunk by chunk (3.2): first to its

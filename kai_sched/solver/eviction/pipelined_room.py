@@ -1,4 +1,5 @@
-"""Promised room at the end of a cycle: gangs wait as a whole, and promises on free room are bound (semantics 3.7).
+"""At the end of a cycle: which pipelined groups are bound because their room is free, and which gangs wait as a whole
+(semantics 3.7).
 
 A pipelined pod is promised a place. Its room is normally being left, and the pod is bound in a later cycle. If the
 promised room of a job is free already, nothing is left to wait for. The original pipelines such a job again, so that

@@ -1,4 +1,5 @@
-"""The stream of potential victims: chunk after chunk, the least deserving first (semantics 4.3 to 4.5).
+"""Which victim comes next in a search, and when those so far may make room (semantics 4.3 to 4.5); ``victim_chunk``
+says which of its pods leave.
 
 ``begin`` starts an accumulation. Each call of ``accumulate`` adds one victim chunk (4.4): its tasks to
 ``lists.potential`` and to the chains of their job and of their node. Beside that it keeps an upper bound of the room

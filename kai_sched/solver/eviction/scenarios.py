@@ -1,4 +1,5 @@
-"""Scenarios of the original search: which accumulated victims leave together (semantics 4.5, the two generators).
+"""Original search only: which accumulated victims make a scenario, of one node or of several, and how nodes are ranked
+(semantics 4.5).
 
 A scenario is a list of tasks, ``lists.scenario``: the recorded victims first, then the potential victims that the
 generator chooses. The node-local generator takes all potential victims of the jobs that have one on a certain node. The

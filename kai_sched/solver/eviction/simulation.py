@@ -1,4 +1,5 @@
-"""Simulate a scenario of the original search: evict its victims, then let jobs compete for the room (semantics 4.5).
+"""Original search only: how a scenario is simulated: the jobs of victims and the preemptor compete for the room in the
+order of allocate (semantics 4.5).
 
 All victims of the scenario are evicted first. Then jobs come in the order of allocate (3.1). A victim's job that comes
 before the preemptor has one attempt at one chunk, and may take the room back. The preemptor has one attempt at its

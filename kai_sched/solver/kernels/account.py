@@ -1,4 +1,5 @@
-"""Opening the books of a cycle: room on nodes, what queues hold, counters of sets (semantics 0.3, 2.1, 2.2).
+"""The working state at the start of a cycle: which pods count for the room of nodes, for queues, for sets and for the
+capacity (semantics 0.3, 2.1, 2.2).
 
 Each kernel fills columns of the working state that are zero, from the frozen snapshot, once at the start of a cycle.
 They write directly, not through the undo log, as there is nothing before them to go back to.

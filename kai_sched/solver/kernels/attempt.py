@@ -1,4 +1,5 @@
-"""What all actions do with a job: find out what it asks for next, and place its tasks (semantics 3.2, 3.3, 3.5).
+"""One attempt for a job in any action: what it asks for, whether each pod is bound or pipelined, and what goes to the
+decision log (semantics 3.2, 3.3, 3.5).
 
 An attempt goes through these steps: ``next_chunk`` writes the chunk, ``place_task`` places its tasks one by one through
 the undo log, and the caller either takes all of it back (``undo.undo_all``) or makes it final (``commit``). After a

@@ -1,4 +1,5 @@
-"""The best node for a task, without scoring all nodes (semantics 3.5, 9; ADR 3).
+"""The best node for pods whose nodes can be compared each by itself: the order of nodes, and the best of each block
+that is remembered (semantics 3.5, 9; ADR 3).
 
 For a class without inter-pod terms and host ports, and a pod without a nominated node, which of two nodes is better
 depends on these two alone: devices in use first that the pod may join, then idle room, then CPU-only nodes for CPU-only

@@ -1,4 +1,4 @@
-"""Whether a request fits a node: now, or once what is leaving has left (semantics 0.3).
+"""Whether one pod's request fits the room of a node: now, or once leaving pods have left (semantics 0.3).
 
 ``has_room`` and ``has_room_now`` ask for a class on a node, devices that pods share included; the others compare rows.
 Cost: one comparison for each of R resources, and a step for each device that may be shared. Nothing is written. Rows

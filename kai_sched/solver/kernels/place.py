@@ -1,4 +1,5 @@
-"""Changing the books for one task: its place on a node, its queues, and its term roles (semantics 0.3, 2.2, 3.6).
+"""What changes in the working state when a pod gets a node: room, what its queues hold, term roles (semantics 0.3, 2.2,
+3.6).
 
 ``attempt.put`` calls all three kernels; ``eviction.evict`` does the reverse for a task that leaves. All writes go
 through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.

@@ -1,4 +1,5 @@
-"""Nodes scored in full, for pods whose best node depends on more than each node by itself (semantics 9, 12.2 step 6).
+"""The points of a node, added up, for pods with inter-pod terms, host ports or a nominated node, and whether placed
+pods refuse it (semantics 9, 12.2 step 6).
 
 These are pods with inter-pod terms or host ports, pods with a nominated node, and CPU-only pods without a CPU request
 where some node has no CPU (``finder.dynamic``). All others are placed by ``kernels.find``, which chooses the same

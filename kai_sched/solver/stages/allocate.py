@@ -1,4 +1,5 @@
-"""The action allocate: place pending jobs on free room, the fairest queue first, each chunk whole or not at all.
+"""The action allocate: which jobs are tried, one attempt for each chunk, and when a whole chunk is pipelined
+(semantics 3).
 
 The rules are semantics 3: which jobs are tried (3.1), the chunk (3.2), one attempt (3.3) and the gates (3.4). A job
 that fails is not tried again in this cycle. A job that succeeds and has more to ask for goes back into the tree.

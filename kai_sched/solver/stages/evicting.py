@@ -1,4 +1,5 @@
-"""The actions consolidation, reclaim and preempt: pending jobs get room from victims (semantics 4 to 6).
+"""The actions consolidation, reclaim and preempt: which pending jobs get a search, in which order, and which queues and
+jobs may lose pods to each (semantics 4 to 6).
 
 This module decides which jobs are tried, in which order, and which queues and jobs may lose pods. The search for
 victims is the package ``solver.eviction``, whose front page says how it goes. The three actions differ in

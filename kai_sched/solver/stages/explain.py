@@ -1,4 +1,5 @@
-"""Why pods are pending, in numbers: for each class that found no node, the obstacles by node (semantics 3.9).
+"""For each class of pods that found no node: how many nodes refuse it for which verdict, and how many more such pods
+would fit (semantics 3.9); ``cycle.explain`` chooses the reason.
 
 Measured once for each class against the end of the cycle, not at each failed attempt, so that the counts add up to the
 number of nodes. ``cycle.explain`` turns the numbers into sentences.
