@@ -12,6 +12,7 @@ TABLES = {
     "Nodes": "nodes",
     "Tasks": "tasks",
     "Classes": "classes",
+    "Devices": "devices",
     "Signatures": "signatures",
     "Terms": "terms",
     "TermRoles": "term_roles",
@@ -28,6 +29,8 @@ AXES = {
     "a": ("terms", "kind"),
     "j": ("jobs", "queue"),
     "s": ("sets", "parent"),
+    "g": ("devices", "reserved"),
+    "x": ("tasks", "device"),
 }
 
 

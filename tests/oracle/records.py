@@ -173,4 +173,4 @@ class World:
     jobs: list[Job]
     accounts: dict[str, Account]
     total: list[float]
-    config: Config
+    config: Config = field(default_factory=Config)

@@ -46,9 +46,9 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     for r in range(3):
         scratch.need[r] = need[r]
     # The least that GPU memory may cost: a node where it costs more is not chosen.
-    scratch.need[GPU] = 0.0
     for entry in range(preemptor.n_tasks):
-        scratch.need[GPU] += snapshot.classes.gate[snapshot.tasks.cls[search.pending[entry]]]
+        c = snapshot.tasks.cls[search.pending[entry]]
+        scratch.need[GPU] += snapshot.classes.gate[c] - prices[c, GPU]
     leaving, fixed, g = with_moves(preemptor, False), jobs.preemptible[p] == 0, 0
     verdict, q, r = pass_gates(jobs.queue[p], scratch.need, fixed, parent, state.book)
     # Victims are taken in their order, the least deserving first, only below queue ``q`` and only if they hold

@@ -106,7 +106,8 @@ def test_victims_below_a_limit_go_first(snapshot: Snapshot, asks: float, data: s
     for q in path:
         book.limit[q] = UNLIMITED
         book.limit[q, GPU] = data.draw(st.sampled_from([1.0, 2.0, 3.0, UNLIMITED]))
-    preemptor = Preemptor(PREEMPT, p, 1, NO_CEILING, (0.0, 0.0, asks), asks, False)
+    # No pending tasks, whose GPU memory could cost less than ``asks``.
+    preemptor = Preemptor(PREEMPT, p, 0, NO_CEILING, (0.0, 0.0, asks), asks, False)
     over = [q for q in path if book.held[q, GPU] + asks > book.limit[q, GPU]]
     fixed = not snapshot.jobs.preemptible[p]
     if fixed and any(book.held_fixed[q, GPU] + asks > book.quota[q, GPU] for q in path):

@@ -75,7 +75,8 @@ class Forest:
         """The oracle's, with so many pods that run."""
         statuses = ["Running"] * running + ["Pending"] * fact.pending
         shape = Shape(request=(("gpu", 1.0),))
-        tasks = [Task(Pod("ns", f"{t:02}", shape, f"{t:02}"), status, "n") for t, status in enumerate(statuses)]
+        pods = [Pod("ns", f"{t:02}", shape, f"{t:02}") for t in range(len(statuses))]
+        tasks = [Task(pod, status, "n", price=1.0) for pod, status in zip(pods, statuses, strict=True)]
         pod_set = PodSet("default", fact.minimum, tasks)
         root = GroupSet("", None, [pod_set])
         group = PodGroup("ns", f"{j}")

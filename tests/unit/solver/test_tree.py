@@ -48,7 +48,7 @@ class Pool:
         """One more job of the snapshot: what its next pod asks for, and its stage."""
         j = len(self.twins)
         self.tree.request[j], self.tree.stage[j] = [0.0, 0.0, gpus], stage
-        pods = [Task(Pod("ns", "next", Shape(request=(("gpu", gpus),)), "b"), "Pending", "")]
+        pods = [Task(Pod("ns", "next", Shape(request=(("gpu", gpus),)), "b"), "Pending", "", price=gpus)]
         if stage == ABOVE_MINIMUM:
             pods.append(Task(Pod("ns", "there", Shape(), "a"), "Running", ""))
         pod_set = PodSet("default", 1 if stage == BELOW_MINIMUM else 0, pods)
