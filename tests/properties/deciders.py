@@ -10,7 +10,9 @@ from kai_sched import Cluster, Config, CycleResult, run_cycle
 from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Bind
 from tests.oracle.actions import decide
+from tests.oracle.allocate import Outcome
 from tests.oracle.between import moved_on, stale_noted, stamped
+from tests.oracle.records import RESOURCES
 from tests.properties.clusters import NOW_NS
 
 
@@ -41,6 +43,21 @@ class Plan:
 
 
 Decider = Callable[[Cluster, Config, int], Plan]
+
+
+def check_allocated(result: CycleResult, expected: Outcome) -> None:
+    """The same pods on the same nodes, decided in the same order, with the same shares of queues and room of nodes."""
+    assert {key: (state.status, state.node) for key, state in result.pods.items()} == expected.pods
+    assert tuple(effect.pod for effect in result.effects) == expected.order
+    for queue in result.queues:
+        account = expected.world.accounts[queue.name]
+        assert (queue.fair_share, queue.requested) == (tuple(account.fair), tuple(account.request))
+        assert (queue.allocated, queue.allocated_non_preemptible) == (tuple(account.allocated), tuple(account.fixed))
+    for name, machine in expected.world.machines.items():
+        for resource in RESOURCES:
+            now, later = machine.room(resource, later=False), machine.room(resource, later=True)
+            assert result.nodes[name].idle[resource] == now
+            assert result.nodes[name].releasing[resource] == later - now
 
 
 def by_scheduler(cluster: Cluster, config: Config, now_ns: int) -> Plan:

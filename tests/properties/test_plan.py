@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kai_sched import Cluster, run_cycle
 from kai_sched.model import objects as o
 from tests.oracle.allocate import allocate
-from tests.oracle.world import RESOURCES
 from tests.properties.clusters import NOW_NS, Spice, clusters
+from tests.properties.deciders import check_allocated
 from tests.properties.plans import CONFIG, after, check_gangs, check_nodes, check_predicates, check_queues, text_of
 
 # The two properties that see most of the decisions get more examples than the profile gives the others.
@@ -25,16 +25,7 @@ def test_equals_the_oracle(objects: list[o.Object]) -> None:
     """The same pods on the same nodes, decided in the same order, with the same shares and room left."""
     result = run_cycle(Cluster.of(objects), CONFIG, NOW_NS)
     expected = allocate(Cluster.of(objects), CONFIG, NOW_NS)
-    assert {key: (state.status, state.node) for key, state in result.pods.items()} == expected.pods
-    assert tuple(effect.pod for effect in result.effects) == expected.order
-    for queue in result.queues:
-        account = expected.world.accounts[queue.name]
-        assert (queue.fair_share, queue.requested) == (tuple(account.fair), tuple(account.request))
-        assert (queue.allocated, queue.allocated_non_preemptible) == (tuple(account.allocated), tuple(account.fixed))
-    for name, machine in expected.world.machines.items():
-        for resource in RESOURCES:
-            assert result.nodes[name].idle[resource] == machine.idle.get(resource, 0.0)
-            assert result.nodes[name].releasing[resource] == machine.releasing.get(resource, 0.0)
+    check_allocated(result, expected)
 
 
 @MORE

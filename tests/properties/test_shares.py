@@ -15,10 +15,9 @@ from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.plan.effects import Bind
 from tests.oracle.allocate import allocate
-from tests.oracle.world import RESOURCES
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.crowds import Crowd, crowds
-from tests.properties.deciders import by_scheduler, by_twin, cycles, plan_of
+from tests.properties.deciders import by_scheduler, by_twin, check_allocated, cycles, plan_of
 from tests.properties.plans import text_of
 from tests.properties.shares import Sharing, device_memory, size_on
 from tests.properties.test_evictions import decided
@@ -79,17 +78,7 @@ def test_allocate_equals_the_twin(objects: list[o.Object], config: Config) -> No
     """The same pods on the same nodes in the same order, and the same shares and whole devices left."""
     result = run_cycle(Cluster.of(objects), config, NOW_NS)
     expected = allocate(Cluster.of(objects), config, NOW_NS)
-    assert {key: (state.status, state.node) for key, state in result.pods.items()} == expected.pods
-    assert tuple(effect.pod for effect in result.effects) == expected.order
-    for queue in result.queues:
-        account = expected.world.accounts[queue.name]
-        assert (queue.fair_share, queue.requested) == (tuple(account.fair), tuple(account.request))
-        assert (queue.allocated, queue.allocated_non_preemptible) == (tuple(account.allocated), tuple(account.fixed))
-    for name, machine in expected.world.machines.items():
-        for resource in RESOURCES:
-            now, later = machine.room(resource, later=False), machine.room(resource, later=True)
-            assert result.nodes[name].idle[resource] == now
-            assert result.nodes[name].releasing[resource] == later - now
+    check_allocated(result, expected)
 
 
 @MORE
