@@ -9,7 +9,7 @@ the history of the cache; they never appear in a snapshot, only what they stand 
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,6 +181,12 @@ class Cache:
             (self.node_names, self.nodes),
         )
         return any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
+
+    def column(self, name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """The column of the nodes with this name: as it was made last, or made anew if a node has changed."""
+        if name not in self.columns:
+            self.columns[name] = make()
+        return self.columns[name]
 
     def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         if keys:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
-from kai_sched.lowering.devices import device_memory, memory_prices, part_of
+from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.roles import gpu_kind
 from kai_sched.lowering.terms import Term
@@ -107,7 +107,7 @@ def lower_classes(
     resources = _resources(found, nodes)
     book = SignatureBook()
     refusals = [""] * len(found)
-    sizes = sorted({device_memory(node, config) for node in nodes}) if any(each.shape.share for each in found) else []
+    sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes))
     terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]

@@ -21,11 +21,10 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Pod
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
-from kai_sched.snapshot.tables import Devices, Flags, Ints, Status
+from kai_sched.snapshot.gpu_kinds import ROUNDING, UNKNOWN_MEMORY
+from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
-ROUNDING = 1e-6  # MiB
 BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
 
 
@@ -62,6 +61,11 @@ def device_memory(node: Node, config: Config) -> int:
         return UNKNOWN_MEMORY
     reserve = max(int(value * config.gpu_memory_reserve_percent / 100), config.gpu_memory_reserve_min_mib)
     return max(1, value - reserve)
+
+
+def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Longs:
+    """(N,) ``device_memory`` of the nodes, kept until a node changes."""
+    return cache.column("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64))
 
 
 def part_of(share: GpuShare, sizes: Sequence[int]) -> float:
@@ -111,7 +115,6 @@ def lower_devices(
     shares
         (T,) of how many devices the task has a share.
     """
-    gpus = [node.allocatable.get(GPU, 0.0) for node in nodes]
     share_ptr = np.zeros(shares.size + 1, np.int32)
     np.cumsum(shares, out=share_ptr[1:])
     device = np.full(int(share_ptr[-1]), NULL, np.int32)
@@ -130,7 +133,7 @@ def lower_devices(
     in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
     # Besides the devices in use at the start there are as many as the node has: while the former are being left, nobody
     # holds yet what is promised of the latter, and a device that is free now must not be taken for one of them.
-    lengths = [int(count) + len(in_use.get(n, ())) for n, count in enumerate(gpus)]
+    lengths = [int(each.allocatable.get(GPU, 0.0)) + len(in_use.get(n, ())) for n, each in enumerate(nodes)]
     ptr = np.zeros(len(nodes) + 1, np.int32)
     np.cumsum(lengths, out=ptr[1:])
     groups_of_rows = [""] * int(ptr[-1])

@@ -6,15 +6,12 @@ Invariant: nodes are in the order of their names. Columns that depend on nodes o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.devices import device_memory
+from kai_sched.lowering.devices import device_memories
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
 from kai_sched.model.resources import GPU, mig_gpus
@@ -54,11 +51,7 @@ def lower_nodes(
         (N,) whether pods are there that ask for MIG devices in the legacy way.
     """
 
-    def kept(name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        if name not in cache.columns:
-            cache.columns[name] = make()
-        return cache.columns[name]
-
+    kept = cache.column
     allocatable = np.zeros((len(nodes), len(resources)))
     for r, resource in enumerate(resources):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
@@ -72,7 +65,7 @@ def lower_nodes(
         kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
         np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
         kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64)).copy(),
-        kept("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64)).copy(),
+        device_memories(nodes, cache, config).copy(),
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
         mig.copy(),

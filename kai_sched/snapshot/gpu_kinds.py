@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 UNKNOWN_MEMORY = 1_000_000  # Nodes.device_memory where the node does not say: parts of a device instead of MiB
+ROUNDING = 1e-6  # MiB; a part times the memory of a device is off by less
 
 
 class GpuKind(enum.IntEnum):

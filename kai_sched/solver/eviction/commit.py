@@ -13,7 +13,7 @@ Each pod has at most one eviction and at most one placement in the decision log 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.decisions import Evictions
 from kai_sched.solver.eviction.candidates import reinsert_job
 from kai_sched.solver.eviction.tables import Search
@@ -72,8 +72,7 @@ def record_overpayment(t: int, ctx: Context, search: Search) -> None:
     snapshot = ctx.snapshot
     q, c = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.tasks.cls[t]
     for r in range(3):
-        price = price_of(c, search.tasks.home[t], ctx) if r == GPU else snapshot.classes.quota[c, r]
-        search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price
+        search.queues.overpaid[q, r] += (search.tasks.times[t] - 1) * price_of(c, r, search.tasks.home[t], ctx)
 
 
 @inner

@@ -186,7 +186,7 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
             n = best_node(t, ctx)
         if n == NULL:
             return False
-        if ctx.snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+        if not is_affordable(t, n, ctx):
             return False
         pipeline_task(p, t, n, ctx, search)
     return True

@@ -15,15 +15,14 @@ bit for bit what it was before. After a success it is left simulated, for the va
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Status, Verdict
+from kai_sched.snapshot.tables import Status, Verdict
 from kai_sched.solver.eviction.evict import evict, place_in_search
 from kai_sched.solver.eviction.leaf_order import first_job, push_heap, rewind, skip_equal_jobs
 from kai_sched.solver.eviction.queue_order import build_queue_heaps, next_leaf, take_next_job
 from kai_sched.solver.eviction.tables import DEAD, Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.attempt import best_node, gate_chunk
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import count_term_roles
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
@@ -206,7 +205,7 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
             n = best_offered_node(t, ctx, search)
             if apart:
                 count_at_home(t, 1, ctx, search)
-            if n != NULL and ctx.snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+            if n != NULL and not is_affordable(t, n, ctx):
                 n = NULL
         if n == NULL:
             rollback(floats, integers, ctx)
@@ -224,16 +223,7 @@ def within_limits(j: int, length: int, ctx: Context) -> bool:
 
     Overwrites ``scratch.need`` with what they request, in the units of queues.
     """
-    snapshot, scratch = ctx.snapshot, ctx.scratch
-    for r in range(3):
-        scratch.need[r] = 0.0
-        for entry in range(length):
-            c = snapshot.tasks.cls[scratch.chunk[entry]]
-            scratch.need[r] += snapshot.classes.gate[c] if r == GPU else snapshot.classes.quota[c, r]
-    jobs = snapshot.jobs
-    verdict, _, _ = pass_gates(
-        jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, ctx.state.book
-    )
+    verdict, _, _ = gate_chunk(j, length, ctx)
     return bool(verdict == OK)
 
 

@@ -137,9 +137,7 @@ def open_queues(ctx: Context) -> None:
         q = jobs.queue[j]
         while q != NULL:
             for r in range(3):
-                price = ctx.snapshot.classes.quota[tasks.cls[t], r]
-                if r == GPU and holds:
-                    price = price_of(tasks.cls[t], tasks.node[t], ctx)
+                price = price_of(tasks.cls[t], r, tasks.node[t] if holds else NULL, ctx)
                 book.asked[q, r] += price
                 if holds:
                     book.held[q, r] += price

@@ -14,13 +14,14 @@ Invariant: between two calls the room of nodes and the counters of sets agree wi
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status, Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import touch
@@ -100,6 +101,22 @@ def waits_for_minimum(j: int, snapshot: Snapshot, state: State) -> bool:
 
 
 @inner
+def gate_chunk(j: int, length: int, ctx: Context) -> tuple[int, int, int]:
+    """Return which gate stops the first ``length`` tasks of ``scratch.chunk`` (L,), if any, as ``pass_gates`` (3.4).
+
+    Overwrites ``scratch.need`` (3,) with what they request, in the units of queues.
+    """
+    snapshot, need = ctx.snapshot, ctx.scratch.need
+    for r in range(3):
+        need[r] = 0.0
+        for entry in range(length):
+            c = snapshot.tasks.cls[ctx.scratch.chunk[entry]]
+            need[r] += snapshot.classes.gate[c] if r == GPU else snapshot.classes.quota[c, r]
+    fixed = snapshot.jobs.preemptible[j] == 0
+    return pass_gates(snapshot.jobs.queue[j], need, fixed, snapshot.queues.parent, ctx.state.book)
+
+
+@inner
 def place_task(j: int, t: int, ctx: Context) -> int:
     """Place task ``t`` of job ``j`` on its best node, through the undo log (3.5).
 
@@ -117,7 +134,7 @@ def place_task(j: int, t: int, ctx: Context) -> int:
     n = best_node(t, ctx)
     if n == NULL:
         return NO_FIT
-    if snapshot.devices.reserved.shape[0] > 0 and not is_affordable(t, n, ctx):
+    if not is_affordable(t, n, ctx):
         return NO_FIT
     put(j, t, n, not has_room_now(c, n, ctx), ctx)
     return OK

@@ -21,13 +21,13 @@ import numpy as np
 
 from kai_sched.snapshot.choices import GpuOrder
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.gpu_kinds import ROUNDING
 from kai_sched.snapshot.tables import GPU, PODS, Snapshot
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.undo import add_float, set_integer
 from kai_sched.solver.state import Context
 
 SPREAD = int(GpuOrder.SPREAD)
-ROUNDING = 1e-6  # MiB; a part times the memory of a device is off by less
 
 
 class Room(enum.IntEnum):
@@ -56,16 +56,16 @@ def size_of(c: int, n: int, ctx: Context) -> int:
 
 
 @inner
-def price_of(c: int, n: int, ctx: Context) -> float:
-    """Return the GPUs that a pod of class ``c`` on node ``n`` counts for its queues, a scalar (8.1).
+def price_of(c: int, r: int, n: int, ctx: Context) -> float:
+    """Return how much of resource ``r`` a pod of class ``c`` on node ``n`` counts for its queues, a scalar (8.1).
 
-    ``n`` NULL, as for a pod without a node: what ``classes.quota`` (C, 3) says. Memory is priced by the device: the
-    part that it is, rounded up to a hundredth.
+    That is what ``classes.quota`` (C, 3) says: millicores, bytes or GPUs. But GPU memory is priced by the device, once
+    there is a node (``n`` not NULL): the part that it is, rounded up to a hundredth.
     """
     classes = ctx.snapshot.classes
     size, memory = classes.memory[c], ctx.snapshot.nodes.device_memory[n] if n != NULL else 0
-    if size == 0 or memory == 0:
-        return float(classes.quota[c, GPU])
+    if r != GPU or size == 0 or memory == 0:
+        return float(classes.quota[c, r])
     return float((100 * size + memory - 1) // memory * classes.shares[c]) / 100.0
 
 
@@ -101,6 +101,18 @@ def whole_later(n: int, ctx: Context) -> float:
 
 
 @inner
+def unused_devices(n: int, ctx: Context) -> tuple[float, float]:
+    """Return how many devices of node ``n`` that nobody uses a pod may begin to share: at present, and later.
+
+    Each of them needs a reservation pod, and that a pod slot beside the one of the pod itself. Reads ``state.idle`` and
+    ``releasing`` (N, R); both numbers may be below 0.
+    """
+    slots_now = ctx.state.idle[n, PODS] - 1.0
+    slots_later = ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0
+    return min(whole_now(n, ctx), slots_now), min(whole_later(n, ctx), slots_later)
+
+
+@inner
 def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
     """Return when the devices of node ``n`` have room for a pod of class ``c``, and whether it may join used ones.
 
@@ -131,17 +143,13 @@ def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
     for d in range(first, end):
         if devices.later[d] > 0 and devices.later[d] + size <= memory:
             used_later += 1
-            used_now += devices.now[d] > 0 and devices.now[d] + size <= memory
+            used_now += has_now(d, n, size, ctx)
     wanted = classes.shares[c]
     # v0.17.0 scores a node as one with room now if there will be room; the pod waits all the same (8.3).
     if ctx.settings.minimal == 0:
         used_now = used_later
-    # A device that nobody uses needs a reservation pod, and that a pod slot beside the one of the pod itself.
-    slots_now = ctx.state.idle[n, PODS] - 1.0
-    slots_later = ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0
-    unused_later = min(whole_later(n, ctx), slots_later)
-    unused_now = min(whole_now(n, ctx), unused_later, slots_now)
-    if used_now + max(0.0, unused_now) >= wanted:
+    unused_now, unused_later = unused_devices(n, ctx)
+    if used_now + max(0.0, min(unused_now, unused_later)) >= wanted:
         return NOW, used_later > 0
     return (LATER if used_later + max(0.0, unused_later) >= wanted else NEVER), used_later > 0
 
@@ -159,8 +167,7 @@ def choose_devices(c: int, n: int, ctx: Context) -> int:
     """
     wanted, spread = ctx.snapshot.classes.shares[c], ctx.settings.gpu_order == SPREAD
     size = size_of(c, n, ctx)
-    unused_later = min(whole_later(n, ctx), ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0)
-    unused_now = min(whole_now(n, ctx), ctx.state.idle[n, PODS] - 1.0)
+    unused_now, unused_later = unused_devices(n, ctx)
     room = NOW
     for entry in range(wanted):
         d = NULL

@@ -13,7 +13,7 @@ leaving pods are gone.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Status, TermRole
+from kai_sched.snapshot.tables import Status, TermRole
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
@@ -53,8 +53,8 @@ def place(t: int, n: int, wait: bool, ctx: Context) -> None:
 def charge_task(j: int, t: int, n: int, times: float, ctx: Context) -> None:
     """Add what task ``t`` of job ``j`` on node ``n`` costs to what its queue and all above it hold (2.2), by the log.
 
-    That is its row of ``classes.quota`` (C, 3) in millicores, bytes and GPUs, with the price of GPU memory on the node
-    (``devices.price_of``). For a non-preemptible job it also counts in ``book.held_fixed`` (Q + 1, 3).
+    That is ``devices.price_of`` of each of the three resources. For a non-preemptible job it also counts in
+    ``book.held_fixed`` (Q + 1, 3).
 
     Parameters
     ----------
@@ -62,10 +62,9 @@ def charge_task(j: int, t: int, n: int, times: float, ctx: Context) -> None:
     """
     snapshot, at = ctx.snapshot, ctx.state.at
     c, q, fixed = snapshot.tasks.cls[t], snapshot.jobs.queue[j], snapshot.jobs.preemptible[j] == 0
-    gpus = price_of(c, n, ctx)
     while q != NULL:
         for r in range(3):
-            price = gpus if r == GPU else snapshot.classes.quota[c, r]
+            price = price_of(c, r, n, ctx)
             if price != 0.0:
                 add_float(at.held + 3 * q + r, times * price, ctx)
                 if fixed:

@@ -114,10 +114,11 @@ def is_affordable(t: int, n: int, ctx: Context) -> bool:
     """
     snapshot, scratch = ctx.snapshot, ctx.scratch
     c, j = snapshot.tasks.cls[t], snapshot.tasks.job[t]
-    if j == NULL:
+    # Without shares the price is the same on all nodes, and the gates of the chunk have allowed it.
+    if j == NULL or snapshot.devices.reserved.shape[0] == 0:
         return True
     for r in range(3):
-        scratch.need[r] = price_of(c, n, ctx) if r == GPU else snapshot.classes.quota[c, r]
+        scratch.need[r] = price_of(c, r, n, ctx)
     fixed = snapshot.jobs.preemptible[j] == 0
     verdict, _, _ = pass_gates(snapshot.jobs.queue[j], scratch.need, fixed, snapshot.queues.parent, ctx.state.book)
     return bool(verdict == OK)

@@ -12,12 +12,13 @@ Invariant: after each attempt the undo log is empty; the state and the decision 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, Turn, Verdict
+from kai_sched.snapshot.tables import Snapshot, Status, Turn, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import (
     append_job,
     commit,
     count_pending,
+    gate_chunk,
     has_next_chunk,
     note_next_request,
     place_task,
@@ -25,7 +26,6 @@ from kai_sched.solver.kernels.attempt import (
     waits_for_minimum,
 )
 from kai_sched.solver.kernels.gang import next_chunk
-from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, State, Tree
@@ -129,18 +129,11 @@ def attempt(j: int, length: int, ctx: Context) -> bool:
         failure
     """
     snapshot, scratch, decisions = ctx.snapshot, ctx.scratch, ctx.decisions
-    jobs, tasks = snapshot.jobs, snapshot.tasks
+    tasks = snapshot.tasks
     decisions.asked[j] = length
-    for r in range(3):
-        scratch.need[r] = 0.0
-        for entry in range(length):
-            c = tasks.cls[scratch.chunk[entry]]
-            scratch.need[r] += snapshot.classes.gate[c] if r == GPU else snapshot.classes.quota[c, r]
-    verdict, q, r = NO_CHUNK, NULL, NULL
-    if length > 0:
-        verdict, q, r = pass_gates(
-            jobs.queue[j], scratch.need, jobs.preemptible[j] == 0, snapshot.queues.parent, ctx.state.book
-        )
+    verdict, q, r = gate_chunk(j, length, ctx)
+    if length == 0:
+        verdict, q, r = NO_CHUNK, NULL, NULL
     for entry in range(length):
         # This reason is reported before that of any gate: a higher limit does not help a pod that is not supported.
         if ctx.finder.refused[tasks.cls[scratch.chunk[entry]]] == NOT_SUPPORTED:

@@ -236,4 +236,4 @@ def test_an_unused_device_needs_a_pod_slot_for_its_reservation() -> None:
 
 @pytest.mark.parametrize(("c", "expected"), [(3, 0.5), (5, 1.0), (6, 0.4), (7, 0.6)])
 def test_prices_go_by_the_devices_of_the_node(c: int, expected: float) -> None:
-    assert price_of(c, 0, opened(snapshot_of(1, 2, 9, []))) == pytest.approx(expected)
+    assert price_of(c, GPU, 0, opened(snapshot_of(1, 2, 9, []))) == pytest.approx(expected)
