@@ -59,15 +59,15 @@ class Judge:
         self.made = 0
         self.torn_worst_s = 0.0
         self._torn_since: dict[str, float] = {}
-        self._early: dict[str, tuple[str, float]] = {}  # bound before we were told that it is made
+        # Bound before we were told that it is made: where, when, and whether it has ended too.
+        self._early: dict[str, tuple[str, float, bool]] = {}
 
     def make(self, wanted: Wanted, now_s: float) -> None:
         """The API server has the pod."""
         self.made += 1
         self.pods[wanted.name] = Followed(wanted, now_s)
         if wanted.name in self._early:
-            node, at_s = self._early.pop(wanted.name)
-            self._bind(self.pods[wanted.name], node, at_s)
+            self._bind(self.pods[wanted.name], *self._early.pop(wanted.name))
 
     def gang(self, workload: str, pods: list[str]) -> None:
         """These start together."""
@@ -85,19 +85,22 @@ class Judge:
         self.groups.pop(workload, None)
         self._torn_since.pop(workload, None)
 
-    def seen(self, name: str, node: str, group: str, now_s: float) -> None:
-        """The watch shows the pod so."""
+    def seen(self, name: str, node: str, group: str, now_s: float, ended: bool = False) -> None:
+        """The watch shows the pod so. One that has ended leaves its room to others, although it is still there."""
         pod = self.pods.get(name)
         if pod is None:
             if node:
-                self._early.setdefault(name, (node, now_s))
+                _, since_s, _ = self._early.get(name, (node, now_s, ended))
+                self._early[name] = node, since_s, ended
             return
         if group:
             self.groups[pod.wanted.workload] = group
         if node and not pod.node:
-            self._bind(pod, node, now_s)
+            self._bind(pod, node, now_s, ended)
         elif node != pod.node:
             self._fault(f"pod {name} was bound to {pod.node} and then to {node or 'none'}")
+        elif ended and pod.node in self.rooms:
+            self.rooms[pod.node].pods.discard(name)
 
     def gone(self, name: str) -> None:
         """The watch shows its end."""
@@ -130,12 +133,14 @@ class Judge:
                 self._torn_since[workload] = now_s
                 self._fault(f"{bound} of {len(names)} pods of gang {workload} are bound for {torn_s:.0f} s")
 
-    def _bind(self, pod: Followed, node: str, now_s: float) -> None:
+    def _bind(self, pod: Followed, node: str, now_s: float, ended: bool) -> None:
         pod.node, pod.bound_s = node, now_s
         self.waits_s.append(max(0.0, now_s - pod.made_s))
         room = self.rooms.get(node)
         if room is None:
             self._fault(f"pod {pod.wanted.name} was bound to {node}, which is no node")
+            return
+        if ended:
             return
         room.pods.add(pod.wanted.name)
         held = [self.pods[name].wanted for name in room.pods if name in self.pods]

@@ -45,9 +45,14 @@ class _Spec(msgspec.Struct):
     nodeName: str = ""  # noqa: N815 - as on the wire
 
 
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
 class _Pod(msgspec.Struct):
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
 
 
 class _Event(msgspec.Struct):
@@ -282,7 +287,9 @@ class Load:
             self.judge.gone(meta.name)
         else:
             group = meta.annotations.get(names.POD_GROUP_ANNOTATION, "")
-            self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic())
+            # The simulated kubelets let the pods of Jobs succeed as soon as they run.
+            ended = pod.status.phase in ("Succeeded", "Failed")
+            self.judge.seen(meta.name, pod.spec.nodeName, group, time.monotonic(), ended)
         return meta.resourceVersion
 
     async def _get(self, path: str) -> bytes:

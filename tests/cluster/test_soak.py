@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cluster.soak import Memory
 from tests.cluster.soak_judge import Judge, Wanted, bound_twice, counted
@@ -47,6 +49,57 @@ def test_what_the_watch_shows_first_counts() -> None:
     early.make(Wanted("x", "work", 100, 1), 100.0)
     assert early.pods["x"].node == "a"
     assert early.waits_s == [0.0]
+
+
+def test_a_pod_that_has_ended_holds_no_room() -> None:
+    """As pods of Jobs do: they stay until they are deleted, and others start on their node before that."""
+    well = judge("x", "y", "z", gpus=2)
+    well.seen("x", "a", "", 101.0)
+    well.seen("x", "a", "", 102.0, ended=True)
+    well.seen("y", "a", "", 103.0)
+    well.seen("y", "a", "", 104.0, ended=True)
+    well.seen("y", "a", "", 105.0, ended=True)
+    assert well.faults == []
+    well.seen("z", "a", "", 106.0)
+    well.make(Wanted("late", "other", 100, 1), 107.0)
+    well.seen("late", "a", "", 108.0)
+    assert well.fault_count == 1  # those that have not ended count
+
+
+def test_a_pod_may_have_ended_before_we_know_that_it_is_made() -> None:
+    early = judge("y", gpus=2)
+    early.seen("x", "a", "", 98.0)
+    early.seen("x", "a", "", 99.0, ended=True)
+    early.seen("y", "a", "", 99.5)
+    early.make(Wanted("x", "work", 100, 2), 100.0)
+    assert early.faults == []
+    assert early.pods["x"].node == "a"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("ab"), st.booleans()), max_size=24))
+def test_the_room_of_a_node_is_what_a_recount_finds(steps: list[tuple[int, str, bool]]) -> None:
+    """Whatever pods do in whatever order. Each step moves a pod on: bound, ended (or straight away gone), gone."""
+    names = [f"pod-{number}" for number in range(6)]
+    found, expected, held = judge(*names), 0, dict[str, str]()
+    stage = dict.fromkeys(names, 0)
+    for number, node, ends in steps:
+        name = names[number]
+        if stage[name] == 0:
+            held[name] = node
+            expected += sum(where == node for where in held.values()) > 2
+            found.seen(name, node, "", 101.0)
+            stage[name] = 1
+        elif stage[name] == 1 and ends:
+            del held[name]
+            found.seen(name, found.pods[name].node, "", 102.0, ended=True)
+            stage[name] = 2
+        elif stage[name] < 3:
+            held.pop(name, None)
+            found.leave(name)
+            found.gone(name)
+            stage[name] = 3
+        assert {one: where for where, room in found.rooms.items() for one in room.pods} == held
+    assert found.fault_count == expected
 
 
 async def test_a_list_tells_who_is_gone_before_who_came(monkeypatch: pytest.MonkeyPatch) -> None:
