@@ -9,8 +9,10 @@ from typing import Annotated
 from pydantic import Field
 
 from kai_sched.api.custom import Amounts, AnyObject, Int32, Model, Quantity, Texts, schema
+from kai_sched.api.sharing import GpuMemoryReserve
 from kai_sched.api.status import OperandStatus
 
+TIMEOUT_MAX_S = 3600
 IntOrString = Annotated[int | str, schema(**{"x-int-or-string": True})]
 
 
@@ -92,6 +94,8 @@ class GlobalSettings(Model):
     namespace_label_selector: Texts | None = None
     pod_label_selector: Texts | None = None
     vpa: VPA | None = None
+    gpu_sharing: bool | None = Field(None, description="Whether pods may share GPUs; absent: no.")
+    gpu_memory_reserve: GpuMemoryReserve | None = Field(None, description="What drivers take of each GPU.")
 
 
 class PodGrouperArgs(Model):
@@ -124,7 +128,10 @@ class ResourceReservation(NamedImage):
     runtime_class_name: str | None = None
     reservation_pod_security_context: AnyObject | None = None
     reservation_container_security_context: AnyObject | None = None
-    allocation_timeout: int | None = Field(None, description="Seconds.")
+    allocation_timeout: Annotated[int, Field(ge=1, le=TIMEOUT_MAX_S)] | None = Field(
+        None, description="Seconds; absent: 40."
+    )
+    fake_gpu_nodes: bool | None = Field(None, description="Whether nodes have no real GPUs, as in tests.")
     pod_resources: ComponentResources | None = None
 
 
@@ -152,7 +159,7 @@ class AdmissionComponent(ReplicatedComponent):
     mutating_webhook_configuration_name: str | None = None
     gpu_fraction_runtime_class_name: str | None = None
     gpu_pod_runtime_class_name: str | None = Field(None, description="Deprecated: use gpuFractionRuntimeClassName.")
-    gpu_sharing: bool | None = None
+    gpu_sharing: bool | None = Field(None, description="Wins over spec.global.gpuSharing.")
     block_nvidia_visible_devices: bool | None = None
 
 

@@ -11,6 +11,7 @@ QUOTED_MAX = 80  # characters of what people wrote that a message quotes
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_VALUE = re.compile("([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _SEGMENT = re.compile("[^/%\ud800-\udfff]+")  # lone surrogates are no text
 # Kinds of this group may have any name that fits into a path, such as "system:node".
 _FREE = "rbac.authorization.k8s.io"
@@ -19,6 +20,11 @@ _FREE = "rbac.authorization.k8s.io"
 def is_label(text: str) -> bool:
     """A DNS-1123 label: a namespace, a version."""
     return len(text) <= LABEL_MAX and _LABEL.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """The value of a label, which may be empty."""
+    return len(text) <= LABEL_MAX and _VALUE.fullmatch(text) is not None
 
 
 def is_subdomain(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The scheduler's config file (end of API 1.7): its fields: actions, tiers of plugins, and their arguments."""
+"""The fields of the scheduler's config file (end of API 1.7): actions, tiers of plugins, victims, memory of GPUs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kai_sched.api.custom import Int32, Model
+from kai_sched.api.sharing import GpuMemoryReserve
 
 
 class FilePlugin(Model):
@@ -41,3 +42,4 @@ class SchedulerFile(Model):
     usage_db_config: Annotated[Any, Field(alias="usageDBConfig")] = None
     scenario_search_budgets: Any = None
     victims: str | None = None
+    gpu_memory_reserve: GpuMemoryReserve | None = None

@@ -58,8 +58,8 @@ def is_reservation(pod: Pod, config: Config) -> bool:
     Users can set labels on their pods, so the namespace must be that of reservation pods, too.
     """
     return (
-        pod.labels.get(names.APP_LABEL) == config.reservation_app_label
-        and pod.namespace == config.reservation_namespace
+        pod.labels.get(names.APP_LABEL) == config.reservation.app_label
+        and pod.namespace == config.reservation.namespace
     )
 
 

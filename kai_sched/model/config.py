@@ -1,11 +1,12 @@
-"""The settings of one scheduler (``Config``): their names and defaults, the default actions and plugins, and which
-objects are in its node pool.
+"""The settings of one scheduler (``Config``) and of its reservation pods: their names and defaults, the default actions
+and plugins, and which objects are in its node pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kai_sched.api import names
 
@@ -43,6 +44,49 @@ BUILT_IN_PLUGINS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationSettings:
+    """How reservation pods are made, which hold a device for the pods that share it (API 1.6, 7.3).
+
+    Attributes
+    ----------
+    namespace, app_label, service_account
+        Where they are, the value of their label ``app``, and their ServiceAccount.
+    runtime_class
+        Their RuntimeClass; empty: none.
+    image, image_pull_policy
+        What they run; empty: the image of the scheduler's own pod.
+    requests, limits
+        Quantities by resource, beside the device. GPUs are not among them.
+    pod_security_context, container_security_context
+        As Kubernetes has them; empty: none.
+    allocation_timeout_s
+        How long one may take to say which device it got, in seconds.
+    fake_gpu_nodes
+        Whether nodes have no real GPUs, so that reservation pods make their device up. Where it is False, this holds
+        for nodes with the label ``run.ai/fake.gpu`` only.
+    cdi_enabled
+        Whether containers get devices by their CDI names; None: nobody said so.
+    hami_core
+        Whether containers are told how much memory of the device they may take, for HAMi-core (API 8.1).
+    """
+
+    namespace: str = "kai-resource-reservation"
+    app_label: str = "kai-resource-reservation"
+    service_account: str = "kai-resource-reservation"
+    runtime_class: str = ""
+    image: str = ""
+    image_pull_policy: str = "IfNotPresent"
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    pod_security_context: Mapping[str, Any] = field(default_factory=dict)
+    container_security_context: Mapping[str, Any] = field(default_factory=dict)
+    allocation_timeout_s: float = 40.0
+    fake_gpu_nodes: bool = False
+    cdi_enabled: bool | None = None
+    hami_core: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1)."""
 
@@ -53,9 +97,7 @@ class Config:
     queue_label: str = names.QUEUE_LABEL
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
-    # Pods that reserve a device for pods that share it: the value of their label "app", and their namespace.
-    reservation_app_label: str = "kai-resource-reservation"
-    reservation_namespace: str = "kai-resource-reservation"
+    reservation: ReservationSettings = ReservationSettings()
     scaling_namespace: str = "kai-scale-adjust"  # of pods that make autoscalers add nodes for pods that share devices
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
     # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.

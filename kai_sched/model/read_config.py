@@ -16,6 +16,7 @@ from kai_sched.api.custom import INT32_MAX
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, VICTIMS, Config
 from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.read_custom import parse_part
+from kai_sched.model.read_sharing_settings import with_memory_reserve, with_sharing
 from kai_sched.model.times import parse_duration
 
 SPREAD = "spread"
@@ -85,6 +86,7 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
             config = replace(config, victims=_read_victims(file.victims))
         except ValueError as error:
             raise FieldError("victims", str(error)) from None
+    config = with_memory_reserve(file.gpu_memory_reserve, "gpuMemoryReserve", config)
     for name, part in (
         ("usageDBConfig", file.usage_db_config),
         ("scenarioSearchBudgets", file.scenario_search_budgets),
@@ -129,7 +131,7 @@ def _text(value: object) -> str:
 
 
 def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
-    """``base`` with the names that kai-config sets for all components; ``raw`` is its spec. Raises FieldError."""
+    """``base`` with what kai-config sets for all components; ``raw`` is its spec. Raises FieldError."""
     spec = parse_part(operator.ConfigSpec, raw, "spec", warn)
     shared = spec.global_settings
     if shared is not None:
@@ -139,13 +141,7 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             queue_label=shared.queue_label_key or base.queue_label,
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
-    reservation = spec.binder.resource_reservation if spec.binder else None
-    if reservation is not None:
-        base = replace(
-            base,
-            reservation_app_label=reservation.app_label or base.reservation_app_label,
-            reservation_namespace=reservation.namespace or base.reservation_namespace,
-        )
+    base = with_sharing(spec, base, warn)
     scaling = spec.node_scale_adjuster.args if spec.node_scale_adjuster else None
     if scaling is not None and scaling.node_scale_namespace:
         base = replace(base, scaling_namespace=scaling.node_scale_namespace)
@@ -231,6 +227,8 @@ def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
     """The config changed by the flags that affect scheduling; other flags of the original have no effect."""
     changes: dict[str, Any] = {}
     for flag, text in flags.items():
+        if flag == _RESERVATION_LABEL:
+            changes["reservation"] = replace(config.reservation, app_label=text)
         if flag not in _FLAGS:
             continue
         name, read = _FLAGS[flag]
@@ -268,12 +266,12 @@ def _read_stuck_s(text: str) -> float:
     return parse_duration(text) or Config().stuck_in_releasing_s
 
 
+_RESERVATION_LABEL = "resource-reservation-app-label"
 _FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "scheduler-name": ("scheduler_name", str),
     "queue-label-key": ("queue_label", str),
     "nodepool-label-key": ("node_pool_label", str),
     "partition-label-value": ("node_pool", str),
-    "resource-reservation-app-label": ("reservation_app_label", str),
     "restrict-node-scheduling": ("restrict_node_scheduling", _read_bool),
     "cpu-worker-node-label-key": ("cpu_worker_label", str),
     "gpu-worker-node-label-key": ("gpu_worker_label", str),

@@ -9,8 +9,9 @@ from typing import Any
 from kai_sched.api import names
 from kai_sched.api.config import AdmissionComponent, ConfigSpec
 from kai_sched.api.custom import NAME_LENGTH
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.faults import shown
+from kai_sched.model.read_sharing_settings import is_sharing_on
 
 RUNTIME_CLASS = "nvidia"
 # Of what is wrong with one object; a person mends these first.
@@ -26,16 +27,16 @@ class AdmissionSettings:
     hami_core: bool = False
     block_visible_devices: bool = False
     runtime_class: str = RUNTIME_CLASS  # given to pods with a part of a GPU; empty: none
-    reservation_app_label: str = Config().reservation_app_label
-    reservation_namespace: str = Config().reservation_namespace
+    reservation_app_label: str = ReservationSettings().app_label
+    reservation_namespace: str = ReservationSettings().namespace
 
     def with_names(self, config: Config) -> AdmissionSettings:
         """The same with the names that the scheduler goes by."""
         return replace(
             self,
             scheduler_name=config.scheduler_name,
-            reservation_app_label=config.reservation_app_label,
-            reservation_namespace=config.reservation_namespace,
+            reservation_app_label=config.reservation.app_label,
+            reservation_namespace=config.reservation.namespace,
         )
 
 
@@ -50,11 +51,15 @@ def admission_from_operator(raw: bytes) -> AdmissionSettings:
         runtime_class = admission.gpu_pod_runtime_class_name
     isolator = plugins.get("hamicore")
     return AdmissionSettings(
-        gpu_sharing=bool(admission.gpu_sharing),
+        gpu_sharing=bool(is_sharing_on(spec, _ignore)),
         hami_core=bool(isolator and isolator.enabled),
         block_visible_devices=bool(admission.block_nvidia_visible_devices),
         runtime_class=RUNTIME_CLASS if runtime_class is None else runtime_class,
     )
+
+
+def _ignore(_field: str, _message: str) -> None:
+    """What is wrong with the settings is told where the scheduler reads them."""
 
 
 @dataclass(frozen=True, slots=True)

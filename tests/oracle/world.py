@@ -92,7 +92,7 @@ def _price(tasks: list[Task], machines: dict[str, Machine], config: Config) -> N
     for task in tasks:
         labels = task.pod.labels
         task.reserves = (
-            labels.get("app") == config.reservation_app_label and task.pod.namespace == config.reservation_namespace
+            labels.get("app") == config.reservation.app_label and task.pod.namespace == config.reservation.namespace
         )
         task.price, task.least = (price(task.pod, memory) for memory in (min(known, default=0), max(known, default=0)))
         task.price_on = {node.name: price(task.pod, device_memory(node)) for node in nodes}

@@ -54,7 +54,7 @@ class LiveSettings:
         self._operator: bytes | None = None
         self._own: bytes | None = None
         self.problems: dict[str, str] = {}
-        self.config = base
+        self.config = replace(base, gpu_sharing=False)
         self.admission = AdmissionSettings(scheduler_name=base.scheduler_name)
         self.fixed = False
 
@@ -86,6 +86,8 @@ class LiveSettings:
                     "settings.need_restart", fields=moved, remedy="restart the scheduler for them to take effect"
                 )
             config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
+        # In a cluster somebody has to turn it on, as it needs rights that not all have given.
+        config = replace(config, gpu_sharing=config.gpu_sharing and self.admission.gpu_sharing)
         self.admission = self.admission.with_names(config)
         if config != self.config:
             log.info("settings.changed", actions=config.actions, plugins=sorted(config.plugins))

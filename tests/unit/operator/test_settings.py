@@ -14,7 +14,7 @@ def raw(spec: dict[str, object]) -> bytes:
 
 
 def test_flags_hold_where_the_cluster_says_nothing() -> None:
-    base = Config(scheduler_name="mine")
+    base = Config(scheduler_name="mine", gpu_sharing=False)
     settings = LiveSettings(base, "default")
     assert settings.config == base
     assert (settings.admission.scheduler_name, settings.admission.gpu_sharing) == ("mine", False)
@@ -25,14 +25,14 @@ def test_the_shard_changes_how_pods_are_placed_until_it_is_gone() -> None:
     settings.observe(SHARD, "default", raw({"placementStrategy": {"gpu": "spread"}}))
     assert settings.config.plugins["nodeplacement"]["gpu"] == "spread"
     settings.observe(SHARD, "default", None)
-    assert settings.config == Config()
+    assert settings.config == Config(gpu_sharing=False)
 
 
 def test_another_shard_and_another_config_are_others_business() -> None:
     settings = LiveSettings(Config(), "default")
     settings.observe(SHARD, "blue", raw({"placementStrategy": {"gpu": "spread"}}))
     settings.observe(OPERATOR_CONFIG, "mine", raw({"admission": {"gpuSharing": True}}))
-    assert settings.config == Config()
+    assert settings.config == Config(gpu_sharing=False)
     assert not settings.admission.gpu_sharing
 
 
@@ -55,6 +55,25 @@ def test_admission_is_set_up_by_kai_config() -> None:
     admission = settings.admission
     assert (admission.scheduler_name, admission.gpu_sharing, admission.block_visible_devices) == ("other", True, True)
     assert (admission.hami_core, admission.runtime_class) == (True, "")
+
+
+def test_gpu_sharing_is_on_where_kai_config_says_so() -> None:
+    """For admission and the scheduler alike, at once, and only in a process that can do it."""
+    settings = LiveSettings(Config(), "default")
+    assert not settings.config.gpu_sharing
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (True, True)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"admission": {"gpuSharing": True}}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (True, True)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (False, False)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    settings.observe(OPERATOR_CONFIG, "kai-config", None)
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (False, False)
+
+    without = LiveSettings(Config(gpu_sharing=False), "default")
+    without.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    assert not without.config.gpu_sharing
 
 
 def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> None:
