@@ -19,13 +19,12 @@ from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Pod
-from kai_sched.model.resources import GPU
+from kai_sched.model.resources import GPU, gpu_memory_mib
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import ROUNDING, UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs, Status
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
-BYTES_FROM = 1 << 20  # a label this large is in bytes, not in MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,8 @@ def device_memory(node: Node, config: Config) -> int:
 
     UNKNOWN_MEMORY where the label is missing or no number above 0.
     """
-    text = node.labels.get(names.GPU_MEMORY_LABEL, "")
-    value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
-    if value >= BYTES_FROM:
-        value //= BYTES_FROM
-    if value <= 0:
+    value = gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))
+    if not value:
         return UNKNOWN_MEMORY
     reserve = max(int(value * config.gpu_memory_reserve_percent / 100), config.gpu_memory_reserve_min_mib)
     return max(1, value - reserve)

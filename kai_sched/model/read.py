@@ -42,6 +42,7 @@ from kai_sched.model.read_pod import PodReader
 Kind = tuple[str, str]
 
 POD: Kind = ("v1", "Pod")
+NODE: Kind = ("v1", "Node")
 QUEUE: Kind = (names.QUEUE_VERSION, "Queue")
 POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
 BIND_REQUEST: Kind = (names.BIND_REQUEST_VERSION, "BindRequest")
@@ -51,7 +52,6 @@ SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
 _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
-    ("v1", "Node"): (msgspec.json.Decoder(core.WireNode), read_node),
     ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
     VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
     ("v1", "ConfigMap"): (msgspec.json.Decoder(core.WireConfigMap), read_config_map),
@@ -73,7 +73,7 @@ NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim
 # What the store keeps of each kind.
 CLASSES: Mapping[Kind, type[Object]] = {
     POD: Pod,
-    ("v1", "Node"): Node,
+    NODE: Node,
     ("v1", "PersistentVolumeClaim"): VolumeClaim,
     VOLUME: Volume,
     ("v1", "ConfigMap"): ConfigMap,
@@ -88,6 +88,7 @@ KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
 _pod = msgspec.json.Decoder(core.WirePod)
+_node = msgspec.json.Decoder(core.WireNode)
 _custom = msgspec.json.Decoder(core.CustomObject)
 
 
@@ -108,6 +109,8 @@ class Reader:
         """
         if kind == POD:
             return self._pods.read(decode_part(_pod, raw, ""), warn)
+        if kind == NODE:
+            return read_node(decode_part(_node, raw, ""), warn)
         if kind in _CUSTOM:
             wire = decode_part(_custom, raw, "")
             warn_top_fields(raw, warn)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from kai_sched.api import core, names
 from kai_sched.api.custom import INT32_MAX
-from kai_sched.model.faults import FieldError, shown
+from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
     NO_LABELS,
@@ -26,7 +26,7 @@ from kai_sched.model.objects import (
 from kai_sched.model.read_constraints import read_label_selector, read_node_selector
 from kai_sched.model.read_meta import identity, namespace_of
 from kai_sched.model.read_requests import read_amounts
-from kai_sched.model.resources import QuantityError, amount
+from kai_sched.model.resources import QuantityError, amount, gpu_memory_mib
 
 # The conditions that count, in the order in which they are reported, and the status of each on a healthy node
 # (semantics 0.3).
@@ -42,7 +42,7 @@ _FILESYSTEM = "Filesystem"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
-def read_node(wire: core.WireNode) -> Node:
+def read_node(wire: core.WireNode, warn: Warn) -> Node:
     """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly."""
     meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
     name = identity(meta)
@@ -52,6 +52,13 @@ def read_node(wire: core.WireNode) -> Node:
     amounts, findings = read_amounts(quantities, f"status.{part}")
     for field, message in findings:
         raise FieldError(field, message)
+    memory = (meta.labels or NO_LABELS).get(names.GPU_MEMORY_LABEL)
+    if memory is not None and not gpu_memory_mib(memory):
+        message = (
+            f"{shown(memory)} is no whole number of MiB above 0, so no pod with the annotation "
+            f"{names.GPU_MEMORY_ANNOTATION} runs here: correct the label"
+        )
+        warn(f"metadata.labels[{names.GPU_MEMORY_LABEL}]", message)
     reported = {condition.type: condition.status for condition in status.conditions or ()}
     bad = tuple(
         "NotReady" if condition == "Ready" else condition

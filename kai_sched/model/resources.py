@@ -24,6 +24,7 @@ PODS = "pods"
 GPU_NAMES = frozenset({"nvidia.com/gpu", "amd.com/gpu"})
 MIG_PREFIX = "nvidia.com/mig-"
 
+MEMORY_IN_BYTES_FROM = 1 << 20
 _WHOLE = frozenset({MEMORY, PODS, GPU, "ephemeral-storage", "storage"}) | GPU_NAMES
 _MIG_PROFILE = re.compile(r"nvidia\.com/mig-(\d{1,2})g\.", re.ASCII)
 _NUMBER = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
@@ -43,6 +44,15 @@ _DIGITS_MAX = 100
 
 class QuantityError(ValueError):
     """A text that is no Kubernetes quantity; the message quotes it."""
+
+
+def gpu_memory_mib(label: str) -> int:
+    """The memory of each GPU of a node in MiB, as its label says; 0 where that is no whole number above 0.
+
+    A number of 2^20 or more is in bytes (semantics 8.1).
+    """
+    value = int(label) if label.isascii() and label.isdigit() and len(label) < 20 else 0
+    return value // MEMORY_IN_BYTES_FROM if value >= MEMORY_IN_BYTES_FROM else value
 
 
 def parse_quantity(text: str | float) -> Fraction:

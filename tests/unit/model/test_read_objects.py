@@ -53,6 +53,16 @@ def test_cordon_and_taints() -> None:
     assert item.taints == (Taint("a", "1", "NoSchedule"), Taint("b", "", "NoExecute"))
 
 
+@pytest.mark.parametrize("text", ["80 GB", "", "0", "-1", "1e3", "9" * 30])
+def test_memory_of_gpus_that_cannot_be_read_is_told(text: str) -> None:
+    """The rest of the node is used."""
+    item, found = read("Node", {"metadata": {"name": "n", "labels": {"nvidia.com/gpu.memory": text}}})
+    assert item.name == "n"
+    ((field, message),) = found
+    assert field == "metadata.labels[nvidia.com/gpu.memory]"
+    assert "correct the label" in message
+
+
 @pytest.mark.parametrize("text", ["16Gib", "-1", ""])
 def test_a_malformed_quantity_is_an_error(text: str) -> None:
     with pytest.raises(FieldError) as caught:
