@@ -68,6 +68,7 @@ GPU_FRACTION_ANNOTATION = "gpu-fraction"
 GPU_MEMORY_ANNOTATION = "gpu-memory"
 GPU_DEVICES_ANNOTATION = "gpu-fraction-num-devices"
 MIG_PREFIX = "nvidia.com/mig-"
+RESERVED_DEVICE_ANNOTATION = "run.ai/reserve_for_gpu_index"  # its value is the UUID of the device
 SHARED_GPU_CONFIG_MAP_ANNOTATION = "runai/shared-gpu-configmap"
 STALE_ANNOTATION = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION = "kai.scheduler/last-start-timestamp"
