@@ -24,6 +24,7 @@ from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink
+from kai_sched.operator.scaling import ScalingPods
 from kai_sched.solver.warmup import compile_all
 
 log = structlog.get_logger("operator")
@@ -79,6 +80,12 @@ class Startup:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(grouper.run(self._trigger.lead))
             tasks.create_task(writer.run())
+
+    async def run_scaling(self, scaling: ScalingPods) -> None:
+        """Make scaling pods once everything is known and the lease is held."""
+        await self.wait_synced()
+        await self._lease.wait_held()
+        await scaling.run()
 
     async def open_connections(self, api: Api) -> None:
         """Open connections for binds once this replica leads."""
