@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
+from kai_sched.model.gpu_memory import memory_price, usable_memory_mib
 from kai_sched.model.objects import GpuShare, Node, Pod
-from kai_sched.model.resources import GPU, gpu_memory_mib
+from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import ROUNDING, UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs, Status
@@ -52,11 +52,7 @@ def device_memory(node: Node, config: Config) -> int:
 
     UNKNOWN_MEMORY where the label is missing or no number above 0.
     """
-    value = gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))
-    if not value:
-        return UNKNOWN_MEMORY
-    reserve = max(int(value * config.gpu_memory_reserve_percent / 100), config.gpu_memory_reserve_min_mib)
-    return max(1, value - reserve)
+    return usable_memory_mib(node, config) or UNKNOWN_MEMORY
 
 
 def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Longs:
@@ -84,11 +80,7 @@ def size_of(share: GpuShare, memory: int) -> int:
 def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, float]:
     """The most and the least GPUs that a request for GPU memory may cost (semantics 2.2, 3.4): by the smallest and by
     the largest device of all nodes, each rounded up to a hundredth; 0 where no node says how large it is."""
-
-    def price(memory: int) -> float:
-        return -(-100 * share.memory_mib // memory) * share.devices / 100 if memory else 0.0
-
-    return price(smallest), price(largest)
+    return memory_price(share, smallest), memory_price(share, largest)
 
 
 def lower_devices(
