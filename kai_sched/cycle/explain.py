@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.times import format_time
@@ -156,7 +157,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
                 if blocking_row == NULL
                 else _refusal(blocking_row, lowered)
             )
-            return reasons.not_supported(what)
+            return reasons.sharing_off() if what == GPU_SHARING_OFF else reasons.not_supported(what)
         case Verdict.NO_HELP:
             return reasons.no_help()
         case Verdict.TOO_LARGE:

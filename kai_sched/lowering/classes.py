@@ -33,7 +33,7 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # node has, this many get a column of their own; all others share the last column.
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
-GPU_SHARING = "GPU sharing in a live cluster"
+GPU_SHARING_OFF = "GPU sharing"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -190,7 +190,7 @@ def _table(
         if shape.unsupported:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
         elif shape.share and not config.gpu_sharing:
-            verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING_OFF
         elif verdict == Verdict.OK and missing:
             verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
         refused[c] = int(verdict)

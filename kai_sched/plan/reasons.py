@@ -117,6 +117,14 @@ def not_supported(what: str) -> Reason:
     return Reason(NOT_SUPPORTED, f"this version does not support {what}: the group stays pending")
 
 
+def sharing_off() -> Reason:
+    """The group asks for a part of a GPU, and pods may not share GPUs here."""
+    text = (
+        "GPU sharing is off, and its pods ask for a part of a GPU: set spec.global.gpuSharing of the Config kai-config"
+    )
+    return Reason(NOT_SUPPORTED, f"{text}, or ask for whole GPUs")
+
+
 def left_out(what: str, problem: str) -> Reason:
     """The scheduler fails on an object and goes on without it."""
     return Reason(

@@ -46,6 +46,19 @@ def test_what_a_pod_asks_for(share: GpuShare, words: str) -> None:
     assert words in reason.message
 
 
+def test_while_sharing_is_off_the_remedy_is_told_and_running_pods_keep_their_device() -> None:
+    running = pod("old", GpuShare(1, 0.5), node="n0", phase=Phase.RUNNING, gpu_groups=("g",))
+    whole = Pod("ml", "w", Shape((("gpu", 1.0), ("pods", 1.0))), group="w", scheduler="kai-scheduler")
+    result = run_cycle(cluster(running, pod("new", GpuShare(1, 0.1)), whole), Config(gpu_sharing=False), 0)
+    reason = result.groups["ml/new"].reason
+    assert reason is not None
+    assert reason.code == "NotSupported"
+    assert "GPU sharing is off" in reason.message
+    assert "spec.global.gpuSharing" in reason.message
+    assert result.pods["ml/old"].status == "Running"
+    assert result.pods["ml/w"].status == "Pending", "half of the only device is not free"
+
+
 def test_memory_is_told_as_its_part_of_the_smallest_gpu() -> None:
     small = Node("small", labels={"nvidia.com/gpu.memory": "24576"}, allocatable=ROOM)
     held = pod("held", GpuShare(1, 0.25), node="small", phase=Phase.RUNNING, gpu_groups=("g",))
