@@ -85,3 +85,40 @@ def test_pods_of_ours_are_judged_changed_and_bound(hooked: Cluster) -> None:
     hooked.wait_bound(["gang-0", "gang-1"])
     wait_until(lambda: hooked.pod("gang-0")["status"].get("phase") == "Running", "the pod running")
     hooked.kubectl("label", "pod", "gang-0", "seen=yes")
+
+
+def test_pods_share_gpus_once_kai_config_says_so(hooked: Cluster) -> None:
+    """What containers were made for stays, and what was let in can still be labelled when sharing is off again."""
+    hooked.add_nodes()
+    hooked.add_queues("team")
+    spec = {"global": {"gpuSharing": True}, "admission": {"gpuFractionRuntimeClassName": ""}}
+    config = {
+        "apiVersion": names.CONFIG_VERSION,
+        "kind": "Config",
+        "metadata": objects.meta("kai-config"),
+        "spec": spec,
+    }
+    hooked.create(config)
+    fraction = {names.GPU_FRACTION_ANNOTATION: "0.5"}
+    half = objects.pod("half", annotations=fraction, gpus=0, labels={names.GPU_GROUP_LABEL: "of-another"})
+    wait_until(lambda: dry_run(hooked, half) == "", "sharing being on")
+    made = hooked.create(half)
+    assert names.GPU_GROUP_LABEL not in made["metadata"]["labels"], "it has no device yet"
+    variables = {each["name"] for each in made["spec"]["containers"][0]["env"]}
+    assert variables == {names.VISIBLE_DEVICES_ENV, names.NUMBER_OF_GPUS_ENV, names.GPU_PORTION_ENV}
+
+    def annotate(name: str, value: str) -> str:
+        return hooked.kubectl("annotate", "pod", name, "--overwrite", value, check=False)
+
+    assert "annotated" in annotate("half", "gpu-fraction=0.4")
+    hooked.bind(made, "node-0")
+    assert "has its devices: create another pod" in annotate("half", "gpu-fraction=0.1")
+    assert "cannot be changed" in annotate("half", "gpu-fraction-")
+    for part in ("+0.5", "0." + "5" * 70):
+        odd = objects.pod("odd", annotations={names.GPU_FRACTION_ANNOTATION: part}, gpus=0)
+        assert "without a sign" in dry_run(hooked, odd)
+
+    hooked.patch("Config", "kai-config", {"spec": {"global": {"gpuSharing": False}}})
+    again = objects.pod("again", annotations=fraction, gpus=0)
+    wait_until(lambda: "sharing" in dry_run(hooked, again), "sharing being off")
+    assert "annotated" in annotate("half", "kai.scheduler/note=kept")
