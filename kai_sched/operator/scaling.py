@@ -92,7 +92,7 @@ class ScalingPods:
             return
         cluster, waiting = self._cluster(), tuple(self._unschedulable) if wanted else ()
         settings = replace(config.scaling, enabled=wanted)
-        plan = await asyncio.to_thread(plan_scaling, cluster, waiting, settings)
+        plan = await asyncio.to_thread(plan_scaling, cluster, waiting, replace(config, scaling=settings))
         for key in plan.remove:
             await self._remove(cluster, key)
         self._is_on = wanted

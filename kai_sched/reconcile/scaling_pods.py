@@ -13,7 +13,7 @@ from typing import Any
 from kai_sched.api import names
 from kai_sched.api.custom import NAME_LENGTH
 from kai_sched.api.legal import LABEL_MAX
-from kai_sched.model.config import ScalingSettings
+from kai_sched.model.config import Config, ScalingSettings, in_pool
 from kai_sched.model.keys import split_key
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod
 from kai_sched.model.resources import CPU, GPU, MEMORY, gpu_memory_mib, quantity_text
@@ -35,25 +35,26 @@ class ScalingPlan:
     create: tuple[str, ...]
 
 
-def plan_scaling(cluster: Cluster, unschedulable: Collection[str], settings: ScalingSettings) -> ScalingPlan:
-    """Compare what waits with the scaling pods that are there.
+def plan_scaling(cluster: Cluster, unschedulable: Collection[str], config: Config) -> ScalingPlan:
+    """Compare what waits in this node pool with the scaling pods that are there.
 
     ``unschedulable`` has the pods whose condition says that a new node could help. A scaling pod goes when it has
-    finished, and when its pod waits no more. Those that stay or are made ask for at least as many GPUs as all waiting
-    pods need, and one of them for as many as the pod with the most devices. While the settings are off, only what this
-    program made is deleted.
+    finished, and when its pod waits no more; those of other pools are their schedulers'. Those that stay or are made
+    ask for at least as many GPUs as all waiting pods need, and one of them for as many as the pod with the most
+    devices. While the settings are off, only what this program made is deleted.
     """
-    pods = cluster.pods
-    waiting = {key: share for key in unschedulable if (share := _share_of(pods.get(key)))}
-    labels: dict[tuple[str, ...], str] = {_labels_of(key): key for key in sorted(waiting, reverse=True)}
+    pods, settings = cluster.pods, config.scaling
+    waiting = {key: share for key in unschedulable if (share := _share_of(pods.get(key), cluster, config))}
+    sharing = sorted((key for key, pod in pods.items() if pod.shape.share), reverse=True)
+    owners: dict[tuple[str, ...], str] = {_labels_of(key): key for key in sharing}
     kept: dict[str, Pod] = {}
     remove = []
     for key, pod in sorted(_scaling_pods(cluster, settings)):
         found = (pod.labels.get(label, "") for label in (names.SCALED_NAMESPACE_LABEL, names.SCALED_NAME_LABEL))
-        owner = labels.get(tuple(found))
-        if pod.deleted_ns:
+        owner = owners.get(tuple(found), "")
+        if pod.deleted_ns or (owner and not _in_pool(pods[owner], cluster, config)):
             continue
-        if pod.phase in _FINISHED or owner is None or owner in kept:
+        if pod.phase in _FINISHED or owner not in waiting or owner in kept:
             remove.append(key)
         else:
             kept[owner] = pod
@@ -70,9 +71,17 @@ def _scaling_pods(cluster: Cluster, settings: ScalingSettings) -> Iterable[tuple
     )
 
 
-def _share_of(pod: Pod | None) -> GpuShare | None:
-    waits = pod is not None and not pod.node and not pod.deleted_ns and pod.phase == Phase.PENDING
-    return pod.shape.share if pod is not None and waits else None
+def _in_pool(pod: Pod, cluster: Cluster, config: Config) -> bool:
+    """Whether the pod is scheduled in this node pool: by the label of its group, or its own if it is in none."""
+    group = cluster.pod_groups.get(pod.group_key) if pod.group else None
+    return in_pool(pod.labels if group is None else group.labels, config)
+
+
+def _share_of(pod: Pod | None, cluster: Cluster, config: Config) -> GpuShare | None:
+    """What a pod of this pool waits for; None for all others."""
+    if pod is None or pod.node or pod.deleted_ns or pod.phase != Phase.PENDING:
+        return None
+    return pod.shape.share if _in_pool(pod, cluster, config) else None
 
 
 def _missing(

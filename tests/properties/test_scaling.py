@@ -9,12 +9,13 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.config import ScalingSettings
+from kai_sched.model.config import Config, ScalingSettings
 from kai_sched.model.objects import GpuShare, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.reconcile.scaling_pods import devices_needed, gpus_of, name_of, plan_scaling, scaling_pod
 
 ON = ScalingSettings(enabled=True, image="i")
+CONFIG = Config(scaling=ON)
 SHARES = st.builds(
     GpuShare,
     st.integers(1, 4),
@@ -41,8 +42,8 @@ def test_enough_is_asked_for_and_never_for_others(shares: list[GpuShare], data: 
     scaled = [made(pod, name_of(pod.key)) for pod in pods if data.draw(st.booleans(), "has a scaling pod")]
     keys = [pod.key for pod in waiting]
     cluster = Cluster.of([*pods, *scaled])
-    plan = plan_scaling(cluster, data.draw(st.permutations(keys)), ON)
-    assert plan == plan_scaling(Cluster.of(data.draw(st.permutations([*pods, *scaled]))), keys, ON)
+    plan = plan_scaling(cluster, data.draw(st.permutations(keys)), CONFIG)
+    assert plan == plan_scaling(Cluster.of(data.draw(st.permutations([*pods, *scaled]))), keys, CONFIG)
     assert set(plan.create) <= set(keys)
 
     new = [made(cluster.pods[key], name_of(key)) for key in plan.create]
@@ -52,9 +53,9 @@ def test_enough_is_asked_for_and_never_for_others(shares: list[GpuShare], data: 
     needed = sum(Fraction(pod.shape.share.portion) * pod.shape.share.devices for pod in waiting if pod.shape.share)
     assert sum(asked) >= ceil(needed - Fraction(1, 10**6))
     assert max(asked, default=0) >= max((pod.shape.share.devices for pod in waiting if pod.shape.share), default=0)
-    after = plan_scaling(Cluster.of([*pods, *kept, *new]), keys, ON)
+    after = plan_scaling(Cluster.of([*pods, *kept, *new]), keys, CONFIG)
     assert (after.remove, after.create) == ((), ()), "what is planned is enough"
-    rest = plan_scaling(Cluster.of([*pods, *kept, *new]), [], ON)
+    rest = plan_scaling(Cluster.of([*pods, *kept, *new]), [], CONFIG)
     assert len(rest.remove) == len(kept) + len(new), "nobody waits, so none stays"
 
 
@@ -75,4 +76,4 @@ def test_the_devices_hold_all_shares(shares: list[tuple[int, int]]) -> None:
 @given(st.lists(SHARES, min_size=1, max_size=10), st.sampled_from([Phase.RUNNING, Phase.SUCCEEDED, Phase.FAILED]))
 def test_pods_that_have_begun_get_none(shares: list[GpuShare], phase: Phase) -> None:
     pods = [Pod("ml", f"p{i}", Shape(share=share), phase=phase, node="n") for i, share in enumerate(shares)]
-    assert plan_scaling(Cluster.of(list(pods)), [pod.key for pod in pods], ON).create == ()
+    assert plan_scaling(Cluster.of(list(pods)), [pod.key for pod in pods], CONFIG).create == ()

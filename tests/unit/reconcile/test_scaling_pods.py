@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kai_sched.model.config import ScalingSettings
-from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
+from kai_sched.model.config import Config, ScalingSettings
+from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.reconcile.scaling_pods import (
     ScalingPlan,
@@ -36,7 +36,8 @@ def scaling(
 
 
 def plan(*objects: Any, waiting: tuple[str, ...], settings: ScalingSettings = ON) -> ScalingPlan:
-    return plan_scaling(Cluster.of(list(objects)), [f"ml/{name}" for name in waiting], settings)
+    config = Config(scaling=settings)
+    return plan_scaling(Cluster.of(list(objects)), [f"ml/{name}" for name in waiting], config)
 
 
 class TestWho:
@@ -94,6 +95,20 @@ class TestRemoval:
         assert len(made["labels"]["shared-gpu-pod-name"]) == 63
         there = Pod(made["namespace"], made["name"], Shape((("gpu", 1.0),)), labels=made["labels"])
         assert plan(long, there, waiting=(LONG,)) == ScalingPlan((), ())
+
+
+class TestNodePools:
+    def test_each_scheduler_sees_to_its_own(self) -> None:
+        """Parts of two pools do not go onto one device, and nobody deletes the scaling pods of another pool."""
+        label = {"kai.scheduler/node-pool": "blue"}
+        blue, alone = pod("b", group="g"), pod("c", labels=label)
+        objects = [PodGroup("ml", "g", labels=label), pod("a"), blue, alone, scaling("b"), scaling("gone")]
+        cluster = Cluster.of(objects)
+        keys = ["ml/a", "ml/b", "ml/c"]
+        ours = plan_scaling(cluster, keys, Config(scaling=ON))
+        assert ours == ScalingPlan(("kai-scale-adjust/ml-gone",), ("ml/a",))
+        theirs = plan_scaling(cluster, keys, Config(scaling=ON, node_pool="blue"))
+        assert theirs == ScalingPlan(("kai-scale-adjust/ml-gone",), ())
 
 
 class TestAmounts:
