@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
+from kai_sched.model.gpu_memory import device_memory
 from kai_sched.model.objects import GpuShare, Node, Pod
-from kai_sched.model.resources import GPU, gpu_memory_mib
+from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import ROUNDING, UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs, Status
@@ -47,21 +47,13 @@ class DeviceRows:
     groups: list[str]
 
 
-def device_memory(node: Node, config: Config) -> int:
-    """The memory of one GPU device of the node in MiB, less what is kept for the driver (semantics 0.3).
-
-    UNKNOWN_MEMORY where the label is missing or no number above 0.
-    """
-    value = gpu_memory_mib(node.labels.get(names.GPU_MEMORY_LABEL, ""))
-    if not value:
-        return UNKNOWN_MEMORY
-    reserve = max(int(value * config.gpu_memory_reserve_percent / 100), config.gpu_memory_reserve_min_mib)
-    return max(1, value - reserve)
-
-
 def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Longs:
-    """(N,) ``device_memory`` of the nodes, kept until a node changes."""
-    return cache.column("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64))
+    """(N,) the memory of one device of each node in MiB, or UNKNOWN_MEMORY; kept until a node changes."""
+
+    def make() -> Longs:
+        return np.array([device_memory(node, config) or UNKNOWN_MEMORY for node in nodes], np.int64)
+
+    return cache.column("memory", make)
 
 
 def part_of(share: GpuShare, sizes: Sequence[int]) -> float:

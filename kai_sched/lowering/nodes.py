@@ -37,7 +37,11 @@ def node_list(cache: Cache) -> list[Node]:
 
 
 def lower_nodes(
-    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config, legacy: npt.NDArray[np.bool_]
+    nodes: list[Node],
+    cache: Cache,
+    resources: tuple[str, ...],
+    config: Config,
+    marks: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -47,8 +51,9 @@ def lower_nodes(
         (N,) the nodes in canonical order.
     resources
         (R,) the resource of each column of ``allocatable``.
-    legacy
-        (N,) whether pods are there that ask for MIG devices in the legacy way.
+    marks
+        (N,) each: whether pods are there that ask for MIG devices in the legacy way, and
+        whether the node is closed to pods that share GPUs (``SchedulingHints.closed_nodes``).
     """
 
     kept = cache.column
@@ -69,7 +74,8 @@ def lower_nodes(
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
         mig.copy(),
-        legacy.astype(np.uint8),
+        marks[0].astype(np.uint8),
+        marks[1].astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)

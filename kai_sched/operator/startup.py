@@ -20,6 +20,7 @@ from kai_sched.model.read import POD, QUEUE
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.default_queues import create_default_queues
+from kai_sched.operator.delivery.gpu_reservations import GpuReservations
 from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
@@ -79,6 +80,12 @@ class Startup:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(grouper.run(self._trigger.lead))
             tasks.create_task(writer.run())
+
+    async def run_reservations(self, reservations: GpuReservations) -> None:
+        """Look after reservation pods once everything is known and the lease is held."""
+        await self.wait_synced()
+        await self._lease.wait_held()
+        await reservations.run()
 
     async def open_connections(self, api: Api) -> None:
         """Open connections for binds once this replica leads."""

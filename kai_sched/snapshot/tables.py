@@ -59,8 +59,8 @@ class Status(enum.IntEnum):
 class Verdict(enum.IntEnum):
     """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
 
-    Codes below 20 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes (12.1), and
-    those from 30 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
+    Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
+    (12.1), and those from 30 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
     """
 
     OK = 0
@@ -102,6 +102,8 @@ class Verdict(enum.IntEnum):
     NO_FIT = 35
     NO_CHUNK = 36
     NO_HELP = 37  # only actions that evict tried it, and they could not help
+    # about a node and a class
+    NOT_RESERVED = 38
 
 
 class Turn(enum.IntEnum):
@@ -206,6 +208,7 @@ class Nodes(NamedTuple):
     condition: Flags
     mig: Flags
     legacy_mig: Flags
+    closed: Flags
     taint_set: Ints
 
 

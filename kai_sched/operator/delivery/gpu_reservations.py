@@ -1,0 +1,285 @@
+"""Reservation pods of shared GPUs: when one is created, adopted, given up or deleted, and what follows where it is lost
+or contradicts another one (API 7.3).
+
+Level-triggered, by device: each reconciliation compares who uses the device with the reservation pods that there are.
+Invariants: the name of a reservation pod is made of node and group, so there is never a second one; one is deleted only
+after the API server has said that no pod on the node shares its device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster.delivery import Workers
+from kai_sched.cluster.failure import ApiFailure
+from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.cluster.work_queue import WorkQueue
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.store import Store
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.delivery.device_users import DeviceUsers
+from kai_sched.plan.effects import Emit, Ref
+from kai_sched.reconcile.gpu_reservation import SharedDevice, reservation_pod
+
+WORKERS = 16
+BACKOFF = Backoff(0.2, 30.0)
+CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
+CLOSING_POLL_S = 0.05
+FAKE_GPU_LABEL = "run.ai/fake.gpu"
+NO_IMAGE = (
+    "no image is known for reservation pods: set spec.binder.resourceReservation.image in kai-config, "
+    "or run the scheduler as a pod"
+)
+
+
+class ReservationFailure(Exception):
+    """A device could not be reserved. ``status`` is the HTTP status of the API server, 0 without one."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class GpuReservations:
+    """For one event loop; acts only while ``run`` runs.
+
+    Parameters
+    ----------
+    requests
+        Sends what is decided.
+    shown
+        The cluster as the informers show it, with what is under way.
+    store_changed
+        Set after each change of the store.
+    config
+        Returns the settings in force.
+    emit
+        Takes events.
+    own_pod
+        The key of the scheduler's own pod, whose image reservation pods run where the settings name none.
+    clock, rng
+        The time, and jitter of retries.
+    """
+
+    def __init__(
+        self,
+        requests: SharingRequests,
+        shown: tuple[Store, Overlay],
+        store_changed: asyncio.Event,
+        config: Callable[[], Config],
+        emit: Callable[[Sequence[Emit]], None],
+        own_pod: str,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._requests = requests
+        self._store = shown[0]
+        self._news = store_changed
+        self._config = config
+        self._emit = emit
+        self._own_pod = own_pod
+        self._monotonic = clock.monotonic
+        self._users = DeviceUsers(*shown, config)
+        self._queue: WorkQueue[SharedDevice] = WorkQueue(rng, BACKOFF, patient=False)
+        self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
+        self._waiting: dict[SharedDevice, list[asyncio.Future[str]]] = {}
+        self._tolerations: dict[SharedDevice, tuple[Toleration, ...]] = {}  # of who waits
+        self._since: dict[SharedDevice, float] = {}  # since when the device is awaited (monotonic)
+        self._known: dict[SharedDevice, str] = {}  # the devices that reservation pods have reported
+        self._own_image = ""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._workers.run())
+            tasks.create_task(self._follow())
+
+    async def acquire(self, device: SharedDevice, tolerations: tuple[Toleration, ...]) -> str:
+        """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(device, []).append(future)
+        self._tolerations.setdefault(device, tolerations)
+        self._queue.add(device)
+        try:
+            return await future
+        finally:
+            left = self._waiting.get(device, [])
+            if future in left:
+                left.remove(future)
+            if not left:
+                self._waiting.pop(device, None)
+                self._tolerations.pop(device, None)
+
+    async def wait_freed(self, node: str) -> None:
+        """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                while self._closing(node):
+                    self._news.clear()
+                    if self._closing(node):
+                        await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def is_closing(self, node: str) -> bool:
+        """Whether a device of the node has a reservation pod and no user."""
+        return bool(self._closing(node))
+
+    def _closing(self, node: str) -> list[SharedDevice]:
+        self._catch_up()
+        return [each for each in self._users.reserved_on(node) if not self._is_wanted(each)]
+
+    def _is_wanted(self, device: SharedDevice) -> bool:
+        return device in self._waiting or bool(self._users.users(device))
+
+    async def _follow(self) -> None:
+        while True:
+            self._news.clear()
+            self._catch_up()
+            await self._news.wait()
+
+    def _catch_up(self) -> None:
+        for device in self._users.catch_up():
+            self._queue.add(device)
+
+    # One device
+
+    async def _reconcile(self, device: SharedDevice) -> None:
+        self._catch_up()
+        try:
+            await self._settle(device)
+        except ApiFailure as failure:
+            self._fail(device, ReservationFailure(str(failure), failure.status))
+            self._queue.failed(device)
+        except ReservationFailure as failure:
+            self._fail(device, failure)
+            self._queue.failed(device)
+        else:
+            self._queue.done(device)
+
+    async def _settle(self, device: SharedDevice) -> None:
+        found = self._users.reservations(device)
+        first = found[0] if found else None
+        for extra in found[1:]:
+            await self._delete(extra)
+        if not self._is_wanted(device):
+            self._since.pop(device, None)
+            if first is None:
+                self._known.pop(device, None)
+            elif not first.deleted_ns:
+                await self._delete_unused(device, first)
+        elif first is None:
+            await self._create(device)
+        elif first.has_ended and first.reserved_device:
+            await self._delete(first)  # it had the device: the next one has to get the same
+        elif first.has_ended or self._is_late(device, first):
+            await self._give_up(device, first)
+        elif first.reserved_device and not first.deleted_ns:
+            await self._reported(device, first)
+
+    def _is_late(self, device: SharedDevice, pod: Pod | None) -> bool:
+        """Whether the device has been awaited for too long; until then it is looked at again at that time."""
+        if pod is not None and pod.reserved_device and not pod.deleted_ns:
+            return False
+        now = self._monotonic()
+        ends = self._since.setdefault(device, now) + self._config().reservation.allocation_timeout_s
+        if now < ends:
+            self._queue.add(device, ends - now + 0.01)
+        return now >= ends
+
+    async def _create(self, device: SharedDevice) -> None:
+        """Reserve the device. Where pods use it already, its reservation is lost, and has to be the same device."""
+        users = self._users.bound(device)
+        if device not in self._waiting and device not in self._known:
+            why = (
+                f"no reservation pod holds their device any more, and nothing says which device it was: {device.group}"
+            )
+            await self._evict(users, why)
+            return
+        node, now = self._store.get(Node, device.node), self._monotonic()
+        if node is None:
+            raise ReservationFailure(f"node {device.node} is gone")
+        since = self._since.setdefault(device, now)
+        if self._closing(device.node) and now - since < CLOSING_S:
+            self._queue.add(device, CLOSING_POLL_S)
+            return
+        settings = self._config().reservation
+        is_fake = settings.fake_gpu_nodes or node.labels.get(FAKE_GPU_LABEL) == "true"
+        image = settings.image or await self._image()
+        tolerations = self._tolerations.get(device) or (users[0].shape.tolerations if users else ())
+        self._since[device] = now
+        await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        self._is_late(device, None)
+
+    async def _image(self) -> str:
+        if not self._own_image:
+            self._own_image = await self._requests.image_of(self._own_pod)
+        if not self._own_image:
+            raise ReservationFailure(NO_IMAGE)
+        return self._own_image
+
+    async def _reported(self, device: SharedDevice, pod: Pod) -> None:
+        """The reservation pod says which device it has."""
+        uuid = pod.reserved_device
+        expected = self._known.get(device, uuid)
+        if expected != uuid:
+            why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {expected}"
+            await self._evict(self._users.bound(device), why)
+            await self._delete(pod)
+            raise ReservationFailure(why)
+        for other in sorted(self._users.reserved_on(device.node) - {device}, key=lambda each: each.group):
+            for rival in self._users.reservations(other):
+                if rival.reserved_device == uuid and (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid):
+                    await self._contradicts(device, pod, rival)
+        self._known[device] = uuid
+        self._since.pop(device, None)
+        for future in self._waiting.pop(device, []):
+            if not future.done():
+                future.set_result(uuid)
+
+    async def _contradicts(self, device: SharedDevice, pod: Pod, rival: Pod) -> None:
+        """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
+        text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
+        self._emit([Emit(_ref(each), "Warning", "GPUReservationConflict", text) for each in (pod, rival)])
+        if not self._users.users(device):
+            await self._delete(pod)
+        raise ReservationFailure(text)
+
+    async def _give_up(self, device: SharedDevice, pod: Pod) -> None:
+        """The reservation pod ended, or did not say in time which device it has. Raises ReservationFailure."""
+        seconds = self._config().reservation.allocation_timeout_s
+        how = "ended before its time" if pod.has_ended else f"did not say within {seconds:g} s which device it has"
+        text = f"reservation pod {pod.key} on node {pod.node} {how}: see its events and its log"
+        self._since.pop(device, None)
+        await self._delete(pod)
+        await self._evict(self._users.bound(device), f"their GPU is not reserved: {text}")
+        raise ReservationFailure(text)
+
+    async def _delete_unused(self, device: SharedDevice, pod: Pod) -> None:
+        users = await self._requests.users(device, self._config().reservation.namespace)
+        if not users and not self._is_wanted(device):
+            await self._delete(pod)
+
+    async def _delete(self, pod: Pod) -> None:
+        await self._requests.delete(pod.key, pod.uid)
+
+    async def _evict(self, pods: Sequence[Pod], why: str) -> None:
+        """Delete pods whose device others may get."""
+        text = f"deleted with all pods of its GPU: {why}"
+        self._emit([Emit(_ref(pod), "Warning", "GPUReservationLost", text) for pod in pods])
+        for pod in pods:
+            await self._requests.delete(pod.key, pod.uid)
+
+    def _fail(self, device: SharedDevice, failure: ReservationFailure) -> None:
+        for future in self._waiting.pop(device, []):
+            if not future.done():
+                future.set_exception(failure)
+
+
+def _ref(pod: Pod) -> Ref:
+    return Ref("v1", "Pod", pod.namespace, pod.name, pod.uid)
