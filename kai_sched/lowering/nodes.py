@@ -41,7 +41,8 @@ def lower_nodes(
     cache: Cache,
     resources: tuple[str, ...],
     config: Config,
-    marks: tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+    legacy: npt.NDArray[np.bool_],
+    closed: frozenset[str],
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -51,9 +52,10 @@ def lower_nodes(
         (N,) the nodes in canonical order.
     resources
         (R,) the resource of each column of ``allocatable``.
-    marks
-        (N,) each: whether pods are there that ask for MIG devices in the legacy way, and
-        whether the node is closed to pods that share GPUs (``SchedulingHints.closed_nodes``).
+    legacy
+        (N,) whether pods are there that ask for MIG devices in the legacy way.
+    closed
+        ``SchedulingHints.closed_nodes``.
     """
 
     kept = cache.column
@@ -74,8 +76,8 @@ def lower_nodes(
         kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
         condition.copy(),
         mig.copy(),
-        marks[0].astype(np.uint8),
-        marks[1].astype(np.uint8),
+        legacy.astype(np.uint8),
+        np.array([node.name in closed for node in nodes], np.uint8),
         taints,
     )
     return table, list(taint_sets)

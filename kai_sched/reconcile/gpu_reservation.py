@@ -110,7 +110,7 @@ def portion_text(share: GpuShare, memory_mib: int) -> str:
 
 
 def memory_limit(share: GpuShare, memory_mib: int) -> str:
-    """What HAMi-core lets the pod take of a device with so much memory (API 7.5); "" if that is not known."""
+    """What HAMi-core lets the pod take of a device with so much memory (API 7.4); "" if that is not known."""
     return f"{share.memory_mib or int(share.portion * memory_mib)}m" if memory_mib else ""
 
 
