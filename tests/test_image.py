@@ -202,6 +202,10 @@ def test_the_image_works_for_a_stranger_who_may_write_nowhere(image: Image) -> N
     assert started.returncode != 0
     assert "kubeconfig" in started.stderr + started.stdout, "outside of a cluster it says what it needs"
 
+    reserved = image.start("reserve", "--pod-name", "p", "--pod-namespace", "n")
+    assert reserved.returncode == 1
+    assert "NVML does not answer" in reserved.stderr, "there is no GPU here, and it says so"
+
     counted = image.start("-c", COUNT_COMPILED, program="python")
     assert (counted.stderr, counted.returncode) == ("", 0)
     hits, misses = (int(word) for word in counted.stdout.split())

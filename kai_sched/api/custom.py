@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from kai_sched.api.legal import NAME_LENGTH as NAME_LENGTH
+
 INT32_MAX = 2**31 - 1
-NAME_LENGTH = 253  # of any object's name
 DURATION_LENGTH = 64
 DURATION_MAX_H = 87_600  # ten years
 

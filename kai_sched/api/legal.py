@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kai_sched.api.custom import NAME_LENGTH
-
+NAME_LENGTH = 253  # of any object's name
 LABEL_MAX = 63
 QUOTED_MAX = 80  # characters of what people wrote that a message quotes
 

@@ -68,6 +68,7 @@ GPU_FRACTION_ANNOTATION = "gpu-fraction"
 GPU_MEMORY_ANNOTATION = "gpu-memory"
 GPU_DEVICES_ANNOTATION = "gpu-fraction-num-devices"
 MIG_PREFIX = "nvidia.com/mig-"
+RESERVED_DEVICE_ANNOTATION = "run.ai/reserve_for_gpu_index"  # its value is the UUID of the device
 SHARED_GPU_CONFIG_MAP_ANNOTATION = "runai/shared-gpu-configmap"
 RESERVED_DEVICE_ANNOTATION = "run.ai/reserve_for_gpu_index"  # the UUID of the device, whatever the key says
 RECEIVED_TYPE_ANNOTATION = "received-resource-type"

@@ -91,3 +91,13 @@ LogLevel = Annotated[
         help="Which lines are logged; debug adds cycles without effects.",
     ),
 ]
+# Of `kai-sched reserve`. The kubelet sets the first two where the pod asks for it (downward API).
+PodName = Annotated[str, typer.Option(envvar="POD_NAME", metavar="NAME", help="The pod that this runs in.")]
+PodNamespace = Annotated[str, typer.Option(envvar="POD_NAMESPACE", metavar="NAME", help="The namespace of the pod.")]
+FakeDevice = Annotated[
+    bool, typer.Option("--fake-device", help="Make a device up, for nodes without GPUs; NVML is not asked.")
+]
+ServiceAccountFolder = Annotated[
+    str, typer.Option(metavar="FOLDER", help="Where the token and the certificate of the service account are.")
+]
+TerminationLog = Annotated[str, typer.Option(metavar="FILE", help="Where the reason of a failure is written.")]

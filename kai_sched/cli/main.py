@@ -1,5 +1,5 @@
-"""The commands of the command line: ``simulate``, ``run``, ``warmup`` and ``version``, the defaults of their flags, and
-the options of ``simulate``.
+"""The commands of the command line: ``simulate``, ``run``, ``reserve``, ``warmup`` and ``version``, the defaults of
+their flags, and the options of ``simulate``.
 
 A command imports what it needs when it runs, so that printing the help is fast.
 """
@@ -159,6 +159,24 @@ def run(
         mark_evicted=update_pod_eviction_condition,
     )
     raise typer.Exit(run(RunArguments(options, scheduler_conf, log_json, log_level)))
+
+
+@app.command()
+def reserve(
+    pod_name: flags.PodName,
+    pod_namespace: flags.PodNamespace,
+    fake_device: flags.FakeDevice = False,
+    service_account: flags.ServiceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount",
+    termination_log: flags.TerminationLog = "/dev/termination-log",
+) -> None:
+    """Hold a GPU for the pods that share it: for reservation pods, which the scheduler makes.
+
+    Writes the UUID of the device that this pod has into its annotation run.ai/reserve_for_gpu_index, and waits for a
+    signal. Exit status: 0 after a signal, 1 where the pod does not see exactly one device.
+    """
+    from kai_sched.cli.reserve import ReserveOptions, reserve
+
+    raise typer.Exit(reserve(ReserveOptions(pod_name, pod_namespace, fake_device, service_account, termination_log)))
 
 
 @app.command()

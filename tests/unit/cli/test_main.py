@@ -45,7 +45,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_help_names_every_command_and_option() -> None:
     top = run("--help")
     assert top.returncode == 0
-    assert all(f"\n  {name} " in top.stdout for name in ("simulate", "version", "warmup"))
+    assert all(f"\n  {name} " in top.stdout for name in ("reserve", "simulate", "version", "warmup"))
     options = run("simulate", "--help").stdout
     assert all(
         f"--{name}" in options for name in ("actions", "cycles", "now", "config", "output", "solver", "scheduler-name")

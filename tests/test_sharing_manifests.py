@@ -1,0 +1,120 @@
+"""The component that turns GPU sharing on: it agrees with the code and with manifests/, and gives no needless right."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from kai_sched.model.config import Config
+from kai_sched.model.read_config import config_from_operator
+from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.reconcile.admission_types import admission_from_operator
+from tests.test_manifests import Document, built, find_kubectl, listed, rights, the
+from tests.tree import ROOT
+
+SHARING = ROOT / "manifests" / "components" / "gpu-sharing"
+EXAMPLE = ROOT / "examples" / "gpu-sharing"
+
+# By role and namespace ("" for all): resources with verbs, and what for.
+RIGHTS = {
+    ("kai-resource-reservation", "kai-resource-reservation"): {
+        ("/pods", "get patch"): "kai-sched reserve reads its pod and writes its device",
+    },
+    ("kai-scheduler-gpu-sharing", "kai-resource-reservation"): {
+        ("/pods", "create"): "the scheduler makes reservation pods",
+    },
+    ("kai-scheduler-gpu-sharing", ""): {
+        ("/configmaps", "create delete get update"): "the scheduler tells containers their devices",
+    },
+}
+
+
+def documents(folder: Path) -> list[Document]:
+    return [document for path in listed(folder) for document in yaml.safe_load_all(path.read_text())]
+
+
+def only(kind: str, name: str | None = None) -> Document:
+    """The object of the component, of this name if one is given."""
+    (found,) = [
+        document
+        for document in documents(SHARING)
+        if document["kind"] == kind and name in (None, document["metadata"]["name"])
+    ]
+    return found
+
+
+def config() -> bytes:
+    return msgspec.json.encode(only("Config")["spec"])
+
+
+def test_it_turns_sharing_on_for_admission_and_scheduler_and_says_nothing_wrong() -> None:
+    found: list[tuple[str, str]] = []
+    settings = config_from_operator(config(), Config(), lambda field, message: found.append((field, message)))
+    assert found == []
+    assert admission_from_operator(config()).gpu_sharing
+    live = LiveSettings(Config(), "default")
+    live.observe(
+        ("kai.scheduler/v1", "Config"), only("Config")["metadata"]["name"], msgspec.json.encode(only("Config"))
+    )
+    assert live.config.gpu_sharing
+    assert live.config.reservation == settings.reservation
+
+
+def test_names_are_those_that_the_scheduler_goes_by() -> None:
+    reservation = Config().reservation
+    assert only("Namespace")["metadata"]["name"] == reservation.namespace
+    account = only("ServiceAccount")["metadata"]
+    assert (account["namespace"], account["name"]) == (reservation.namespace, reservation.service_account)
+
+
+def test_each_right_is_needed_and_given_once() -> None:
+    found = {
+        (role["metadata"]["name"], role["metadata"].get("namespace", "")): sorted(rights(role))
+        for role in documents(SHARING)
+        if role["kind"] in ("Role", "ClusterRole")
+    }
+    assert found == {role: sorted(given) for role, given in RIGHTS.items()}
+
+
+def test_rights_go_to_reservation_pods_and_to_the_scheduler() -> None:
+    scheduler = the("ServiceAccount")["metadata"]
+    own = only("ServiceAccount")["metadata"]
+    for binding in documents(SHARING):
+        if not binding["kind"].endswith("Binding"):
+            continue
+        reference, (subject,) = binding["roleRef"], binding["subjects"]
+        assert reference["kind"] == binding["kind"].removesuffix("Binding")
+        assert reference["name"] == binding["metadata"]["name"]
+        account = own if reference["name"] == own["name"] else scheduler
+        assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+def test_reservation_pods_run_as_the_scheduler_does() -> None:
+    """Under the restricted standard, as the image is made for it."""
+    deployed = the("Deployment")["spec"]["template"]["spec"]
+    reservation = only("Config")["spec"]["binder"]["resourceReservation"]
+    assert reservation["reservationPodSecurityContext"] == deployed["securityContext"]
+    assert reservation["reservationContainerSecurityContext"] == deployed["containers"][0]["securityContext"]
+
+
+def test_nothing_of_manifests_is_there_twice() -> None:
+    def identity(document: Document) -> tuple[Any, ...]:
+        meta = document["metadata"]
+        return document["kind"], meta.get("namespace", ""), meta["name"]
+
+    both = [identity(document) for document in (*documents(SHARING), *built())]
+    assert len(both) == len(set(both))
+
+
+def test_the_example_is_both() -> None:
+    parts = yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
+    folders = [(EXAMPLE / name).resolve() for name in (*parts["resources"], *parts["components"])]
+    assert folders == [ROOT / "manifests", SHARING]
+    kubectl = find_kubectl()
+    if kubectl:
+        text = subprocess.run([kubectl, "kustomize", EXAMPLE], capture_output=True, text=True, check=True).stdout
+        assert len(list(yaml.safe_load_all(text))) == len(documents(SHARING)) + len(built())
