@@ -20,13 +20,18 @@ from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, pod_path
 from kai_sched.cluster.retry import SHARES
 from kai_sched.model.keys import object_key
-from kai_sched.reconcile.gpu_reservation import SharedDevice
+from kai_sched.model.objects import Pod
+from kai_sched.reconcile.gpu_reservation import SharedDevice, told_device
 
 Manifest = Mapping[str, Any]
 
 
 class _Image(core.Wire):
     image: str | None = None
+
+
+class _ConfigMap(core.Wire):
+    data: dict[str, str] | None = None
 
 
 class _OwnSpec(core.Wire):
@@ -38,6 +43,7 @@ class _OwnPod(core.Wire):
 
 
 _decode_pod = msgspec.json.Decoder(core.WirePod).decode
+_decode_map = msgspec.json.Decoder(_ConfigMap).decode
 _decode_own = msgspec.json.Decoder(_OwnPod).decode
 
 
@@ -91,6 +97,19 @@ class SharingRequests:
         """Write the ConfigMaps of the pod, then its labels and annotations."""
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
         await self._deliver([*steps, ("PATCH", pod_path(key), patch)])
+
+    async def told_device(self, pod: Pod, group: str) -> str:
+        """The device of the group that the pod was told when it was bound; "" where that is not known."""
+        path = object_path("v1", "configmaps", pod.namespace, pod.device_map) if pod.device_map else None
+        if path is None:
+            return ""
+        try:
+            found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod")
+        except ApiFailure as failure:
+            if failure.status == 404:
+                return ""
+            raise
+        return told_device(found.data or {}, pod, group)
 
     async def image_of(self, key: str) -> str:
         """The image of the first container of the pod; "" where there is no such pod."""

@@ -6,7 +6,7 @@ Pure functions; ``cluster`` sends what they return.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -122,7 +122,7 @@ def device_maps(
     Parameters
     ----------
     uuids
-        The devices.
+        The devices, in the order of the names of their groups.
     portion
         ``portion_text``.
     memory_limit
@@ -149,6 +149,13 @@ def device_maps(
             (f"{pod.device_map}-evar", {names.VISIBLE_DEVICES_ENV: visible}),
         )
     ]
+
+
+def told_device(data: Mapping[str, str], pod: Pod, group: str) -> str:
+    """Which of the devices in the data of ``device_maps`` is that of the group; "" where it does not say."""
+    listed = data.get(names.VISIBLE_DEVICES_ENV, "").split(",")
+    groups = sorted(pod.gpu_groups)
+    return listed[groups.index(group)].removeprefix(f"{CDI_KIND}=") if len(listed) == len(groups) else ""
 
 
 def sharing_patch(

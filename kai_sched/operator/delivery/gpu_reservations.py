@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.delivery import Workers
@@ -30,6 +31,7 @@ WORKERS = 16
 BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05
+RESYNC_S = 1.0
 FAKE_GPU_LABEL = "run.ai/fake.gpu"
 NO_IMAGE = (
     "no image is known for reservation pods: set spec.binder.resourceReservation.image in kai-config, "
@@ -91,6 +93,7 @@ class GpuReservations:
         self._tolerations: dict[SharedDevice, tuple[Toleration, ...]] = {}  # of who waits
         self._since: dict[SharedDevice, float] = {}  # since when the device is awaited (monotonic)
         self._known: dict[SharedDevice, str] = {}  # the devices that reservation pods have reported
+        self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
         self._own_image = ""
 
     async def run(self) -> None:
@@ -114,17 +117,19 @@ class GpuReservations:
             if not left:
                 self._waiting.pop(device, None)
                 self._tolerations.pop(device, None)
+                self._queue.add(device)  # the pod may be gone by now
 
     async def wait_freed(self, node: str) -> None:
         """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
-        try:
-            async with asyncio.timeout(CLOSING_S):
-                while self._closing(node):
-                    self._news.clear()
-                    if self._closing(node):
-                        await self._news.wait()
-        except TimeoutError:
-            pass
+        for _ in range(round(CLOSING_S / CLOSING_POLL_S)):
+            if not self._closing(node):
+                return
+            await asyncio.sleep(CLOSING_POLL_S)
+
+    def reserved(self, device: SharedDevice) -> str:
+        """The UUID of the device as its reservation pod shows it now; "" without one that stays."""
+        self._catch_up()
+        return next((pod.reserved_device for pod in self._users.reservations(device) if not self._leaves(pod)), "")
 
     def is_closing(self, node: str) -> bool:
         """Whether a device of the node has a reservation pod and no user."""
@@ -141,7 +146,9 @@ class GpuReservations:
         while True:
             self._news.clear()
             self._catch_up()
-            await self._news.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RESYNC_S):  # a bind that was given up changes the store, too
+                    await self._news.wait()
 
     def _catch_up(self) -> None:
         for device in self._users.catch_up():
@@ -164,27 +171,42 @@ class GpuReservations:
 
     async def _settle(self, device: SharedDevice) -> None:
         found = self._users.reservations(device)
-        first = found[0] if found else None
-        for extra in found[1:]:
+        stay = [pod for pod in found if not self._leaves(pod)]
+        for extra in stay[1:]:
             await self._delete(extra)
+        first = stay[0] if stay else None
+        for pod in found:
+            if pod.uid in self._doomed and not pod.deleted_ns:  # the request may have been lost
+                await self._delete(pod)
         if not self._is_wanted(device):
             self._since.pop(device, None)
-            if first is None:
-                self._known.pop(device, None)
-            elif not first.deleted_ns:
+            if first is not None:
                 await self._delete_unused(device, first)
+            elif not found:
+                self._known.pop(device, None)
+        elif first is None and found:
+            await self._wait_gone(device, found[0])
         elif first is None:
             await self._create(device)
         elif first.has_ended and first.reserved_device:
             await self._delete(first)  # it had the device: the next one has to get the same
         elif first.has_ended or self._is_late(device, first):
             await self._give_up(device, first)
-        elif first.reserved_device and not first.deleted_ns:
+        elif first.reserved_device:
             await self._reported(device, first)
+
+    def _leaves(self, pod: Pod) -> bool:
+        """Whether the reservation pod is being deleted, by us or by others."""
+        return pod.deleted_ns != 0 or pod.uid in self._doomed
+
+    async def _wait_gone(self, device: SharedDevice, pod: Pod) -> None:
+        if self._is_late(device, None):
+            self._since.pop(device, None)
+            raise ReservationFailure(f"reservation pod {pod.key} on node {pod.node} is being deleted, and does not go")
 
     def _is_late(self, device: SharedDevice, pod: Pod | None) -> bool:
         """Whether the device has been awaited for too long; until then it is looked at again at that time."""
-        if pod is not None and pod.reserved_device and not pod.deleted_ns:
+        if pod is not None and pod.reserved_device:
             return False
         now = self._monotonic()
         ends = self._since.setdefault(device, now) + self._config().reservation.allocation_timeout_s
@@ -195,11 +217,10 @@ class GpuReservations:
     async def _create(self, device: SharedDevice) -> None:
         """Reserve the device. Where pods use it already, its reservation is lost, and has to be the same device."""
         users = self._users.bound(device)
-        if device not in self._waiting and device not in self._known:
-            why = (
-                f"no reservation pod holds their device any more, and nothing says which device it was: {device.group}"
-            )
-            await self._evict(users, why)
+        if users and not await self._expected(device):
+            await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
+            raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
+        if not users and device not in self._waiting:
             return
         node, now = self._store.get(Node, device.node), self._monotonic()
         if node is None:
@@ -216,6 +237,14 @@ class GpuReservations:
         await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
         self._is_late(device, None)
 
+    async def _expected(self, device: SharedDevice) -> str:
+        """The device that its pods use, as far as it is known: as it was reported, else as a pod was told."""
+        if device not in self._known:
+            told = {await self._requests.told_device(pod, device.group) for pod in self._users.bound(device)} - {""}
+            if told:
+                self._known[device] = min(told)
+        return self._known.get(device, "")
+
     async def _image(self) -> str:
         if not self._own_image:
             self._own_image = await self._requests.image_of(self._own_pod)
@@ -226,8 +255,8 @@ class GpuReservations:
     async def _reported(self, device: SharedDevice, pod: Pod) -> None:
         """The reservation pod says which device it has."""
         uuid = pod.reserved_device
-        expected = self._known.get(device, uuid)
-        if expected != uuid:
+        expected = await self._expected(device)
+        if expected not in ("", uuid):
             why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {expected}"
             await self._evict(self._users.bound(device), why)
             await self._delete(pod)
@@ -266,6 +295,8 @@ class GpuReservations:
             await self._delete(pod)
 
     async def _delete(self, pod: Pod) -> None:
+        """Delete the reservation pod. From now on it counts as leaving, even if the answer is lost."""
+        self._doomed.add(pod.uid)
         await self._requests.delete(pod.key, pod.uid)
 
     async def _evict(self, pods: Sequence[Pod], why: str) -> None:

@@ -43,6 +43,9 @@ class Reservations(Protocol):
     async def acquire(self, device: SharedDevice, tolerations: tuple[Toleration, ...]) -> str:
         """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
 
+    def reserved(self, device: SharedDevice) -> str:
+        """The UUID of the device as its reservation pod shows it now; "" without one."""
+
     def is_closing(self, node: str) -> bool:
         """Whether a device of the node is being freed."""
 
@@ -153,7 +156,11 @@ class ShareBinder:
         outcomes = await asyncio.gather(
             *(self._write(bind, pods[bind.pod], uuids) for bind in shares), return_exceptions=True
         )
-        return next((_as_failure(outcome) for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        failed = next((_as_failure(outcome) for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        lost = [device for device, uuid in uuids.items() if self._reservations.reserved(device) != uuid]
+        if lost:
+            failed = failed or BindFailure(SHARING, f"a reservation on node {lost[0].node} was lost meanwhile")
+        return failed
 
     async def _reserve(
         self, shares: Sequence[Bind], pods: Mapping[str, Pod]
