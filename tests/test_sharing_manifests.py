@@ -1,4 +1,4 @@
-"""The component that turns GPU sharing on: it agrees with the code and with manifests/, and gives no needless right."""
+"""The components for GPU sharing: they agree with the code and with manifests/, and give no needless right."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.test_manifests import Document, built, find_kubectl, listed, rights, 
 from tests.tree import ROOT
 
 SHARING = ROOT / "manifests" / "components" / "gpu-sharing"
+ADJUSTER = ROOT / "manifests" / "components" / "node-scale-adjuster"
 EXAMPLE = ROOT / "examples" / "gpu-sharing"
 
 # By role and namespace ("" for all): resources with verbs, and what for.
@@ -30,6 +31,9 @@ RIGHTS = {
     ("kai-scheduler-gpu-sharing", ""): {
         ("/configmaps", "create delete get update"): "the scheduler tells containers their devices",
     },
+    ("kai-scheduler-node-scale-adjuster", "kai-scale-adjust"): {
+        ("/pods", "create"): "the scheduler makes scaling pods",
+    },
 }
 
 
@@ -37,13 +41,13 @@ def documents(folder: Path) -> list[Document]:
     return [document for path in listed(folder) for document in yaml.safe_load_all(path.read_text())]
 
 
-def only(kind: str, name: str | None = None) -> Document:
-    """The object of the component, of this name if one is given."""
-    (found,) = [
-        document
-        for document in documents(SHARING)
-        if document["kind"] == kind and name in (None, document["metadata"]["name"])
-    ]
+def both() -> list[Document]:
+    return documents(SHARING) + documents(ADJUSTER)
+
+
+def only(kind: str, folder: Path = SHARING) -> Document:
+    """The one object of this kind in a component."""
+    (found,) = [document for document in documents(folder) if document["kind"] == kind]
     return found
 
 
@@ -69,12 +73,23 @@ def test_names_are_those_that_the_scheduler_goes_by() -> None:
     assert only("Namespace")["metadata"]["name"] == reservation.namespace
     account = only("ServiceAccount")["metadata"]
     assert (account["namespace"], account["name"]) == (reservation.namespace, reservation.service_account)
+    scaling = Config().scaling
+    assert only("Namespace", ADJUSTER)["metadata"]["name"] == scaling.namespace
+    account = only("ServiceAccount", ADJUSTER)["metadata"]
+    assert (account["namespace"], account["name"]) == (scaling.namespace, scaling.service_account)
+
+
+def test_the_adjuster_is_on_only_where_its_component_is() -> None:
+    assert not config_from_operator(config(), Config(), lambda *_: None).scaling.enabled
+    patch = yaml.safe_load((ADJUSTER / "config.yaml").read_text())
+    assert patch["metadata"] == only("Config")["metadata"]
+    assert config_from_operator(msgspec.json.encode(patch["spec"]), Config(), lambda *_: None).scaling.enabled
 
 
 def test_each_right_is_needed_and_given_once() -> None:
     found = {
         (role["metadata"]["name"], role["metadata"].get("namespace", "")): sorted(rights(role))
-        for role in documents(SHARING)
+        for role in both()
         if role["kind"] in ("Role", "ClusterRole")
     }
     assert found == {role: sorted(given) for role, given in RIGHTS.items()}
@@ -83,7 +98,7 @@ def test_each_right_is_needed_and_given_once() -> None:
 def test_rights_go_to_reservation_pods_and_to_the_scheduler() -> None:
     scheduler = the("ServiceAccount")["metadata"]
     own = only("ServiceAccount")["metadata"]
-    for binding in documents(SHARING):
+    for binding in both():
         if not binding["kind"].endswith("Binding"):
             continue
         reference, (subject,) = binding["roleRef"], binding["subjects"]
@@ -106,15 +121,15 @@ def test_nothing_of_manifests_is_there_twice() -> None:
         meta = document["metadata"]
         return document["kind"], meta.get("namespace", ""), meta["name"]
 
-    both = [identity(document) for document in (*documents(SHARING), *built())]
-    assert len(both) == len(set(both))
+    every = [identity(document) for document in (*both(), *built())]
+    assert len(every) == len(set(every))
 
 
-def test_the_example_is_both() -> None:
+def test_the_example_is_all_of_it() -> None:
     parts = yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
     folders = [(EXAMPLE / name).resolve() for name in (*parts["resources"], *parts["components"])]
-    assert folders == [ROOT / "manifests", SHARING]
+    assert folders == [ROOT / "manifests", SHARING, ADJUSTER]
     kubectl = find_kubectl()
     if kubectl:
         text = subprocess.run([kubectl, "kustomize", EXAMPLE], capture_output=True, text=True, check=True).stdout
-        assert len(list(yaml.safe_load_all(text))) == len(documents(SHARING)) + len(built())
+        assert len(list(yaml.safe_load_all(text))) == len(both()) + len(built())

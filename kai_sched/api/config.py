@@ -208,7 +208,7 @@ class NodeScaleAdjusterArgs(Model):
     node_scale_namespace: str | None = None
     node_scale_service_account: str | None = None
     scaling_pod_image: Image | None = None
-    gpu_memory_to_fraction_ratio: float | None = None
+    gpu_memory_to_fraction_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
 
 
 class NodeScaleAdjuster(Component):

@@ -21,7 +21,7 @@ from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, po
 from kai_sched.cluster.retry import SHARES
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
-from kai_sched.reconcile.gpu_reservation import SharedDevice, told_device
+from kai_sched.reconcile.gpu_reservation import GpuGroup, visible_device
 
 Manifest = Mapping[str, Any]
 
@@ -80,7 +80,7 @@ class SharingRequests:
             if failure.status not in (404, 409):
                 raise
 
-    async def users(self, device: SharedDevice, reservation_namespace: str) -> list[str]:
+    async def users(self, device: GpuGroup, reservation_namespace: str) -> list[str]:
         """The pods on the node that share the device, as the API server has them now."""
         path = objects_path("v1", "pods")
         found: list[str] = []
@@ -98,7 +98,7 @@ class SharingRequests:
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
         await self._deliver([*steps, ("PATCH", pod_path(key), patch)])
 
-    async def told_device(self, pod: Pod, group: str) -> str:
+    async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""
         path = object_path("v1", "configmaps", pod.namespace, pod.device_map) if pod.device_map else None
         if path is None:
@@ -109,7 +109,7 @@ class SharingRequests:
             if failure.status == 404:
                 return ""
             raise
-        return told_device(found.data or {}, pod, group)
+        return visible_device(found.data or {}, pod, group)
 
     async def image_of(self, key: str) -> str:
         """The image of the first container of the pod; "" where there is no such pod."""

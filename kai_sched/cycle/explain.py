@@ -233,16 +233,26 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     for r, resource in enumerate(lowered.resources):
         largest = float(allocatable[:, r].max(initial=0.0))
         if request[r] > largest:
-            return reasons.too_large(lowered.pods[t].key, resource, float(request[r]), largest)
+            asked = _asked(int(lowered.snapshot.tasks.cls[t]), lowered)
+            return reasons.too_large(lowered.pods[t].key, resource, float(asked[r]), largest)
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
+
+
+def _asked(c: int, lowered: Lowered) -> Floats:
+    """(R,) what a pod of class ``c`` asks for, as users wrote it: the books round parts of GPUs down."""
+    classes = lowered.snapshot.classes
+    asked: Floats = classes.request[c].copy()
+    if classes.portion[c]:
+        asked[GPU] = classes.portion[c] * classes.shares[c]
+    return asked
 
 
 def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:
     """What keeps pods of class ``c`` from the nodes; ``t`` is a task of it. Pod, placed and asked are left empty."""
     facts = solution.class_facts(c)
-    request = lowered.snapshot.classes.request[c]
+    request, asked = lowered.snapshot.classes.request[c], _asked(c, lowered)
     short = {
-        resource: (int(facts.short[r]), float(request[r]), float(facts.largest_free[r]))
+        resource: (int(facts.short[r]), float(asked[r]), float(facts.largest_free[r]))
         for r, resource in enumerate(lowered.resources)
         if facts.short[r] and request[r] > 0
     }
@@ -279,17 +289,17 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
     tasks = range(*lowered.snapshot.jobs.task_ptr[j : j + 2].tolist())
     waiting = [int(cls[t]) for t in tasks if solution.status[t] == Status.PENDING]
     if len(set(waiting)) == 1:
-        asked = facts.asked * classes.request[waiting[0]]
+        booked, asked = (facts.asked * row for row in (classes.request[waiting[0]], _asked(waiting[0], lowered)))
     elif len(waiting) == facts.asked:
-        asked = classes.request[waiting].sum(axis=0)
+        booked, asked = classes.request[waiting].sum(axis=0), sum(_asked(c, lowered) for c in waiting)
     else:
         return facts  # which of them it is about is not shared
     for r in sorted(range(len(lowered.resources)), key=lambda r: r != GPU):
-        if asked[r] <= 0.0:
+        if booked[r] <= 0.0:
             continue
         if r not in shared.free:
             shared.free[r] = _free(r, lowered, solution)
-        if asked[r] > shared.free[r][0]:
+        if booked[r] > shared.free[r][0]:
             resource = lowered.resources[r]
             holders = _holders(r, lowered, solution) if r < PODS else []
             free = {resource: shared.free[r]}

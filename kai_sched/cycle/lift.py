@@ -14,8 +14,11 @@ from typing import TypeVar
 import numpy as np
 
 from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
+from kai_sched.lowering.devices import memory_prices
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.keys import bare_pod_group_key
+from kai_sched.model.objects import Pod
+from kai_sched.model.resources import GPU
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
@@ -135,13 +138,23 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:
                 ACTION_NAMES[evicted.action],
                 key_of(evicted.preemptor) if evicted.preemptor != NULL else "",
                 key_of(j),
-                pod.shape.request,
+                _freed(pod, evicted.node, lowered),
                 lowered.nodes[evicted.moves_to].name if evicted.moves_to != NULL else "",
                 evicted.moved,
                 tuple(_side(held, lowered, solution) for held in evicted.held),
             )
         )
     return tuple(effects)
+
+
+def _freed(pod: Pod, n: int, lowered: Lowered) -> tuple[tuple[str, float], ...]:
+    """What the pod leaves on node ``n``: its request, and its part of devices."""
+    share = pod.shape.share
+    if not share or n == NULL:
+        return pod.shape.request
+    memory = int(lowered.snapshot.nodes.device_memory[n])
+    gpus = memory_prices(share, memory, memory)[0] if share.memory_mib else share.quota
+    return tuple(sorted((*pod.shape.request, (GPU, gpus))))
 
 
 def _side(held: HeldBefore, lowered: Lowered, solution: Solution) -> Side:

@@ -13,8 +13,6 @@ from kai_sched.model.objects import Node, Pod, PodGroup, Shape
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.gpu_kinds import GpuKind
 
-SCALING_POD = "scaling-pod"
-
 
 def group_of_bare_pod(pod: Pod) -> PodGroup:
     """The PodGroup that stands for a bare pod."""
@@ -65,7 +63,7 @@ def is_reservation(pod: Pod, config: Config) -> bool:
 
 def is_scaling(pod: Pod, config: Config) -> bool:
     """Whether the pod only exists to make a cluster autoscaler add nodes."""
-    return pod.labels.get(names.APP_LABEL) == SCALING_POD and pod.namespace == config.scaling_namespace
+    return pod.labels.get(names.APP_LABEL) == names.SCALING_APP and pod.namespace == config.scaling.namespace
 
 
 def has_worker_label(node: Node, config: Config) -> bool:

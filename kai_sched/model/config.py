@@ -1,5 +1,5 @@
-"""The settings of one scheduler (``Config``) and of its reservation pods: their names and defaults, the default actions
-and plugins, and which objects are in its node pool.
+"""The settings of one scheduler (``Config``), of its reservation pods and scaling pods: their names and defaults, the
+default actions and plugins, and which objects are in its node pool.
 """
 
 from __future__ import annotations
@@ -87,6 +87,31 @@ class ReservationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingSettings:
+    """How scaling pods are made, which have autoscalers add nodes for pods with a part of a GPU (API 1.6, 13).
+
+    Attributes
+    ----------
+    enabled
+        Whether any are made.
+    namespace, service_account
+        Where they are, and their ServiceAccount.
+    image, image_pull_policy, arguments
+        What they run; it ends at once. Without an image: that of the scheduler's own pod.
+    memory_portion
+        The part of a GPU that counts for a request for memory while no node says how large its GPUs are.
+    """
+
+    enabled: bool = False
+    namespace: str = "kai-scale-adjust"
+    service_account: str = "kai-scale-adjust"
+    image: str = ""
+    image_pull_policy: str = "IfNotPresent"
+    arguments: tuple[str, ...] = ()
+    memory_portion: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1)."""
 
@@ -98,7 +123,7 @@ class Config:
     node_pool_label: str = names.NODE_POOL_LABEL
     node_pool: str = ""  # --partition-label-value
     reservation: ReservationSettings = ReservationSettings()
-    scaling_namespace: str = "kai-scale-adjust"  # of pods that make autoscalers add nodes for pods that share devices
+    scaling: ScalingSettings = ScalingSettings()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
     # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.
     gpu_memory_reserve_percent: float = 0.0

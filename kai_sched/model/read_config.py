@@ -142,9 +142,6 @@ def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
             node_pool_label=shared.node_pool_label_key or base.node_pool_label,
         )
     base = with_sharing(spec, base, warn)
-    scaling = spec.node_scale_adjuster.args if spec.node_scale_adjuster else None
-    if scaling is not None and scaling.node_scale_namespace:
-        base = replace(base, scaling_namespace=scaling.node_scale_namespace)
     grouper = spec.pod_grouper.args if spec.pod_grouper else None
     return base if grouper is None else _with_grouper(grouper, base)
 

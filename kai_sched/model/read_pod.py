@@ -22,7 +22,7 @@ from kai_sched.model.read_constraints import (
 )
 from kai_sched.model.read_meta import identity, namespace_of, time_ns
 from kai_sched.model.read_requests import RequestReader
-from kai_sched.model.read_sharing import NONE, read_gpu_annotations
+from kai_sched.model.read_sharing import NONE, is_device_label, read_gpu_annotations
 from kai_sched.model.resources import GPU, MIG_PREFIX
 
 PHASES = {
@@ -165,13 +165,9 @@ class PodReader:
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Devices that the pod shares, from either form of the label."""
-    if names.GPU_GROUP_LABEL not in labels and not any(key.startswith(names.GPU_GROUPS_PREFIX) for key in labels):
+    if not any(map(is_device_label, labels)):
         return ()
-    found = {
-        value
-        for key, value in labels.items()
-        if key == names.GPU_GROUP_LABEL or key.startswith(names.GPU_GROUPS_PREFIX)
-    }
+    found = {value for key, value in labels.items() if is_device_label(key)}
     return tuple(sorted(found - {""}))
 
 

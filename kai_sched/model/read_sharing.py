@@ -50,13 +50,15 @@ NONE = GpuAnnotations()
 
 def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnotations:
     """What the annotations request (semantics 0.2). A malformed one is ignored with a warning, as in the original."""
-    fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, _fraction, "a number above 0 and up to 1", warn)
-    memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, _positive, "a whole number of MiB above 0", warn)
-    asked = _read(annotations, names.GPU_DEVICES_ANNOTATION, _devices, f"a whole number from 1 to {DEVICES_MAX}", warn)
+    fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, fraction_of, "a number above 0 and up to 1", warn)
+    memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, whole_of, "a whole number of MiB above 0", warn)
+    asked = _read(
+        annotations, names.GPU_DEVICES_ANNOTATION, devices_of, f"a whole number from 1 to {DEVICES_MAX}", warn
+    )
     mig = []
     for key in sorted(annotations):
         if key.startswith(names.MIG_PREFIX):
-            count = _read(annotations, key, _positive, "a whole number above 0", warn)
+            count = _read(annotations, key, whole_of, "a whole number above 0", warn)
             if count:
                 mig.append((key, count))
     if mig:
@@ -66,6 +68,11 @@ def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnot
     if memory:
         return GpuAnnotations(GpuShare(int(asked or 1), 0.0, int(memory)))
     return NONE
+
+
+def is_device_label(key: str) -> bool:
+    """Whether the label names a device that the pod shares."""
+    return key == names.GPU_GROUP_LABEL or key.startswith(names.GPU_GROUPS_PREFIX)
 
 
 def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float], wanted: str, warn: Warn) -> float:
@@ -78,19 +85,19 @@ def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], float
     return value
 
 
-def _fraction(text: str) -> float:
+def fraction_of(text: str) -> float:
     """The fraction; 0 for a text that is none."""
     # Its length first: matching takes the square of it.
     value = float(text) if len(text) <= FRACTION_LENGTH and _DECIMAL.fullmatch(text) else 0.0
     return value if value <= 1 else 0.0
 
 
-def _devices(text: str) -> float:
+def devices_of(text: str) -> float:
     """The number of devices; 0 for a text that is no number a node can have."""
-    value = _positive(text)
+    value = whole_of(text)
     return value if value <= DEVICES_MAX else 0.0
 
 
-def _positive(text: str) -> float:
+def whole_of(text: str) -> float:
     """The number; 0 for a text that is no whole number above 0."""
     return float(text) if _WHOLE.fullmatch(text) else 0.0

@@ -11,12 +11,13 @@ from typing import Any
 from kai_sched.api import config as operator
 from kai_sched.api.legal import is_label, is_label_value, is_subdomain
 from kai_sched.api.sharing import GpuMemoryReserve
-from kai_sched.model.config import Config, ReservationSettings
+from kai_sched.model.config import Config, ReservationSettings, ScalingSettings
 from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.resources import GPU_NAMES, MIG_PREFIX, QuantityError, parse_quantity
 
 MIB = 2**20
 RESERVATION = "spec.binder.resourceReservation"
+SCALING = "spec.nodeScaleAdjuster.args"
 CDI_ARGUMENT = "cdiEnabled"
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
@@ -33,6 +34,7 @@ def with_sharing(spec: operator.ConfigSpec, base: Config, warn: Warn) -> Config:
         base,
         gpu_sharing=base.gpu_sharing and wanted is not False,
         reservation=read_reservation(spec, base.reservation, warn),
+        scaling=read_scaling(spec, base.scaling),
     )
     return with_memory_reserve(reserve, "spec.global.gpuMemoryReserve", config)
 
@@ -78,7 +80,7 @@ def read_reservation(spec: operator.ConfigSpec, base: ReservationSettings, warn:
     shared = spec.global_settings or operator.GlobalSettings.model_construct()
     resources = wire.pod_resources or operator.ComponentResources.model_construct()
     isolator = (binder.plugins or {}).get("hamicore")
-    image, pull_policy = _image(wire.image, base)
+    image, pull_policy = _image(wire.image, f"{RESERVATION}.image", base)
     return replace(
         base,
         namespace=_name(wire.namespace, f"{RESERVATION}.namespace", is_label, base.namespace),
@@ -112,9 +114,27 @@ def _name(text: str | None, field: str, is_legal: Callable[[str], bool], default
     return text
 
 
-def _image(wire: operator.Image | None, base: ReservationSettings) -> tuple[str, str]:
+def read_scaling(spec: operator.ConfigSpec, base: ScalingSettings) -> ScalingSettings:
+    """``base`` with what kai-config says about scaling pods, which are off unless it says so. Raises FieldError."""
+    adjuster = spec.node_scale_adjuster
+    service, wire = (adjuster.service, adjuster.args) if adjuster else (None, None)
+    wire = wire or operator.NodeScaleAdjusterArgs.model_construct()
+    image, pull_policy = _image(wire.scaling_pod_image, f"{SCALING}.scalingPodImage", base)
+    return replace(
+        base,
+        enabled=bool(service and service.enabled),
+        namespace=_name(wire.node_scale_namespace, f"{SCALING}.nodeScaleNamespace", is_label, base.namespace),
+        service_account=_name(
+            wire.node_scale_service_account, f"{SCALING}.nodeScaleServiceAccount", is_subdomain, base.service_account
+        ),
+        image=image,
+        image_pull_policy=pull_policy,
+        memory_portion=wire.gpu_memory_to_fraction_ratio or base.memory_portion,
+    )
+
+
+def _image(wire: operator.Image | None, field: str, base: ReservationSettings | ScalingSettings) -> tuple[str, str]:
     """The image and its pull policy. An image has to be named whole, as nothing here has a default for its parts."""
-    field = f"{RESERVATION}.image"
     if wire is None:
         return base.image, base.image_pull_policy
     policy = wire.pull_policy or base.image_pull_policy

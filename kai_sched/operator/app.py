@@ -56,6 +56,7 @@ from kai_sched.operator.options import RunOptions
 from kai_sched.operator.parts import Part
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter, report_lost_write
+from kai_sched.operator.scaling import ScalingPods
 from kai_sched.operator.startup import Startup
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
@@ -206,9 +207,18 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("writer", reporting.writer.run, drain=reporting.writer.drained),
         Part("volumes", stop=delivery.volumes.stop),
         Part("shares", stop=delivery.shares.stop),
-        Part("reservations", partial(startup.run_reservations, delivery.reservations)),
+        Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
     ]
+    scaling = ScalingPods(
+        base.api,
+        intake.store.cluster,
+        intake.observations.unschedulable,
+        base.settings.current,
+        base.options.namespace,
+        base.clock,
+    )
+    parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))
     if base.options.default_queues and not base.settings.config.node_pool:
         parts.append(Part("default queues", partial(startup.make_default_queues, base.api), may_end=True))
     identity = ProcessIdentity(

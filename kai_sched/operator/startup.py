@@ -8,7 +8,7 @@ listed and the lease is held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -20,7 +20,6 @@ from kai_sched.model.read import POD, QUEUE
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.default_queues import create_default_queues
-from kai_sched.operator.delivery.gpu_reservations import GpuReservations
 from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
@@ -81,11 +80,11 @@ class Startup:
             tasks.create_task(grouper.run(self._trigger.lead))
             tasks.create_task(writer.run())
 
-    async def run_reservations(self, reservations: GpuReservations) -> None:
-        """Look after reservation pods once everything is known and the lease is held."""
+    async def run_leading(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a part that acts once everything is known and the lease is held."""
         await self.wait_synced()
         await self._lease.wait_held()
-        await reservations.run()
+        await run()
 
     async def open_connections(self, api: Api) -> None:
         """Open connections for binds once this replica leads."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.api.legal import is_subdomain
+from kai_sched.model.read_sharing import is_device_label
 from kai_sched.reconcile.admission_sharing import (
     UnknownContainer,
     asks_for_gpus,
@@ -21,6 +23,7 @@ from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSetti
 # Prefixes are cut so that names with the longest ending still are labels.
 BASE_MAX = 34
 HIDDEN = "void"
+_NAME_UNFIT = re.compile(r"[^a-z0-9]+")
 _VOLUME_UNFIT = re.compile(r"[^a-z0-9-]+")
 
 
@@ -38,6 +41,7 @@ def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, suffix: s
     except UnknownContainer as error:
         return Answer(denied=f"{request.label}: {error}")
     after = _changeable(pod)
+    _drop_devices(after)
     if own is not None:
         _share(after, *own, settings, suffix)
     if settings.block_visible_devices:
@@ -65,7 +69,7 @@ def _changeable(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 def _patch(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """What the reviews change, part by part: adding a member that is there replaces it."""
-    parts = [("metadata", "annotations")]
+    parts = [("metadata", "annotations"), ("metadata", "labels")]
     parts += [("spec", field) for field in ("initContainers", "containers", "volumes", "runtimeClassName")]
     return tuple(
         {"op": "add", "path": f"/{top}/{field}", "value": after[top][field]}
@@ -99,10 +103,20 @@ def _share(pod: dict[str, Any], field: str, index: int, settings: AdmissionSetti
         pod["spec"]["volumes"] = [*volumes, {"name": volume, "configMap": {"name": config_map}}]
 
 
+def _drop_devices(pod: dict[str, Any]) -> None:
+    """Take off the labels that say which devices a pod shares: a copy of a pod that runs has none yet."""
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    kept = {key: value for key, value in labels.items() if not is_device_label(key)}
+    if len(kept) < len(labels):
+        pod["metadata"]["labels"] = kept
+
+
 def _prefix(pod: dict[str, Any], index: int, suffix: str) -> str:
     meta = pod["metadata"]
     owners = meta.get("ownerReferences") or ()
     base = (owners[0].get("name") if owners else "") or meta.get("name") or meta.get("generateName") or "pod"
+    if not is_subdomain(base.rstrip(".-")):
+        base = _NAME_UNFIT.sub("-", base.lower()).strip("-") or "pod"  # an owner may have any name
     return f"{base[: BASE_MAX - len(str(index))].rstrip('.-')}-{suffix}-shared-gpu"
 
 

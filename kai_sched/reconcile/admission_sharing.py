@@ -5,21 +5,22 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from kai_sched.api import names
+from kai_sched.api.legal import is_subdomain
 from kai_sched.model.faults import shown
+from kai_sched.model.read_sharing import DEVICES_MAX, FRACTION_LENGTH, devices_of, fraction_of, whole_of
 from kai_sched.model.resources import QuantityError, parse_quantity
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
 from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer
 
 Container = Mapping[str, Any]
-_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 ALLOWED_DEVICES = ("void", "none")
+PREFIX_MAX = 200  # characters; the longest ending of a ConfigMap's name has to fit behind it
 
 
 class UnknownContainer(ValueError):
@@ -88,7 +89,12 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings, _suffix
     pod = request.object
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()
-    fault = next(chain(_faults(pod, settings), claim_faults(request, settings)), "")
+    updates = request.operation == "UPDATE" and bool(request.old)
+    changes = _change_faults(pod, request.old) if updates else ()
+    # What was there before passes: else such a pod could not even be labelled once sharing is off.
+    known = set(_faults(request.old, settings)) if updates else set()
+    faults = (fault for fault in _faults(pod, settings) if fault not in known)
+    fault = next(chain(changes, faults, claim_faults(request, settings)), "")
     return Answer(denied=f"{request.label}: {fault}" if fault else "")
 
 
@@ -116,6 +122,8 @@ def _faults(pod: Mapping[str, Any], settings: AdmissionSettings) -> Iterator[str
         what = names.GPU_FRACTION_ANNOTATION if fraction is not None else f"the limit {names.NVIDIA_GPU}"
         yield f"annotation {names.GPU_MEMORY_ANNOTATION}: cannot request both GPU and GPU memory: remove it, or {what}"
     yield from _value_faults(annotations, fraction, memory)
+    if is_part:
+        yield from _place_faults(pod, annotations)
     if settings.block_visible_devices:
         yield from _device_faults(pod)
 
@@ -127,12 +135,14 @@ def _value_faults(annotations: Mapping[str, str], fraction: str | None, memory: 
             f"annotation {names.GPU_DEVICES_ANNOTATION} needs a portion or memory of each device: add "
             f"{names.GPU_FRACTION_ANNOTATION} or {names.GPU_MEMORY_ANNOTATION}"
         )
-    if memory is not None and not _is_positive(memory):
-        yield f"annotation {names.GPU_MEMORY_ANNOTATION} must be a positive integer (MiB), not {shown(memory)}"
+    if memory is not None and not (memory.isdecimal() and whole_of(memory)):
+        wanted = "a positive integer (MiB) of at most 9 digits"
+        yield f"annotation {names.GPU_MEMORY_ANNOTATION} must be {wanted}, not {shown(memory)}"
     if fraction is not None:
         yield from _fraction_faults(fraction)
-    if devices is not None and not _is_positive(devices):
-        yield f"annotation {names.GPU_DEVICES_ANNOTATION} must be a positive integer, not {shown(devices)}"
+    if devices is not None and not (devices.isdecimal() and devices_of(devices)):
+        wanted = f"a positive integer up to {DEVICES_MAX}"
+        yield f"annotation {names.GPU_DEVICES_ANNOTATION} must be {wanted}, not {shown(devices)}"
 
 
 def _fraction_faults(text: str) -> Iterator[str]:
@@ -143,14 +153,46 @@ def _fraction_faults(text: str) -> Iterator[str]:
         value = 0.0
     if not math.isnan(value) and not 0 < value < 1:
         yield f"{field} must be a number that is positive and below 1.0, not {shown(text)}"
+    # What the scheduler does not read it would ignore, and place the pod as one without GPUs.
+    if not _is_quantity(text) or not fraction_of(text):
+        wanted = f"a plain decimal or scientific number of at most {FRACTION_LENGTH} characters without a sign"
+        yield f"{field} must be {wanted}, not {shown(text)}"
+
+
+def _is_quantity(text: str) -> bool:
     try:
         parse_quantity(text)
     except QuantityError:
-        yield f"{field} must be a plain decimal or scientific number, not {shown(text)}"
+        return False
+    return True
 
 
-def _is_positive(text: str) -> bool:
-    return _WHOLE.fullmatch(text) is not None and int(text) > 0
+def _place_faults(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Iterator[str]:
+    """Where the containers are to read their devices."""
+    try:
+        sharing_container(pod)
+    except UnknownContainer as error:
+        yield str(error)
+    prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
+    if prefix is not None and not (is_subdomain(prefix) and len(prefix) <= PREFIX_MAX):
+        yield (
+            f"annotation {names.SHARED_GPU_CONFIG_MAP_ANNOTATION}: no ConfigMap can have a name that begins with "
+            f"{shown(prefix)}: remove the annotation, a new prefix is made then"
+        )
+
+
+def _change_faults(pod: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+    """What an update may not change: the containers of the pod go by what was said when it was created."""
+    now, before = annotations_of(pod), annotations_of(old)
+    size = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
+    place = (names.GPU_CONTAINER_ANNOTATION, names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
+    has_node = bool((old.get("spec") or {}).get("nodeName"))
+    fixed = [*place, *size] if has_node or shares(pod) != shares(old) else place
+    for key in fixed if shares(pod) or shares(old) else ():
+        changed = now.get(key) != before.get(key)
+        if changed and (key in before or key in size):
+            why = "the pod has its devices" if has_node else "its containers were made for what it said at first"
+            yield f"annotation {key} cannot be changed, as {why}: create another pod"
 
 
 def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:

@@ -23,7 +23,7 @@ RECEIVED_FRACTION = "Fraction"
 
 
 @dataclass(frozen=True, slots=True)
-class SharedDevice:
+class GpuGroup:
     """A device that pods share: its node, and the name of the group of pods that share it there."""
 
     node: str
@@ -35,13 +35,13 @@ class SharedDevice:
         return f"gpu-reservation-{sha256(f'{self.node}/{self.group}'.encode()).hexdigest()[:NAME_DIGITS]}"
 
 
-def shared_devices(pod: Pod) -> tuple[SharedDevice, ...]:
+def shared_devices(pod: Pod) -> tuple[GpuGroup, ...]:
     """The devices that the pod shares, or reserves, on its node."""
-    return tuple(SharedDevice(pod.node, group) for group in pod.gpu_groups) if pod.node else ()
+    return tuple(GpuGroup(pod.node, group) for group in pod.gpu_groups) if pod.node else ()
 
 
 def reservation_pod(
-    device: SharedDevice, tolerations: Sequence[Toleration], image: str, is_fake: bool, settings: ReservationSettings
+    device: GpuGroup, tolerations: Sequence[Toleration], image: str, is_fake: bool, settings: ReservationSettings
 ) -> dict[str, Any]:
     """The reservation pod of the device, which holds it against the device plugin and says which one it is.
 
@@ -151,7 +151,7 @@ def device_maps(
     ]
 
 
-def told_device(data: Mapping[str, str], pod: Pod, group: str) -> str:
+def visible_device(data: Mapping[str, str], pod: Pod, group: str) -> str:
     """Which of the devices in the data of ``device_maps`` is that of the group; "" where it does not say."""
     listed = data.get(names.VISIBLE_DEVICES_ENV, "").split(",")
     groups = sorted(pod.gpu_groups)

@@ -18,6 +18,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
+from kai_sched.report.devices import SharedDevice, shared_devices
 from kai_sched.report.text import finite
 
 _encoder = msgspec.json.Encoder(order=None)
@@ -33,7 +34,7 @@ class Cycle:
 
 
 def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
-    """The cycle as plain data; ``plain`` adds queues, groups with their counts, and evictions."""
+    """The cycle as plain data; ``plain`` adds shared GPUs, queues, groups with their counts, and evictions."""
     result, pods = cycle.result, cycle.cluster.pods
     # The solver never sees failed pods, but readers of the output expect them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
@@ -57,10 +58,25 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
         },
     }
     if plain:
+        document["sharedGPUs"] = _devices(shared_devices(cycle.cluster, result))
         document["queues"] = {queue.name: _queue(queue) for queue in result.queues}
         document["groups"] = {key: _group(group) for key, group in result.groups.items()}
         document["evictions"] = [_eviction(effect) for effect in result.effects if isinstance(effect, Evict)]
     return document
+
+
+def _devices(devices: Sequence[SharedDevice]) -> dict[str, Any]:
+    """By node: the GPUs that are shared, with the part that each pod has as its annotations say it."""
+    found: dict[str, Any] = {}
+    for device in devices:
+        pods = {
+            sharer.pod: {"memoryMiB": sharer.share.memory_mib}
+            if sharer.share.memory_mib
+            else {"fraction": sharer.share.portion}
+            for sharer in device.sharers
+        }
+        found.setdefault(device.node, []).append({"gpuGroup": device.group, "held": device.held, "pods": pods})
+    return found
 
 
 def _pods(

@@ -1,4 +1,6 @@
-"""What ``simulate`` prints: the tables of queues, groups and evictions, their columns and words, and the summary."""
+"""What ``simulate`` prints: the tables of queues, groups, shared GPUs and evictions, their columns and words, and the
+summary.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import some_of
 from kai_sched.plan.receipts import receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
+from kai_sched.report.devices import Sharer, shared_devices
 from kai_sched.report.layout import Cell, Line, fold, lay_out
 from kai_sched.report.text import amount, count, plain
 
 MOST_NODES = 8
+MOST_DEVICES = 20
 MOST_EVICTIONS = 20
 INDENT = "    "
 UNITS = {"cpu": "CPU cores", "memory": "GB memory", "gpu": "GPUs"}
@@ -42,7 +46,7 @@ LEGEND = {
 
 
 def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
-    """The queues, the pod groups and the evictions of one cycle, line by line.
+    """The queues, the pod groups, the GPUs that are shared and the evictions of one cycle, line by line.
 
     ``width`` is the width of the terminal in columns. Rows of ``wide`` tables are not folded.
     """
@@ -52,10 +56,10 @@ def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Ite
     if result.groups:
         yield from _groups(cluster, result, width, wide)
         yield []
-    lines = list(evictions(result, width, wide))
-    if lines:
-        yield from lines
-        yield []
+    for lines in (list(_devices(cluster, result, width, wide)), list(evictions(result, width, wide))):
+        if lines:
+            yield from lines
+            yield []
 
 
 def _queues(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
@@ -156,6 +160,37 @@ def _group_cells(group: GroupState, wide: bool) -> list[Cell]:
         Cell(", ".join(words) or "no pods", worst[-1] if worst else "dim"),
         Cell("; ".join(where)),
     ]
+
+
+def _devices(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    """The GPUs that are shared, and by whom. They are numbered on each node; wide tables show their names as well."""
+    found = shared_devices(cluster, result)
+    if not found:
+        return
+    yield [("Shared GPUs", "bold")]
+    titles = [Cell("Node", "dim"), Cell("Device", "dim"), Cell("Held", "dim", right=True), Cell("Pods", "dim")]
+    rows, number, before = [titles], 0, ""
+    for device in found if wide else found[:MOST_DEVICES]:
+        number = number + 1 if device.node == before else 1
+        node, before = "" if device.node == before else device.node, device.node
+        pods = [_sharer(sharer) for sharer in device.sharers]
+        if not wide and len(pods) > MOST_NODES:
+            pods = [*pods[:MOST_NODES], f"and {len(pods) - MOST_NODES} more"]
+        name = f"{number} {plain(device.group)}".rstrip() if wide else str(number)
+        rows.append(
+            [Cell(plain(node)), Cell(name), Cell(amount("gpu", device.held), right=True), Cell(", ".join(pods))]
+        )
+    for lines in lay_out(rows, None if wide else width):
+        yield from lines
+    if len(found) >= len(rows):
+        yield [(f"and {len(found) - len(rows) + 1} more: -o wide shows all", "dim")]
+
+
+def _sharer(sharer: Sharer) -> str:
+    share = sharer.share
+    part = f"{share.memory_mib:,} MiB" if share.memory_mib else f"{share.portion:g}"
+    word = "" if sharer.status in ("Running", "Bound") else f", {WORDS[sharer.status][0]}"
+    return f"{plain(sharer.pod)} ({part}{word})"
 
 
 def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:

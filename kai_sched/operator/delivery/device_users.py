@@ -9,7 +9,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
-from kai_sched.reconcile.gpu_reservation import SharedDevice, is_user, shared_devices
+from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, shared_devices
 
 
 class DeviceUsers:
@@ -30,48 +30,48 @@ class DeviceUsers:
         self._overlay = overlay
         self._config = config
         self._serial = -1
-        self._uses: dict[str, tuple[SharedDevice, ...]] = {}  # by pod
-        self._users: dict[SharedDevice, set[str]] = {}
-        self._reserves: dict[str, tuple[SharedDevice, ...]] = {}  # by reservation pod
-        self._reservations: dict[SharedDevice, set[str]] = {}
-        self._on_node: dict[str, set[SharedDevice]] = {}  # devices with a reservation pod
+        self._uses: dict[str, tuple[GpuGroup, ...]] = {}  # by pod
+        self._users: dict[GpuGroup, set[str]] = {}
+        self._reserves: dict[str, tuple[GpuGroup, ...]] = {}  # by reservation pod
+        self._reservations: dict[GpuGroup, set[str]] = {}
+        self._on_node: dict[str, set[GpuGroup]] = {}  # devices with a reservation pod
 
-    def catch_up(self) -> set[SharedDevice]:
+    def catch_up(self) -> set[GpuGroup]:
         """Take over what has changed; return the devices that it concerns."""
         if self._serial == self._store.serial:
             return set()
         changes = self._store.changes_since(self._serial)
         self._serial = self._store.serial
         keys: Iterable[str] = {key for kind, key in changes if kind is Pod} if changes is not None else self._all()
-        concerned: set[SharedDevice] = set()
+        concerned: set[GpuGroup] = set()
         for key in keys:
             concerned |= self._take(key)
         return concerned
 
-    def users(self, device: SharedDevice) -> list[Pod]:
+    def users(self, device: GpuGroup) -> list[Pod]:
         """The pods that share the device, by key."""
         keys = sorted(self._users.get(device, ()))
         return [pod for key in keys if (pod := self._store.get(Pod, key)) is not None]
 
-    def bound(self, device: SharedDevice) -> list[Pod]:
+    def bound(self, device: GpuGroup) -> list[Pod]:
         """Those of ``users`` that the API server shows on the node, and that stay."""
         under_way = self._overlay.assumed
         return [pod for pod in self.users(device) if pod.key not in under_way and not pod.deleted_ns]
 
-    def reservations(self, device: SharedDevice) -> list[Pod]:
+    def reservations(self, device: GpuGroup) -> list[Pod]:
         """The reservation pods of the device: first those that stay and say which device they have, then the oldest."""
         keys = self._reservations.get(device, ())
         pods = [pod for key in keys if (pod := self._store.get(Pod, key)) is not None]
         return sorted(pods, key=lambda pod: (bool(pod.deleted_ns), not pod.reserved_device, pod.created_ns, pod.uid))
 
-    def reserved_on(self, node: str) -> set[SharedDevice]:
+    def reserved_on(self, node: str) -> set[GpuGroup]:
         """The devices of the node that have a reservation pod."""
         return self._on_node.get(node, set())
 
     def _all(self) -> set[str]:
         return {*self._uses, *self._reserves, *self._store.all(Pod)}
 
-    def _take(self, key: str) -> set[SharedDevice]:
+    def _take(self, key: str) -> set[GpuGroup]:
         pod, config = self._store.get(Pod, key), self._config()
         reserves = pod is not None and is_reservation(pod, config)
         devices = shared_devices(pod) if pod is not None and reserves else ()
@@ -89,9 +89,9 @@ class DeviceUsers:
 
 def _move(
     key: str,
-    devices: tuple[SharedDevice, ...],
-    by_pod: dict[str, tuple[SharedDevice, ...]],
-    by_device: dict[SharedDevice, set[str]],
+    devices: tuple[GpuGroup, ...],
+    by_pod: dict[str, tuple[GpuGroup, ...]],
+    by_device: dict[GpuGroup, set[str]],
 ) -> None:
     for device in by_pod.pop(key, ()):
         pods = by_device[device]

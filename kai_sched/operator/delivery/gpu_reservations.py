@@ -25,7 +25,7 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery.device_users import DeviceUsers
 from kai_sched.plan.effects import Emit, Ref
-from kai_sched.reconcile.gpu_reservation import SharedDevice, reservation_pod
+from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 
 WORKERS = 16
 BACKOFF = Backoff(0.2, 30.0)
@@ -87,12 +87,12 @@ class GpuReservations:
         self._own_pod = own_pod
         self._monotonic = clock.monotonic
         self._users = DeviceUsers(*shown, config)
-        self._queue: WorkQueue[SharedDevice] = WorkQueue(rng, BACKOFF, patient=False)
+        self._queue: WorkQueue[GpuGroup] = WorkQueue(rng, BACKOFF, patient=False)
         self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
-        self._waiting: dict[SharedDevice, list[asyncio.Future[str]]] = {}
-        self._tolerations: dict[SharedDevice, tuple[Toleration, ...]] = {}  # of who waits
-        self._since: dict[SharedDevice, float] = {}  # since when the device is awaited (monotonic)
-        self._known: dict[SharedDevice, str] = {}  # the devices that reservation pods have reported
+        self._waiting: dict[GpuGroup, list[asyncio.Future[str]]] = {}
+        self._tolerations: dict[GpuGroup, tuple[Toleration, ...]] = {}  # of who waits
+        self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
+        self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
         self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
         self._own_image = ""
 
@@ -102,7 +102,7 @@ class GpuReservations:
             tasks.create_task(self._workers.run())
             tasks.create_task(self._follow())
 
-    async def acquire(self, device: SharedDevice, tolerations: tuple[Toleration, ...]) -> str:
+    async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(device, []).append(future)
@@ -126,7 +126,7 @@ class GpuReservations:
                 return
             await asyncio.sleep(CLOSING_POLL_S)
 
-    def reserved(self, device: SharedDevice) -> str:
+    def reserved(self, device: GpuGroup) -> str:
         """The UUID of the device as its reservation pod shows it now; "" without one that stays."""
         self._catch_up()
         return next((pod.reserved_device for pod in self._users.reservations(device) if not self._leaves(pod)), "")
@@ -135,11 +135,11 @@ class GpuReservations:
         """Whether a device of the node has a reservation pod and no user."""
         return bool(self._closing(node))
 
-    def _closing(self, node: str) -> list[SharedDevice]:
+    def _closing(self, node: str) -> list[GpuGroup]:
         self._catch_up()
         return [each for each in self._users.reserved_on(node) if not self._is_wanted(each)]
 
-    def _is_wanted(self, device: SharedDevice) -> bool:
+    def _is_wanted(self, device: GpuGroup) -> bool:
         return device in self._waiting or bool(self._users.users(device))
 
     async def _follow(self) -> None:
@@ -156,7 +156,7 @@ class GpuReservations:
 
     # One device
 
-    async def _reconcile(self, device: SharedDevice) -> None:
+    async def _reconcile(self, device: GpuGroup) -> None:
         self._catch_up()
         try:
             await self._settle(device)
@@ -169,7 +169,7 @@ class GpuReservations:
         else:
             self._queue.done(device)
 
-    async def _settle(self, device: SharedDevice) -> None:
+    async def _settle(self, device: GpuGroup) -> None:
         found = self._users.reservations(device)
         stay = [pod for pod in found if not self._leaves(pod)]
         for extra in stay[1:]:
@@ -199,12 +199,12 @@ class GpuReservations:
         """Whether the reservation pod is being deleted, by us or by others."""
         return pod.deleted_ns != 0 or pod.uid in self._doomed
 
-    async def _wait_gone(self, device: SharedDevice, pod: Pod) -> None:
+    async def _wait_gone(self, device: GpuGroup, pod: Pod) -> None:
         if self._is_late(device, None):
             self._since.pop(device, None)
             raise ReservationFailure(f"reservation pod {pod.key} on node {pod.node} is being deleted, and does not go")
 
-    def _is_late(self, device: SharedDevice, pod: Pod | None) -> bool:
+    def _is_late(self, device: GpuGroup, pod: Pod | None) -> bool:
         """Whether the device has been awaited for too long; until then it is looked at again at that time."""
         if pod is not None and pod.reserved_device:
             return False
@@ -214,7 +214,7 @@ class GpuReservations:
             self._queue.add(device, ends - now + 0.01)
         return now >= ends
 
-    async def _create(self, device: SharedDevice) -> None:
+    async def _create(self, device: GpuGroup) -> None:
         """Reserve the device. Where pods use it already, its reservation is lost, and has to be the same device."""
         users = self._users.bound(device)
         if users and not await self._expected(device):
@@ -237,12 +237,12 @@ class GpuReservations:
         await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
         self._is_late(device, None)
 
-    async def _expected(self, device: SharedDevice) -> str:
+    async def _expected(self, device: GpuGroup) -> str:
         """The device that its pods use, as far as it is known: as it was reported, else as a pod was told."""
         if device not in self._known:
-            told = {await self._requests.told_device(pod, device.group) for pod in self._users.bound(device)} - {""}
-            if told:
-                self._known[device] = min(told)
+            seen = {await self._requests.visible_device(pod, device.group) for pod in self._users.bound(device)} - {""}
+            if seen:
+                self._known[device] = min(seen)
         return self._known.get(device, "")
 
     async def _image(self) -> str:
@@ -252,7 +252,7 @@ class GpuReservations:
             raise ReservationFailure(NO_IMAGE)
         return self._own_image
 
-    async def _reported(self, device: SharedDevice, pod: Pod) -> None:
+    async def _reported(self, device: GpuGroup, pod: Pod) -> None:
         """The reservation pod says which device it has."""
         uuid = pod.reserved_device
         expected = await self._expected(device)
@@ -271,7 +271,7 @@ class GpuReservations:
             if not future.done():
                 future.set_result(uuid)
 
-    async def _contradicts(self, device: SharedDevice, pod: Pod, rival: Pod) -> None:
+    async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
         """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
         text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
         self._emit([Emit(_ref(each), "Warning", "GPUReservationConflict", text) for each in (pod, rival)])
@@ -279,7 +279,7 @@ class GpuReservations:
             await self._delete(pod)
         raise ReservationFailure(text)
 
-    async def _give_up(self, device: SharedDevice, pod: Pod) -> None:
+    async def _give_up(self, device: GpuGroup, pod: Pod) -> None:
         """The reservation pod ended, or did not say in time which device it has. Raises ReservationFailure."""
         seconds = self._config().reservation.allocation_timeout_s
         how = "ended before its time" if pod.has_ended else f"did not say within {seconds:g} s which device it has"
@@ -289,7 +289,7 @@ class GpuReservations:
         await self._evict(self._users.bound(device), f"their GPU is not reserved: {text}")
         raise ReservationFailure(text)
 
-    async def _delete_unused(self, device: SharedDevice, pod: Pod) -> None:
+    async def _delete_unused(self, device: GpuGroup, pod: Pod) -> None:
         users = await self._requests.users(device, self._config().reservation.namespace)
         if not users and not self._is_wanted(device):
             await self._delete(pod)
@@ -306,7 +306,7 @@ class GpuReservations:
         for pod in pods:
             await self._requests.delete(pod.key, pod.uid)
 
-    def _fail(self, device: SharedDevice, failure: ReservationFailure) -> None:
+    def _fail(self, device: GpuGroup, failure: ReservationFailure) -> None:
         for future in self._waiting.pop(device, []):
             if not future.done():
                 future.set_exception(failure)

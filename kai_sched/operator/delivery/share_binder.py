@@ -22,7 +22,7 @@ from kai_sched.model.store import Store
 from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
 from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.gpu_reservation import (
-    SharedDevice,
+    GpuGroup,
     device_maps,
     memory_limit,
     portion_text,
@@ -40,10 +40,10 @@ NO_MAP = (
 class Reservations(Protocol):
     """Reserves devices. ``gpu_reservations.GpuReservations`` is one."""
 
-    async def acquire(self, device: SharedDevice, tolerations: tuple[Toleration, ...]) -> str:
+    async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
         """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
 
-    def reserved(self, device: SharedDevice) -> str:
+    def reserved(self, device: GpuGroup) -> str:
         """The UUID of the device as its reservation pod shows it now; "" without one."""
 
     def is_closing(self, node: str) -> bool:
@@ -164,17 +164,15 @@ class ShareBinder:
 
     async def _reserve(
         self, shares: Sequence[Bind], pods: Mapping[str, Pod]
-    ) -> tuple[dict[SharedDevice, str], BindFailure | None]:
+    ) -> tuple[dict[GpuGroup, str], BindFailure | None]:
         """Return the UUIDs of all devices of the group, and why one could not be reserved."""
         tolerations = {
-            SharedDevice(bind.node, name): pods[bind.pod].shape.tolerations
-            for bind in shares
-            for name in bind.gpu_groups
+            GpuGroup(bind.node, name): pods[bind.pod].shape.tolerations for bind in shares for name in bind.gpu_groups
         }
         outcomes = await asyncio.gather(
             *(self._reservations.acquire(*each) for each in tolerations.items()), return_exceptions=True
         )
-        uuids: dict[SharedDevice, str] = {}
+        uuids: dict[GpuGroup, str] = {}
         failure = None
         for device, outcome in zip(tolerations, outcomes, strict=True):
             if isinstance(outcome, str):
@@ -186,11 +184,11 @@ class ShareBinder:
                 self._observer.reserved(device.node, False)
         return uuids, failure
 
-    async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[SharedDevice, str]) -> None:
+    async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> None:
         config, node, share = self._config(), self._store.get(Node, bind.node), pod.shape.share
         memory = device_memory(node, config) if node is not None else 0
         groups = sorted(bind.gpu_groups)
-        own = [uuids[SharedDevice(bind.node, group)] for group in groups]
+        own = [uuids[GpuGroup(bind.node, group)] for group in groups]
         settings = config.reservation
         portion = portion_text(share, memory) if share else ""
         limit = memory_limit(share, memory) if share and settings.hami_core else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kai_sched.api import names
 from kai_sched.reconcile.owner_reconciler import GroupOwner, OwnerIndex
 from kai_sched.reconcile.pod_conditions import PodCondition
 from kai_sched.reconcile.status_reconciler import StatusReconciler
@@ -28,11 +29,14 @@ class Observations:
     ----------
     owners
         The owners of pod groups.
+    unschedulable
+        The waiting pods of this scheduler whose condition says that another node could help.
     """
 
     def __init__(self) -> None:
         self._found: Found = {}
         self._pods: set[str] = set()  # with an observation: other pods need not be forgotten
+        self.unschedulable: set[str] = set()
         self.owners = OwnerIndex(self._observe_owner)
 
     def take(self) -> Found:
@@ -51,6 +55,8 @@ class Observations:
     def observe_pod(self, key: str, uid: str, condition: PodCondition | None) -> None:
         """See StatusReconciler."""
         self._pods.add(key)
+        waits = condition is not None and (condition.status, condition.reason) == ("False", names.UNSCHEDULABLE)
+        (self.unschedulable.add if waits else self.unschedulable.discard)(key)
         self._found[POD, key] = (uid, condition)
 
     def forget_queue(self, name: str) -> None:
@@ -65,6 +71,7 @@ class Observations:
         """See StatusReconciler."""
         if key in self._pods:
             self._pods.discard(key)
+            self.unschedulable.discard(key)
             self._found[POD, key] = None
 
     def _observe_owner(self, group: str, owned: GroupOwner | None) -> None:

@@ -201,12 +201,12 @@ def test_operator_config_sets_the_names_for_all() -> None:
     config, found = told(config_from_operator, spec, Config())
     assert (config.scheduler_name, config.queue_label, config.node_pool_label) == ("s", "q", "p")
     assert (config.reservation.app_label, config.reservation.namespace, found) == ("r", "n", [])
-    assert config.scaling_namespace == "s"
+    assert config.scaling.namespace == "s"
 
 
 def test_utility_pods_have_namespaces_by_default() -> None:
     config, _ = told(config_from_operator, {"binder": {"resourceReservation": {}}, "nodeScaleAdjuster": {}}, Config())
-    assert (config.reservation.namespace, config.scaling_namespace) == ("kai-resource-reservation", "kai-scale-adjust")
+    assert (config.reservation.namespace, config.scaling.namespace) == ("kai-resource-reservation", "kai-scale-adjust")
 
 
 def test_operator_config_says_how_pods_are_grouped() -> None:

@@ -1,0 +1,92 @@
+"""Scaling pods on the API server, made with the rights of the manifests and no more (API 13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import names
+from kai_sched.cluster.client import Api
+from kai_sched.model.config import Config, ScalingSettings
+from kai_sched.model.read import VERSIONS, Reader
+from kai_sched.model.store import Cluster as View
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.scaling import ScalingPods
+from tests.cluster import objects
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import ACCOUNT, SERVICE_ACCOUNT, SYSTEM_NAMESPACE
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.installed import MANIFESTS
+
+NAMESPACE = "kai-scale-adjust"
+CONFIG = Config(gpu_sharing=True, scaling=ScalingSettings(enabled=True, image="registry.test/ends-at-once:1"))
+WAITS = {"type": names.POD_SCHEDULED, "status": "False", "reason": names.UNSCHEDULABLE, "message": "as the test says"}
+
+
+def view(cluster: Cluster) -> View:
+    """The cluster as the informers would show it."""
+    reader = Reader(CONFIG)
+    found = [
+        reader.read((VERSIONS[kind], kind), msgspec.json.encode(content), lambda *_: None)
+        for kind in ("Node", "Pod")
+        for content in cluster.list(kind)
+    ]
+    return View.of(found)
+
+
+def half(name: str, **spec: Any) -> Any:
+    return objects.pod(name, gpus=0, annotations={names.GPU_FRACTION_ANNOTATION: "0.6"}, **spec)
+
+
+async def test_waiting_parts_become_visible_to_autoscalers(
+    cluster: Cluster, own_plane: ControlPlane, system_namespace: str
+) -> None:
+    adjuster = MANIFESTS / "components" / "node-scale-adjuster"
+    files = [MANIFESTS / "rbac.yaml", adjuster / "namespace.yaml", adjuster / "rbac.yaml"]
+    cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
+    token = own_plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
+    mark = own_plane.audit.mark()
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    cluster.create_all([half("a", nodeSelector={"pool": "gpu"}, tolerations=tolerations), half("b"), half("quiet")])
+    for name in ("a", "b"):
+        cluster.patch("Pod", name, {"status": {"conditions": [WAITS]}}, subresource="/status")
+
+    api = await Api.connect(str(own_plane.kubeconfig(SERVICE_ACCOUNT, token=token)))
+    now, waiting = 1000.0, {"default/a", "default/b", "default/quiet"}
+    clock = Clock(monotonic=lambda: now)
+    part = ScalingPods(api, lambda: view(cluster), waiting, lambda: CONFIG, system_namespace, clock)
+    await part.round()
+    made = {pod["metadata"]["name"]: pod for pod in cluster.list("Pod", NAMESPACE)}
+    assert made.keys() == {"default-a", "default-b"}, "the third has no such condition"
+    first = made["default-a"]
+    assert first["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert tolerations[0] in first["spec"]["tolerations"]
+    assert first["spec"]["schedulerName"] == "default-scheduler"
+    (container,) = first["spec"]["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert container["resources"]["requests"] == {"cpu": "100m", "memory": str(2**26), "nvidia.com/gpu": "1"}
+    for pod in made.values():
+        (condition,) = pod["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+        )
+
+    # A node came and one scaling pod ran on it; it is deleted, and so is that of a pod that waits no more.
+    cluster.add_nodes(1)
+    cluster.patch("Pod", "default-a", {"status": {"phase": "Succeeded"}}, NAMESPACE, subresource="/status")
+    waiting.discard("default/b")
+    await part.round()
+    assert list(cluster.list("Pod", NAMESPACE)) == []
+    await part.round()
+    assert list(cluster.list("Pod", NAMESPACE)) == [], "that node is being filled"
+    now += 60.0
+    await part.round()
+    assert [pod["metadata"]["name"] for pod in cluster.list("Pod", NAMESPACE)] == ["default-a"]
+    cluster.delete("Pod", "a")
+    await part.round()
+    assert list(cluster.list("Pod", NAMESPACE)) == []
+    await api.close()
+    assert [one for one in own_plane.audit.since(mark, ACCOUNT) if one.status == 403] == []

@@ -1,0 +1,69 @@
+"""How parts of GPUs are told: as they were asked for, although the books round them down."""
+
+from __future__ import annotations
+
+import pytest
+
+from kai_sched.cycle.run import run_cycle
+from kai_sched.model.config import Config
+from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Evict
+from kai_sched.plan.receipts import notice
+
+OPEN = Share(-1, -1, 1)
+ROOM = {"cpu": 8000.0, "memory": 2.0**34, "pods": 110.0, "gpu": 1.0}
+MEMORY = {"nvidia.com/gpu.memory": "81920"}
+
+
+def shape(share: GpuShare) -> Shape:
+    return Shape((("cpu", 100.0), ("pods", 1.0)), share=share)
+
+
+def pod(name: str, share: GpuShare, **more: object) -> Pod:
+    return Pod("ml", name, shape(share), group=name, scheduler="kai-scheduler", **more)  # type: ignore[arg-type]
+
+
+def cluster(*pods: Pod, nodes: int = 1, groups: tuple[PodGroup, ...] = ()) -> Cluster:
+    found = groups or tuple(PodGroup("ml", name, queue="q", min_member=1) for name in {each.group for each in pods})
+    classes = [PriorityClass("train", 50), PriorityClass("high", 90)]
+    made = [Node(f"n{i}", labels=MEMORY, allocatable=ROOM) for i in range(nodes)]
+    return Cluster.of([Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), *classes, *made, *found, *pods])
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (GpuShare(1024, 0.1), "asks for 102.4 GPUs; the largest node has 1 GPU"),
+        (GpuShare(3, 0.7), "asks for 2.1 GPUs; the largest node has 1 GPU"),
+    ],
+)
+def test_what_a_pod_asks_for(share: GpuShare, words: str) -> None:
+    result = run_cycle(cluster(pod("a", share)), Config(), 0)
+    reason = result.groups["ml/a"].reason
+    assert reason is not None
+    assert words in reason.message
+
+
+def test_what_a_gang_asks_for_in_all() -> None:
+    gang = [Pod("ml", f"a-{i:04}", shape(GpuShare(1, 0.9)), group="a", scheduler="kai-scheduler") for i in range(1001)]
+    group = PodGroup("ml", "a", queue="q", min_member=1001)
+    result = run_cycle(cluster(*gang, nodes=20, groups=(group,)), Config(actions=("allocate",)), 0)
+    reason = result.groups["ml/a"].reason
+    assert reason is not None
+    assert "900.9 GPUs" in reason.message
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(GpuShare(1, 0.6), "frees 0.1 CPU cores, 0.6 GPUs on n0"), (GpuShare(1, 0.0, 61440), "0.75 GPUs on n0")],
+)
+def test_what_an_eviction_frees(share: GpuShare, words: str) -> None:
+    victim = pod("low", share, node="n0", phase=Phase.RUNNING, gpu_groups=("g",))
+    groups = (
+        PodGroup("ml", "low", queue="q", min_member=1, priority_class="train"),
+        PodGroup("ml", "top", queue="q", min_member=1, priority_class="high"),
+    )
+    result = run_cycle(cluster(victim, pod("top", GpuShare(1, 0.9)), groups=groups), Config(), 0)
+    (eviction,) = [effect for effect in result.effects if isinstance(effect, Evict)]
+    assert words in notice(eviction)
