@@ -151,3 +151,5 @@ NUMBER_OF_GPUS_ENV = "RUNAI_NUM_OF_GPUS"
 GPU_PORTION_ENV = "GPU_PORTION"
 DEVICE_MEMORY_LIMIT_ENV = "CUDA_DEVICE_MEMORY_LIMIT"
 NVIDIA_GPU = "nvidia.com/gpu"
+# In statuses: what pods request of the memory of GPUs, in MiB.
+GPU_MEMORY_RESOURCE = "run.ai/gpu.memory"

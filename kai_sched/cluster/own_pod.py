@@ -7,13 +7,13 @@ takes five times the memory, and a second to import.
 from __future__ import annotations
 
 import os
+import pathlib
 import ssl
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
-from pathlib import Path
 from urllib.error import HTTPError
 
 import msgspec
@@ -43,7 +43,7 @@ class OwnPod:
 
     key: str
     server: str
-    account: Path
+    account: pathlib.Path
 
     @classmethod
     def here(cls, key: str, environment: Mapping[str, str] = os.environ, account: str = ACCOUNT_FOLDER) -> OwnPod:
@@ -51,7 +51,7 @@ class OwnPod:
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         if not host or not port:
             raise ValueError("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run it in a pod")
-        return cls(key, f"https://{f'[{host}]' if ':' in host else host}:{port}", Path(account))
+        return cls(key, f"https://{f'[{host}]' if ':' in host else host}:{port}", pathlib.Path(account))
 
     def annotations(self) -> dict[str, str]:
         """Read them. Raises ApiFailure."""

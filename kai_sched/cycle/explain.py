@@ -239,11 +239,16 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
 
 
 def _asked(c: int, lowered: Lowered) -> Floats:
-    """(R,) what a pod of class ``c`` asks for, as users wrote it: the books round parts of GPUs down."""
+    """(R,) what a pod of class ``c`` asks for, as users wrote it: the books round parts of GPUs down.
+
+    GPU memory is its part of the smallest device, which the pod has to pay for at most.
+    """
     classes = lowered.snapshot.classes
     asked: Floats = classes.request[c].copy()
     if classes.portion[c]:
         asked[GPU] = classes.portion[c] * classes.shares[c]
+    elif classes.shares[c]:
+        asked[GPU] = classes.quota[c, GPU]
     return asked
 
 

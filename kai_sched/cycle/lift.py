@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
-from kai_sched.lowering.devices import memory_prices
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Pod
 from kai_sched.model.resources import GPU
@@ -153,7 +153,7 @@ def _freed(pod: Pod, n: int, lowered: Lowered) -> tuple[tuple[str, float], ...]:
     if not share or n == NULL:
         return pod.shape.request
     memory = int(lowered.snapshot.nodes.device_memory[n])
-    gpus = memory_prices(share, memory, memory)[0] if share.memory_mib else share.quota
+    gpus = memory_price(share, memory) if share.memory_mib else share.quota
     return tuple(sorted((*pod.shape.request, (GPU, gpus))))
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
-from kai_sched.model.gpu_memory import device_memory
+from kai_sched.model.gpu_memory import memory_price, usable_memory_mib
 from kai_sched.model.objects import GpuShare, Node, Pod
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
@@ -47,13 +47,17 @@ class DeviceRows:
     groups: list[str]
 
 
+def device_memory(node: Node, config: Config) -> int:
+    """The memory of one GPU device of the node in MiB, less what is kept for the driver (semantics 0.3).
+
+    UNKNOWN_MEMORY where the label is missing or no number above 0.
+    """
+    return usable_memory_mib(node, config) or UNKNOWN_MEMORY
+
+
 def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Longs:
-    """(N,) the memory of one device of each node in MiB, or UNKNOWN_MEMORY; kept until a node changes."""
-
-    def make() -> Longs:
-        return np.array([device_memory(node, config) or UNKNOWN_MEMORY for node in nodes], np.int64)
-
-    return cache.column("memory", make)
+    """(N,) ``device_memory`` of the nodes, kept until a node changes."""
+    return cache.column("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64))
 
 
 def part_of(share: GpuShare, sizes: Sequence[int]) -> float:
@@ -76,11 +80,7 @@ def size_of(share: GpuShare, memory: int) -> int:
 def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, float]:
     """The most and the least GPUs that a request for GPU memory may cost (semantics 2.2, 3.4): by the smallest and by
     the largest device of all nodes, each rounded up to a hundredth; 0 where no node says how large it is."""
-
-    def price(memory: int) -> float:
-        return -(-100 * share.memory_mib // memory) * share.devices / 100 if memory else 0.0
-
-    return price(smallest), price(largest)
+    return memory_price(share, smallest), memory_price(share, largest)
 
 
 def lower_devices(

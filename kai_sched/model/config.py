@@ -67,7 +67,7 @@ class ReservationSettings:
     cdi_enabled
         Whether containers get devices by their CDI names; None: nobody said so.
     hami_core
-        Whether containers are told how much memory of the device they may take, for HAMi-core (API 8.1).
+        Whether containers are told how much memory of the device they may take, for HAMi-core (API 7.5).
     """
 
     namespace: str = "kai-resource-reservation"

@@ -13,6 +13,7 @@ from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import ReservationSettings
+from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.objects import GpuShare, Pod, Toleration
 
 NAME_DIGITS = 16
@@ -104,14 +105,8 @@ def _toleration(toleration: Toleration) -> dict[str, str]:
 
 def portion_text(share: GpuShare, memory_mib: int) -> str:
     """The part of one device, with two decimals. GPU memory is its part of ``memory_mib``, rounded up."""
-    if not share.memory_mib:
-        return f"{share.portion:.2f}"
-    return f"{-(-100 * share.memory_mib // memory_mib) / 100:.2f}" if memory_mib else ""
-
-
-def memory_limit(share: GpuShare, memory_mib: int) -> str:
-    """What HAMi-core lets the pod take of a device with so much memory (API 7.4); "" if that is not known."""
-    return f"{share.memory_mib or int(share.portion * memory_mib)}m" if memory_mib else ""
+    portion = memory_price(share, memory_mib) / share.devices if share.memory_mib else share.portion
+    return f"{portion:.2f}"
 
 
 def device_maps(

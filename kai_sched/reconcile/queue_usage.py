@@ -1,18 +1,20 @@
 """What the pods of each group and of each queue hold and request, for the statuses of both; which pods count.
 
 A pod counts as in the books of the solver: it holds from when it has a node until its deletion begins; it requests what
-it holds, and also while it waits, unless it has scheduling gates.
+it holds, and also while it waits, unless it has scheduling gates. Memory of GPUs is held as a part of them, and
+requested as memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_sched.api import names
 from kai_sched.model.checks import DEFAULT_SET, pod_sets
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.objects import BindRequest, Node, Phase, Pod, PodGroup, PriorityClass, Shape
+from kai_sched.model.gpu_memory import memory_price, usable_memory_mib
+from kai_sched.model.objects import BindRequest, GpuShare, Node, Phase, Pod, PodGroup, PriorityClass, Shape
 from kai_sched.model.priorities import default_priority, is_preemptible
 from kai_sched.model.resources import GPU, PODS, mig_gpus, quantity_text
 from kai_sched.model.store import Change, Cluster
@@ -29,11 +31,11 @@ class ShapeCounts:
     held: dict[int, int] = field(default_factory=dict)
     asked: dict[int, int] = field(default_factory=dict)
 
-    def add(self, shape: int, holds: bool, count: int = 1) -> None:
-        """Add ``count`` pods of the shape; a negative count removes pods."""
-        _add(self.asked, shape, count)
-        if holds:
-            _add(self.held, shape, count)
+    def add(self, asked: int, held: int | None, count: int = 1) -> None:
+        """Add ``count`` pods that ask for one shape and hold another, or none; a negative count removes pods."""
+        _add(self.asked, asked, count)
+        if held is not None:
+            _add(self.held, held, count)
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ class QueueUsage:
         self._shapes: dict[int, Shape] = {}
         self._most_shapes = SPARE_SHAPES
         self._prices: dict[int, list[tuple[str, float]]] = {}
+        self._priced: dict[tuple[int, int], Shape] = {}  # by the shape that is asked for, and the memory of a device
         self._bare_classes: dict[str, bool] = {}
         for key, pod in cluster.pods.items():
             if pod.group:
@@ -116,7 +119,10 @@ class QueueUsage:
     def _matters_to_all(self, kind: type, key: str, cluster: Cluster) -> bool:
         """Whether the change may affect how any pod counts."""
         if kind is Node:
-            return (key in cluster.nodes) != (key in self._cluster.nodes)
+            before, after = self._cluster.nodes.get(key), cluster.nodes.get(key)
+            if before is None or after is None:
+                return before is not after
+            return usable_memory_mib(before, self._config) != usable_memory_mib(after, self._config)
         return kind in (PriorityClass, BindRequest)
 
     def _count_group(self, key: str) -> None:
@@ -162,9 +168,24 @@ class QueueUsage:
             return
         if pod.deleted_ns:
             return
-        shape = id(pod.shape)
-        self._shapes[shape] = pod.shape
-        counts.add(shape, bool(node), count)
+        held = self._on_node(pod.shape, node) if node else pod.shape
+        for shape in (pod.shape, held):
+            self._shapes[id(shape)] = shape
+        counts.add(id(pod.shape), id(held) if node else None, count)
+
+    def _on_node(self, shape: Shape, node: str) -> Shape:
+        """The shape that a pod holds: memory of GPUs is the part of the node's devices (semantics 8.1)."""
+        share = shape.share
+        if share is None or not share.memory_mib:
+            return shape
+        memory = usable_memory_mib(self._cluster.nodes[node], self._config)
+        if not memory:
+            return shape
+        at = (id(shape), memory)
+        if at not in self._priced:
+            portion = memory_price(share, memory) / share.devices
+            self._priced[at] = replace(shape, share=GpuShare(share.devices, portion))
+        return self._priced[at]
 
     def _counts(self, queue: str, preemptible: bool) -> ShapeCounts:
         return self._queues.setdefault((queue, preemptible), ShapeCounts())
@@ -172,7 +193,8 @@ class QueueUsage:
     def _forget_shapes(self) -> None:
         """Forget shapes that no pod has any more, once they may be the majority."""
         if len(self._shapes) > self._most_shapes:
-            used = {shape for counts in self._queues.values() for shape in counts.asked}
+            used = {shape for counts in self._queues.values() for part in (counts.asked, counts.held) for shape in part}
+            self._priced = {at: shape for at, shape in self._priced.items() if id(shape) in used and at[0] in used}
             self._shapes = {shape: self._shapes[shape] for shape in used}
             self._prices = {shape: price for shape, price in self._prices.items() if shape in used}
             self._queues = {key: counts for key, counts in self._queues.items() if counts.asked}
@@ -205,6 +227,8 @@ def _price(shape: Shape) -> list[tuple[str, float]]:
     gpus = sum(mig_gpus(resource) * amount for resource, amount in price)
     if shape.share:
         gpus += shape.share.quota
+        if shape.share.memory_mib:
+            price.append((names.GPU_MEMORY_RESOURCE, 1000.0 * shape.share.memory_mib * shape.share.devices))
     return [*price, (GPU, gpus)] if gpus else price
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
 from kai_sched.cycle.world import World, advance
@@ -11,6 +13,7 @@ from kai_sched.model.objects import Queue
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
 from tests.properties.clusters import NOW_NS, Spice, clusters
+from tests.properties.shares import Sharing
 
 CONFIG = Config()
 BOOKS_ONLY = Config(actions=())  # a cycle without actions opens the books and decides nothing
@@ -27,6 +30,22 @@ def test_solver_and_statuses_agree_on_what_queues_hold(objects: list[o.Object]) 
     result = run_cycle(store.cluster(), CONFIG, NOW_NS)
     advance(store, store.cluster(), result, NOW_NS, World(STEP_NS, revives=False, restarts_clocks=False))
     check(store.cluster(), NOW_NS + STEP_NS)
+
+
+@given(objects=st.one_of(clusters(Spice(sharing=Sharing(mig=True))), clusters(Spice(sharing=Sharing(odd=True)))))
+def test_both_agree_on_the_parts_of_gpus_that_queues_hold(objects: list[o.Object]) -> None:
+    """Also where they are given as memory, whose price depends on the node. What is requested of it stays memory."""
+    store = Store()
+    for item in objects:
+        store.put(item)
+    cluster = store.cluster()
+    result = run_cycle(cluster, BOOKS_ONLY, NOW_NS)
+    usage, parents = QueueUsage(cluster, CONFIG), {queue.parent for queue in cluster.queues.values()}
+    for queue in result.queues:
+        if queue.name not in parents:
+            held, fixed, _ = usage.queue_amounts(queue.name)
+            assert triple_of(held) == pytest.approx(queue.allocated), queue.name
+            assert triple_of(fixed) == pytest.approx(queue.allocated_non_preemptible), queue.name
 
 
 def test_a_wrong_sum_is_noticed() -> None:

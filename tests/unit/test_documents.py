@@ -28,6 +28,7 @@ README = (ROOT / "README.md").read_text()
 INSTALL = (ROOT / "docs" / "install.md").read_text()
 WORKLOADS = (ROOT / "docs" / "workloads.md").read_text()
 SIMULATE = (ROOT / "docs" / "simulate.md").read_text()
+GPU_SHARING = (ROOT / "docs" / "gpu-sharing.md").read_text()
 LIBRARY = (ROOT / "docs" / "library.md").read_text()
 DEFAULT_QUEUES = ROOT / "kai_sched" / "operator" / "default_queues.yaml"
 CRD = ROOT / "crds" / "queues.scheduling.run.ai.yaml"
@@ -41,8 +42,10 @@ NOW_NS = 1_800_000_000 * 10**9
         (README, "kai-sched simulate examples/teams"),
         (SIMULATE, "kai-sched simulate examples/raycluster.yaml"),
         (SIMULATE, "kai-sched simulate --cycles 2 examples/rayservice.yaml"),
+        (GPU_SHARING, "kai-sched simulate examples/gpu-sharing/pods.yaml"),
+        (GPU_SHARING, "kai-sched simulate examples/gpu-sharing/raycluster.yaml"),
     ],
-    ids=["teams", "raycluster", "rayservice"],
+    ids=["teams", "raycluster", "rayservice", "parts", "half-gpu"],
 )
 def test_a_document_shows_a_command_and_what_it_prints(document: str, command: str) -> None:
     _, after = document.split(command, 1)

@@ -15,7 +15,7 @@ from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.model.config import Config
-from kai_sched.model.gpu_memory import device_memory
+from kai_sched.model.gpu_memory import memory_limit, usable_memory_mib
 from kai_sched.model.objects import Node, Pod, Toleration
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
@@ -24,7 +24,6 @@ from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.gpu_reservation import (
     GpuGroup,
     device_maps,
-    memory_limit,
     portion_text,
     sharing_patch,
 )
@@ -186,12 +185,13 @@ class ShareBinder:
 
     async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> None:
         config, node, share = self._config(), self._store.get(Node, bind.node), pod.shape.share
-        memory = device_memory(node, config) if node is not None else 0
+        if node is None or share is None:
+            raise ReservationFailure(f"{bind.pod} or node {bind.node} changed meanwhile")
         groups = sorted(bind.gpu_groups)
         own = [uuids[GpuGroup(bind.node, group)] for group in groups]
         settings = config.reservation
-        portion = portion_text(share, memory) if share else ""
-        limit = memory_limit(share, memory) if share and settings.hami_core else ""
+        portion = portion_text(share, usable_memory_mib(node, config))
+        limit = memory_limit(share, node, config) if settings.hami_core else ""
         maps = device_maps(pod, own, portion, limit, settings)
         await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
 

@@ -36,6 +36,7 @@ def cluster(*pods: Pod, nodes: int = 1, groups: tuple[PodGroup, ...] = ()) -> Cl
     [
         (GpuShare(1024, 0.1), "asks for 102.4 GPUs; the largest node has 1 GPU"),
         (GpuShare(3, 0.7), "asks for 2.1 GPUs; the largest node has 1 GPU"),
+        (GpuShare(4, 0.0, 40960), "asks for 2 GPUs; the largest node has 1 GPU"),
     ],
 )
 def test_what_a_pod_asks_for(share: GpuShare, words: str) -> None:
@@ -43,6 +44,18 @@ def test_what_a_pod_asks_for(share: GpuShare, words: str) -> None:
     reason = result.groups["ml/a"].reason
     assert reason is not None
     assert words in reason.message
+
+
+def test_memory_is_told_as_its_part_of_the_smallest_gpu() -> None:
+    small = Node("small", labels={"nvidia.com/gpu.memory": "24576"}, allocatable=ROOM)
+    held = pod("held", GpuShare(1, 0.25), node="small", phase=Phase.RUNNING, gpu_groups=("g",))
+    cordoned = Node("large", labels=MEMORY, allocatable={}, unschedulable=True)
+    view = cluster(pod("a", GpuShare(1, 0.0, 20480)), held, nodes=0)
+    kept = (view.queues, view.pods, view.pod_groups, view.priority_classes)
+    view = Cluster.of([small, cordoned, *(each for table in kept for each in table.values())])
+    reason = run_cycle(view, Config(actions=("allocate",)), 0).groups["ml/a"].reason
+    assert reason is not None
+    assert "the 0.84 GPUs it asks for (most free on one of them: 0.75)" in reason.message
 
 
 def test_what_a_gang_asks_for_in_all() -> None:

@@ -7,10 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kai_sched.model.read_sharing import read_gpu_annotations
 from kai_sched.reconcile.admission import AdmissionSettings, review
 
 SUFFIX = "abc1234"
@@ -204,53 +201,6 @@ def test_parts_are_refused_while_sharing_is_off(annotations: Any) -> None:
     assert "GPU sharing is disabled" in refusal(ask(POD, pod(annotations), AdmissionSettings()))
 
 
-SHARED = {"runai/shared-gpu-configmap": "train-0-abc1234-shared-gpu"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "node", "words"),
-    [
-        (HALF, {"gpu-fraction": "0.6"}, "", ()),
-        (HALF, {"gpu-fraction": "0.6"}, "n1", ("gpu-fraction", "has its devices", "create another pod")),
-        (HALF, {"gpu-memory": "5"}, "", ()),
-        (HALF, {"gpu-memory": "5"}, "n1", ("gpu-fraction", "has its devices")),
-        (HALF, {**HALF, "gpu-fraction-num-devices": "2"}, "n1", ("gpu-fraction-num-devices", "has its devices")),
-        (HALF, {}, "", ("gpu-fraction", "its containers were made")),
-        ({}, HALF, "", ("gpu-fraction", "its containers were made")),
-        (HALF, HALF | SHARED, "n1", ()),
-        (HALF | SHARED, HALF, "", ("runai/shared-gpu-configmap", "its containers were made")),
-        (HALF, HALF | {"other": "1"}, "n1", ()),
-        ({}, {"mps": "true"}, "n1", ("mps",)),
-    ],
-)
-def test_what_containers_were_made_for_stays(before: Any, after: Any, node: str, words: tuple[str, ...]) -> None:
-    """What a device has is booked by the annotations, so they may not change under a pod that runs."""
-    old, new = pod(before, nodeName=node), pod(after, nodeName=node)
-    text = refusal(ask(POD, new, operation="UPDATE", oldObject=old))
-    assert bool(text) == bool(words)
-    assert [word for word in words if word not in text] == []
-
-
-@pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
-def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
-    """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
-    obj = pod(HALF, containers=[{"name": "main"}, {"name": "b", "env": devices(value="all")}])
-    assert refusal(ask(POD, obj, settings))
-    assert refusal(ask(POD, obj, settings, "UPDATE", oldObject=obj)) == ""
-    worse = pod(HALF, containers=[{"name": "main", "env": devices(value="all")}, {"name": "b"}, {"name": "c"}])
-    worse["spec"]["containers"][2]["env"] = devices(value="0")
-    assert ("'c'" in refusal(ask(POD, worse, settings, "UPDATE", oldObject=obj))) == settings.block_visible_devices
-
-
-def test_labels_of_devices_are_the_schedulers_to_set() -> None:
-    """A copy of a pod that runs has none yet."""
-    copied = {"runai-gpu-group": "g", "runai-gpu-group/h": "h", "runai-gpu-groups": "mine", "app": "web"}
-    for asked in (HALF, None):
-        obj = pod(asked)
-        obj["metadata"]["labels"] = copied
-        assert mutated(obj)["metadata"]["labels"] == {"runai-gpu-groups": "mine", "app": "web"}
-
-
 def devices(**more: Any) -> list[Any]:
     return [{"name": "NVIDIA_VISIBLE_DEVICES", **more}]
 
@@ -414,14 +364,3 @@ OBJECTLESS = REVIEW % b'{"uid":"u","operation":"CREATE"}'
 def test_what_is_no_review_is_an_error(path: str, body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         review(path, body, SHARING, SUFFIX)
-
-
-@given(st.one_of(st.text(max_size=80), st.from_regex(r"\A[+-]?[0-9]{0,12}\.?[0-9]{0,70}([eE][+-]?[0-9]{1,4})?\Z")))
-def test_what_is_let_in_is_what_the_scheduler_reads(text: str) -> None:
-    """It ignores what it cannot read, and would place such a pod as one without GPUs."""
-    for key, more in (("gpu-fraction", {}), ("gpu-memory", {}), ("gpu-fraction-num-devices", HALF)):
-        annotations = {**more, key: text}
-        if refusal(ask(POD, pod(annotations))) == "":
-            found: list[str] = []
-            share = read_gpu_annotations(annotations, lambda field, _, found=found: found.append(field)).share
-            assert (share is not None, found) == (True, []), annotations
