@@ -46,8 +46,9 @@ def wait_reservations(cluster: Cluster, count: int) -> list[Object]:
 def test_two_halves_share_one_device_and_see_it(cluster: Cluster, operator: StartOperator, since: str) -> None:
     prepare(cluster)
     operator()
-    cluster.create_all([sharing.pod("a"), sharing.pod("b", "0.25"), sharing.pod("c", "0.75")])
-    cluster.wait_bound(["a", "b", "c"])
+    for name, fraction in (("a", "0.5"), ("b", "0.25"), ("c", "0.75")):
+        cluster.create(sharing.pod(name, fraction))
+        cluster.wait_bound([name])
     cluster.create_all([sharing.pod("d", "0.5", 2)])
     cluster.wait_condition("Pod", "d", "PodScheduled", status="False")
     pods = {name: cluster.pod(name) for name in "abc"}
