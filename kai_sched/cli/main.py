@@ -142,7 +142,6 @@ def run(
         queue_label=queue_label_key,
         node_pool_label=nodepool_label_key,
         node_pool=partition_label_value,
-        gpu_sharing=False,  # nothing makes reservation pods in a cluster yet, without which shares are not kept apart
     )
     options = RunOptions(
         kubeconfig=kubeconfig,

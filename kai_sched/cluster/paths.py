@@ -56,10 +56,18 @@ def pod_path(key: str, part: str = "") -> Path:
     return object_path("v1", "pods", namespace, name, part)
 
 
+def on_node(name: str) -> dict[str, str]:
+    """Return the parameter that selects the pods on the node of that name. See ``only``."""
+    return {"fieldSelector": f"spec.nodeName={_escaped(name)}"}
+
+
 def only(name: str) -> dict[str, str]:
     """Return the parameter that selects the object of that name. Any text is escaped to a value."""
-    value = name.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-    return {"fieldSelector": f"metadata.name={value}"}
+    return {"fieldSelector": f"metadata.name={_escaped(name)}"}
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def _impossible(part: str, fault: str) -> ApiFailure:

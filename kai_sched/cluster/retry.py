@@ -86,6 +86,14 @@ STATUSES = RetryPolicy(
 )
 # The next cycle decides again about a group whose volumes were not written.
 VOLUMES = RetryPolicy(attempts=1, backoff=Backoff(1.0, 1.0), client_errors=_GIVE_UP, otherwise=_GIVE_UP)
+# Reservation pods, and what a pod that shares a GPU gets before its bind. Sent twice, they change nothing more.
+SHARES = RetryPolicy(
+    attempts=6,
+    backoff=Backoff(0.1, 2.0),
+    statuses={429: _RETRY},
+    client_errors=_GIVE_UP,
+    otherwise=_RETRY,
+)
 # The work queue delays the retries of these two. 404 and 409 for a pod: the pod with that uid is gone.
 POD_GROUPS = RetryPolicy(
     attempts=FOREVER,

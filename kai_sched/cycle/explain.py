@@ -31,6 +31,7 @@ NODE_TEXTS = {
     Verdict.MIG_ONLY: "MIG devices only",
     Verdict.NO_MIG: "no MIG devices",
     Verdict.NO_GPU_MEMORY: "GPU memory not known (no label nvidia.com/gpu.memory)",
+    Verdict.NOT_RESERVED: "a GPU could not be reserved for sharing there lately",
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
     Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",

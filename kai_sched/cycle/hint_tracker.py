@@ -43,9 +43,13 @@ class HintTracker:
         return self.search_round.due
 
     def next_hints(
-        self, first: Mapping[str, int] = NO_HINTS.first, deferred: frozenset[str] = frozenset()
+        self,
+        first: Mapping[str, int] = NO_HINTS.first,
+        deferred: frozenset[str] = frozenset(),
+        closed_nodes: frozenset[str] = frozenset(),
     ) -> SchedulingHints:
-        """The hints for the next cycle, with more groups that go ``first`` and groups that are ``deferred``."""
+        """The hints for the next cycle, with more groups that go ``first``, groups that are ``deferred``, and
+        ``closed_nodes``."""
         return SchedulingHints(
             first={**self.first, **first},
             deferred=deferred,
@@ -53,6 +57,7 @@ class HintTracker:
             nominated_nodes=self.nominated_nodes,
             searched=self.search_round.searched,
             may_search=self.search_round.may_search,
+            closed_nodes=closed_nodes,
         )
 
     def record(self, cluster: Cluster, result: CycleResult, config: Config) -> bool:

@@ -132,7 +132,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
     legacy = _with_legacy_mig(pods, classes, len(nodes))
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy)
+    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes)
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),

@@ -37,7 +37,12 @@ def node_list(cache: Cache) -> list[Node]:
 
 
 def lower_nodes(
-    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config, legacy: npt.NDArray[np.bool_]
+    nodes: list[Node],
+    cache: Cache,
+    resources: tuple[str, ...],
+    config: Config,
+    legacy: npt.NDArray[np.bool_],
+    closed: frozenset[str],
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -49,6 +54,8 @@ def lower_nodes(
         (R,) the resource of each column of ``allocatable``.
     legacy
         (N,) whether pods are there that ask for MIG devices in the legacy way.
+    closed
+        ``SchedulingHints.closed_nodes``.
     """
 
     kept = cache.column
@@ -70,6 +77,7 @@ def lower_nodes(
         condition.copy(),
         mig.copy(),
         legacy.astype(np.uint8),
+        np.array([node.name in closed for node in nodes], np.uint8),
         taints,
     )
     return table, list(taint_sets)

@@ -34,6 +34,8 @@ class SchedulingHints:
         while others have not. No pod is evicted for these groups until the others have had theirs.
     may_search
         Where this is not empty, the only groups for which pods may be evicted in this cycle.
+    closed_nodes
+        Nodes that get no pods that share GPUs: a device could not be reserved there.
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class SchedulingHints:
     nominated_nodes: Mapping[str, str] = field(default_factory=dict)
     searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     may_search: frozenset[str] = frozenset()
+    closed_nodes: frozenset[str] = frozenset()
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

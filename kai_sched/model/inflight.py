@@ -18,18 +18,22 @@ from kai_sched.model.store import Store
 class Assumed:
     """What was sent for one pod: a bind to ``node``, an eviction at ``deleted_ns`` (ns since the epoch), or both.
 
-    ``observed`` is the pod as the API server last showed it; "" and 0 stand for nothing sent.
+    ``gpu_groups`` are the devices that it will share there. ``observed`` is the pod as the API server last showed it;
+    "" and 0 stand for nothing sent.
     """
 
     node: str
     deleted_ns: int
     observed: Pod
+    gpu_groups: tuple[str, ...] = ()
 
     @property
     def shown(self) -> Pod:
         """The pod as it is once the requests have taken effect."""
         pod = self.observed
-        return replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns)
+        # Labels of a pod that waits may be those of an earlier bind, which failed.
+        groups = self.gpu_groups if self.node else pod.gpu_groups
+        return replace(pod, node=pod.node or self.node, deleted_ns=pod.deleted_ns or self.deleted_ns, gpu_groups=groups)
 
 
 class Overlay:
@@ -52,29 +56,31 @@ class Overlay:
         key = pod.key
         before = self._assumed.get(key)
         if before is None or before.observed.uid != pod.uid:
-            self._show(key, "", 0, pod)
-        else:
-            self._show(key, before.node, before.deleted_ns, pod)
+            before = Assumed("", 0, pod)
+        self._show(key, replace(before, observed=pod))
 
     def gone(self, key: str) -> None:
         """Remove the pod: the API server no longer has it."""
         self._assumed.pop(key, None)
         self._store.remove(Pod, key)
 
-    def assume(self, key: str, uid: str, node: str) -> bool:
-        """Show the pod on the node. Returns False, without effect, if the pod is gone or has a node."""
+    def assume(self, key: str, uid: str, node: str, gpu_groups: tuple[str, ...] = ()) -> bool:
+        """Show the pod on the node, where it shares the devices of these groups.
+
+        Returns False, without effect, if the pod is gone or has a node.
+        """
         pod = self._store.get(Pod, key)
         if pod is None or pod.uid != uid or pod.node:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
-        self._show(key, node, before.deleted_ns, before.observed)
+        self._show(key, replace(before, node=node, gpu_groups=gpu_groups))
         return True
 
     def forget(self, key: str, uid: str) -> None:
         """Take back ``assume``: the bind failed."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            self._show(key, "", assumed.deleted_ns, assumed.observed)
+            self._show(key, replace(assumed, node="", gpu_groups=()))
 
     def expect(self, key: str, uid: str, now_ns: int) -> bool:
         """Show the pod as leaving since ``now_ns``. Returns False, without effect, if it is gone or leaving already."""
@@ -82,7 +88,7 @@ class Overlay:
         if pod is None or pod.uid != uid or pod.deleted_ns:
             return False
         before = self._assumed.get(key) or Assumed("", 0, pod)
-        self._show(key, before.node, now_ns, before.observed)
+        self._show(key, replace(before, deleted_ns=now_ns))
         return True
 
     def leaves(self, key: str) -> bool:
@@ -94,21 +100,22 @@ class Overlay:
         """Take back ``expect``: the eviction failed or was not sent, and the pod stays."""
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.observed.uid == uid:
-            self._show(key, assumed.node, 0, assumed.observed)
+            self._show(key, replace(assumed, deleted_ns=0))
 
     def regroup(self, key: str, uid: str, change: Callable[[Pod], Pod]) -> None:
         """Apply ``change`` (of its group) to the pod, although the API server does not show it yet."""
         pod = self._store.get(Pod, key)
         if pod is not None and pod.uid == uid:
             before = self._assumed.get(key) or Assumed("", 0, pod)
-            self._show(key, before.node, before.deleted_ns, change(before.observed))
+            self._show(key, replace(before, observed=change(before.observed)))
 
-    def _show(self, key: str, node: str, deleted_ns: int, pod: Pod) -> None:
+    def _show(self, key: str, sent: Assumed) -> None:
         """Keep the requests that the API server does not show yet, and put the pod into the store."""
-        node = "" if pod.node else node
-        deleted_ns = 0 if pod.deleted_ns else deleted_ns
+        pod = sent.observed
+        node, groups = ("", ()) if pod.node else (sent.node, sent.gpu_groups)
+        deleted_ns = 0 if pod.deleted_ns else sent.deleted_ns
         if node or deleted_ns:
-            left = self._assumed[key] = Assumed(node, deleted_ns, pod)
+            left = self._assumed[key] = Assumed(node, deleted_ns, pod, groups)
             self._store.put(left.shown)
         else:
             self._assumed.pop(key, None)

@@ -248,10 +248,17 @@ class Pod:
     deleted_ns: int = 0
     gates: tuple[str, ...] = ()
     gpu_groups: tuple[str, ...] = ()  # devices shared with others, from the labels runai-gpu-group*
+    reserved_device: str = ""  # the device that a reservation pod reports
+    device_map: str = ""  # the ConfigMap from which the container with the share reads its devices
 
     @property
     def key(self) -> ObjectKey:
         return object_key(self.namespace, self.name)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has succeeded or failed, and holds nothing any more."""
+        return self.phase in (Phase.SUCCEEDED, Phase.FAILED)
 
     @property
     def group_key(self) -> GroupKey:

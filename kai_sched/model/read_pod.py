@@ -76,6 +76,8 @@ class PodReader:
             deleted_ns=time_ns(meta.deletion_timestamp, "metadata.deletionTimestamp", warn),
             gates=tuple(sorted(gate.name or "" for gate in spec.scheduling_gates)) if spec.scheduling_gates else (),
             gpu_groups=_gpu_groups(labels),
+            reserved_device=annotations.get(names.RESERVED_DEVICE_ANNOTATION, ""),
+            device_map=_device_map(spec, annotations) if names.SHARED_GPU_CONFIG_MAP_ANNOTATION in annotations else "",
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
@@ -167,3 +169,14 @@ def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     found = {value for key, value in labels.items() if is_device_label(key)}
     return tuple(sorted(found - {""}))
+
+
+def _device_map(spec: core.PodSpec, annotations: Mapping[str, str]) -> str:
+    """The name that admission has given the ConfigMap of the container with the share (API 7.4); "" without one."""
+    wanted = annotations.get(names.GPU_CONTAINER_ANNOTATION, "")
+    prefix = annotations[names.SHARED_GPU_CONFIG_MAP_ANNOTATION]
+    for kind, containers in (("i", spec.init_containers or ()), ("", spec.containers or ())):
+        for index, container in enumerate(containers):
+            if (container.name == wanted) if wanted else not kind:
+                return f"{prefix}-{kind}{index}"
+    return ""

@@ -119,6 +119,12 @@ class Store:
         """Number of changes so far."""
         return self._journal_start + len(self._journal)
 
+    def changes_since(self, serial: int) -> set[Change] | None:
+        """What changed after that serial; None where the journal no longer reaches that far."""
+        if not self._journal_start <= serial <= self.serial:
+            return None
+        return set(self._journal[serial - self._journal_start :])
+
     def get(self, kind: type[Kind], key: str) -> Kind | None:
         """The object of this kind and key; None where there is none."""
         found: Kind | None = self._tables[kind].get(key)

@@ -19,6 +19,7 @@ from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.pod_binder import PodBinder
 from kai_sched.cluster.pod_deleter import PodDeleter
 from kai_sched.cluster.reflector import Reflector
+from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.cluster.status_writer import StatusWriter
 from kai_sched.cluster.volume_binder import VolumeBinder
 from kai_sched.cluster.work_queue import FifoQueue
@@ -33,6 +34,8 @@ from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
+from kai_sched.operator.delivery.gpu_reservations import GpuReservations
+from kai_sched.operator.delivery.share_binder import ShareBinder
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.groups import Groups
 from kai_sched.operator.grouping.owner_cache import OwnerCache
@@ -81,6 +84,8 @@ class Base:
         The pages, which answer already.
     webhooks
         The webhooks, which are served already.
+    own_pod
+        The key of the pod that the process runs in, as far as it is one.
     clock, rng
         The time, and the source of jitter.
     ending
@@ -93,6 +98,7 @@ class Base:
     lease: LeaderLease
     pages: Pages
     webhooks: WebhookService
+    own_pod: str
     clock: Clock
     rng: random.Random
     ending: asyncio.Event
@@ -158,6 +164,8 @@ class DeliveryParts:
     binder: PodBinder
     deleter: PodDeleter
     volumes: VolumeBinder
+    shares: ShareBinder
+    reservations: GpuReservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +206,8 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("reporter", reporter.run, drain=reporter.finish, stop=reporter.finish),
         Part("writer", reporting.writer.run, drain=reporting.writer.drained),
         Part("volumes", stop=delivery.volumes.stop),
+        Part("shares", stop=delivery.shares.stop),
+        Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
     ]
     scaling = ScalingPods(
@@ -208,7 +218,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         base.options.namespace,
         base.clock,
     )
-    parts.append(Part("scaling pods", partial(startup.run_scaling, scaling), ends_on_drain=True))
+    parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))
     if base.options.default_queues and not base.settings.config.node_pool:
         parts.append(Part("default queues", partial(startup.make_default_queues, base.api), may_end=True))
     identity = ProcessIdentity(
@@ -310,8 +320,21 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     def volume_version(name: str) -> str:
         return str(intake.sink.known(VOLUME).get(name, ""))
 
-    volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, binder.submit, binds.failed, volume_version)
-    return DeliveryParts(CycleExecutor(evictions, binds, volumes.submit, reporter.acted), binder, deleter, volumes)
+    sharing = SharingRequests(base.api, base.rng)
+    reservations = GpuReservations(
+        sharing,
+        (store, overlay),
+        intake.store_changed,
+        base.settings.current,
+        intake.writes.submit,
+        base.own_pod,
+        clock,
+        base.rng,
+    )
+    shares = ShareBinder(sharing, reservations, store, base.settings.current, binder.submit, binds)
+    volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, shares.submit, binds.failed, volume_version)
+    executor = CycleExecutor(evictions, binds, volumes.submit, reporter.acted)
+    return DeliveryParts(executor, binder, deleter, volumes, shares, reservations)
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:

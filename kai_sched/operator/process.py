@@ -17,6 +17,7 @@ from collections.abc import Awaitable
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
+from kai_sched.model.keys import object_key
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.http.pages import Pages
@@ -37,7 +38,8 @@ async def run(options: RunOptions) -> int:
     OSError
         If the process cannot listen on an address.
     """
-    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4()}"
+    pod_name = os.environ.get("POD_NAME") or socket.gethostname()
+    identity = f"{pod_name}_{uuid.uuid4()}"
     rng = random.Random()
 
     def connect_lease() -> Awaitable[Api]:
@@ -68,7 +70,8 @@ async def run(options: RunOptions) -> int:
         if not await _read_settings(options, api, settings, pages, ending):
             await _leave(webhooks, pages)
             return 0
-        base = Base(options, settings, api, lease, pages, webhooks, Clock(), rng, ending)
+        own_pod = object_key(options.namespace, pod_name)
+        base = Base(options, settings, api, lease, pages, webhooks, own_pod, Clock(), rng, ending)
         return await connect(base, build_intake(base)).run()
     finally:
         watch.cancel()

@@ -8,7 +8,7 @@ listed and the lease is held.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -24,7 +24,6 @@ from kai_sched.operator.garbage_collection import GarbagePolicy
 from kai_sched.operator.grouping.group_writer import GroupWriter
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink
-from kai_sched.operator.scaling import ScalingPods
 from kai_sched.solver.warmup import compile_all
 
 log = structlog.get_logger("operator")
@@ -81,11 +80,11 @@ class Startup:
             tasks.create_task(grouper.run(self._trigger.lead))
             tasks.create_task(writer.run())
 
-    async def run_scaling(self, scaling: ScalingPods) -> None:
-        """Make scaling pods once everything is known and the lease is held."""
+    async def run_leading(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a part that acts once everything is known and the lease is held."""
         await self.wait_synced()
         await self._lease.wait_held()
-        await scaling.run()
+        await run()
 
     async def open_connections(self, api: Api) -> None:
         """Open connections for binds once this replica leads."""

@@ -61,6 +61,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "condition": Column("u1", "n", "0, or the verdict on every pod: NOT_READY, UNSCHEDULABLE, a pressure"),
         "mig": Column("u1", "n", "a MigMode"),
         "legacy_mig": Column("u1", "n", "1: pods are there that ask for MIG devices in the legacy way"),
+        "closed": Column("u1", "n", "1: no pod may share a GPU there, as one could not be reserved"),
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
     },
     "Devices": {

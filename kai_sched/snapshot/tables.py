@@ -59,12 +59,11 @@ class Status(enum.IntEnum):
 class Verdict(enum.IntEnum):
     """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
 
-    Codes below 20 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes (12.1), and
-    those from 30 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
+    Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
+    (12.1), those from 30 about a job (3.9). All are below ``solver.stages.explain.N_VERDICTS``.
     """
 
     OK = 0
-    # about a node and a class
     NO_ROOM = 1
     NO_POD_SLOT = 2
     NOT_READY = 3
@@ -84,7 +83,6 @@ class Verdict(enum.IntEnum):
     EXISTING_ANTI_AFFINITY = 17
     NO_MIG = 18
     NO_GPU_MEMORY = 19
-    # about a class
     TOO_LARGE = 20
     CLAIM_MISSING = 21
     CLAIM_LOST = 22
@@ -102,6 +100,7 @@ class Verdict(enum.IntEnum):
     NO_FIT = 35
     NO_CHUNK = 36
     NO_HELP = 37  # only actions that evict tried it, and they could not help
+    NOT_RESERVED = 38  # about a node and a class
 
 
 class Turn(enum.IntEnum):
@@ -206,6 +205,7 @@ class Nodes(NamedTuple):
     condition: Flags
     mig: Flags
     legacy_mig: Flags
+    closed: Flags
     taint_set: Ints
 
 

@@ -161,9 +161,9 @@ class ControlPlane:
         self.stop_apiserver(kill)
         self.start_apiserver()
 
-    def start_kwok(self) -> None:
-        """Start the simulated kubelets of all nodes."""
-        stages = [f"--config={path}" for path in components.kwok_stages()]
+    def start_kwok(self, *more: Path) -> None:
+        """Start the simulated kubelets of all nodes, which follow these stages as well."""
+        stages = [f"--config={path}" for path in (*components.kwok_stages(), *more)]
         flags = {"kubeconfig": self.kubeconfig(KWOK), "server-address": f"127.0.0.1:{free_port()}"}
         self._start("kwok", components.program("kwok", "kwok"), flags, ["--manage-all-nodes", *stages])
 

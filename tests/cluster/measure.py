@@ -4,6 +4,7 @@
 bindings over as many connections in the same run, before and after each of five rounds. The CPU of both is divided by
 the pods: ours counts from the first to the last binding, and again from ready until all pods run. ``latency``: one pod
 on an idle cluster. ``scale``: 20,000 pods in 2,000 pod groups.
+``shares``: 2,000 pods with parts of GPUs, see ``measure_sharing``.
 ``grouping``, ``grouped-rate``, ``grouped-memory``: pods of Jobs, see ``measure_grouping``. ``loop``: how long the event
 loop is held, see ``measure_loop``. Times are those of the API server's audit log.
 Fails where a target is missed. The load of the machine is printed: on two cores other work takes from every figure.
@@ -42,12 +43,13 @@ from tests.cluster.bench import (
 from tests.cluster.control_plane import ADMIN, OPERATOR
 from tests.cluster.measure_grouping import grouped_memory, grouped_rate, grouping
 from tests.cluster.measure_loop import loop
+from tests.cluster.measure_sharing import shares
 
 SINGLE_PODS, PAUSE_S = 50, 0.4
 GROUPS, GROUP_SIZE = 2_000, 10
 IDLE_S = 30.0
 ROUNDS = 5
-PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop")
+PARTS = ("rate", "latency", "scale", "grouping", "grouped-rate", "grouped-memory", "loop", "shares")
 
 
 def rate(bench: Bench) -> list[Figure]:
@@ -158,6 +160,7 @@ def main() -> None:
         "grouped-rate": grouped_rate,
         "grouped-memory": grouped_memory,
         "loop": loop,
+        "shares": shares,
     }
     figures: list[Figure] = []
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {arguments.connections} connections")

@@ -34,7 +34,7 @@ class BindReporter(Protocol):
 
 
 class BindTracker:
-    """For one event loop. It implements ``pod_binder.BindObserver``.
+    """For one event loop. It implements ``pod_binder.BindObserver`` and ``share_binder.Observer``.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class BindTracker:
         self._group_of.update((bind.uid, group) for bind in binds)
         assumed = []
         for bind in binds:
-            if self._overlay.assume(bind.pod, bind.uid, bind.node):
+            if self._overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups):
                 assumed.append(bind)
             await time_slice.pause()
         if len(assumed) == len(binds):
@@ -112,3 +112,10 @@ class BindTracker:
             self.retries.partial.add(group)
         self._reporter.failed(bind, failure, again)
         self._trigger.request()
+
+    def reserved(self, node: str, succeeded: bool) -> None:
+        """A device of the node was reserved for pods to share, or could not be: then it gets no such pods."""
+        if succeeded:
+            self.retries.open_node(node)
+        else:
+            self.retries.close_node(node, self._clock.monotonic())

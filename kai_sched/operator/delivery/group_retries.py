@@ -1,4 +1,5 @@
-"""Groups whose binds failed: for how long each waits, and which gangs are bound in part and therefore go first.
+"""Groups whose binds failed, and nodes where no device could be reserved: for how long each waits, and which gangs are
+bound in part and therefore go first.
 
 The bind tracker records failures. Before each cycle, the cycle loop asks which groups wait and which are placed first.
 """
@@ -6,6 +7,7 @@ The bind tracker records failures. Before each cycle, the cycle loop asks which 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
 from kai_sched.cycle.hint_tracker import HintTracker
@@ -14,6 +16,7 @@ from kai_sched.plan.result import CycleResult, GroupState
 
 BACKOFF_MAX_S = 60.0
 BACKOFF = Backoff(1.0, BACKOFF_MAX_S)
+NODE_BACKOFF = Backoff(30.0, 600.0)
 ACTIVE = ("Binding", "Bound", "Running")
 _WAITING = frozenset({"Pending", "Binding", "Pipelined"})
 
@@ -30,11 +33,14 @@ class GroupRetries:
         Gangs that are bound in part: they go before all other jobs, since what they hold is of no use yet.
     tracker
         What earlier cycles tell the next one.
+    nodes
+        By node: until when it gets no pods that share GPUs.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     tracker: HintTracker = field(default_factory=HintTracker)
+    nodes: dict[str, RetryTimer] = field(default_factory=dict)
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
@@ -43,14 +49,24 @@ class GroupRetries:
         timer.add(now)
         return timer.until
 
+    def close_node(self, node: str, now: float) -> None:
+        """Place no pods that share GPUs on the node for a while: a device could not be reserved at ``now``."""
+        self.nodes.setdefault(node, RetryTimer(NODE_BACKOFF)).add(now)
+
+    def open_node(self, node: str) -> None:
+        """A device was reserved on the node."""
+        self.nodes.pop(node, None)
+
     def next_hints(self, now: float) -> SchedulingHints:
         """Return the hints for the next cycle: who goes first, who waits, and what earlier cycles found."""
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
-        return self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting)
+        closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
+        return self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
 
     def next_end(self, now: float) -> float | None:
-        """Return when the next group may be tried again, in monotonic seconds."""
-        return min((timer.until for timer in self.timers.values() if timer.until > now), default=None)
+        """Return when the next group or node may be tried again, in monotonic seconds."""
+        timers = chain(self.timers.values(), self.nodes.values())
+        return min((timer.until for timer in timers if timer.until > now), default=None)
 
     def settle(self, result: CycleResult, hints: SchedulingHints) -> None:
         """Forget groups that have recovered or are gone, as of a cycle that was given these hints."""

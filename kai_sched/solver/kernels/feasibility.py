@@ -20,9 +20,11 @@ OK = int(Verdict.OK)
 TAINT = int(Verdict.TAINT)
 MIG_ONLY = int(Verdict.MIG_ONLY)
 NO_MIG = int(Verdict.NO_MIG)
+NOT_RESERVED = int(Verdict.NOT_RESERVED)
 NO_GPU_MEMORY = int(Verdict.NO_GPU_MEMORY)
 WITHOUT_GPUS = int(GpuKind.NONE)
 WHOLE = int(GpuKind.WHOLE)
+FRACTION = int(GpuKind.FRACTION)
 MEMORY = int(GpuKind.MEMORY)
 MIG = int(GpuKind.MIG)
 LEGACY_MIG = int(GpuKind.LEGACY_MIG)
@@ -63,7 +65,7 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
     """Return the verdict, a scalar, on a pod with this ``GpuKind`` for node ``n`` (12.2, steps 2 and 3).
 
-    Reads ``mig``, ``legacy_mig`` and ``device_memory`` of the nodes, (N,) each.
+    Reads ``mig``, ``legacy_mig``, ``closed`` and ``device_memory`` of the nodes, (N,) each.
     """
     mig = nodes.mig[n]
     if kind == WITHOUT_GPUS:
@@ -74,6 +76,8 @@ def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
     refused = refused or (mig == SINGLE and kind != WHOLE) or (mig == MIXED and kind != MIG)
     if mig != HAS_NO_MIG and refused:
         return MIG_ONLY
+    if nodes.closed[n] == 1 and kind in (FRACTION, MEMORY):
+        return NOT_RESERVED
     return NO_GPU_MEMORY if kind == MEMORY and nodes.device_memory[n] == UNKNOWN_MEMORY else OK
 
 

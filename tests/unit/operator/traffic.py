@@ -192,7 +192,9 @@ class Traffic:
         lease: Any = Lease()
         self.pages = Pages(Metrics("kai", clock.monotonic), lambda: (True, "us"))
         webhooks, rng = WebhookService(options, api, settings), random.Random(1)
-        self.base = Base(options, settings, api, lease, self.pages, webhooks, clock, rng, asyncio.Event())
+        self.base = Base(
+            options, settings, api, lease, self.pages, webhooks, "kai-scheduler/us", clock, rng, asyncio.Event()
+        )
         self.intake = build_intake(self.base)
         self.operator = connect(self.base, self.intake)
         self.pods = 0

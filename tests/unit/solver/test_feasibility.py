@@ -69,6 +69,8 @@ def twin_verdict(each: Constraint, tolerated: list[list[bool]], truth: list[list
         return Verdict.MIG_ONLY
     if mig == MigMode.NO_MIG and kind == GpuKind.MIG:
         return Verdict.NO_MIG
+    if kind in (GpuKind.FRACTION, GpuKind.MEMORY) and nodes.closed[n]:
+        return Verdict.NOT_RESERVED
     if kind == GpuKind.MEMORY and not known:
         return Verdict.NO_GPU_MEMORY
     if nodes.condition[n]:
@@ -111,6 +113,7 @@ def test_verdicts_are_those_of_the_twin(
         mig=some(list(MigMode)),
         device_memory=some([100, UNKNOWN_MEMORY]),
         legacy_mig=some([0, 0, 1]),
+        closed=some([0, 0, 1]),
         taint_set=some([0, 1]),
     )
     wanted = np.array(data.draw(flags(1, len(constraints)))[0], np.uint8)

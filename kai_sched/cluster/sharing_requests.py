@@ -1,0 +1,159 @@
+"""The requests for pods that share GPUs: reservation pods are created and deleted, and a pod gets its ConfigMaps and
+labels before its bind.
+
+``operator.delivery`` decides when. Each request may be sent again: one that was carried out already changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import core, names
+from kai_sched.cluster.client import MERGE, Api, ApiFailure
+from kai_sched.cluster.delivery import Delivery, deliver
+from kai_sched.cluster.failure import read
+from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, pod_path
+from kai_sched.cluster.retry import SHARES
+from kai_sched.model.keys import object_key
+from kai_sched.model.objects import Pod
+from kai_sched.reconcile.gpu_reservation import GpuGroup, visible_device
+
+Manifest = Mapping[str, Any]
+
+
+class _Image(core.Wire):
+    image: str | None = None
+
+
+class _ConfigMap(core.Wire):
+    data: dict[str, str] | None = None
+
+
+class _OwnSpec(core.Wire):
+    containers: list[_Image]
+
+
+class _OwnPod(core.Wire):
+    spec: _OwnSpec
+
+
+_decode_pod = msgspec.json.Decoder(core.WirePod).decode
+_decode_map = msgspec.json.Decoder(_ConfigMap).decode
+_decode_own = msgspec.json.Decoder(_OwnPod).decode
+
+
+class SharingRequests:
+    """For one event loop. All methods raise ApiFailure.
+
+    Parameters
+    ----------
+    api
+        The client of the API server.
+    rng
+        Jitter of retries.
+    """
+
+    def __init__(self, api: Api, rng: random.Random) -> None:
+        self._api = api
+        self._rng = rng
+
+    async def create(self, pod: Manifest) -> None:
+        """Create the reservation pod; one of that name that exists is success."""
+        meta = pod["metadata"]
+        try:
+            await self._deliver([("POST", objects_path("v1", "pods", meta["namespace"]), pod)])
+        except ApiFailure as failure:
+            if failure.status != 409 or failure.reason != "AlreadyExists":
+                raise
+
+    async def delete(self, key: str, uid: str) -> None:
+        """Delete the pod of that uid; one that is gone is success."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        try:
+            await self._deliver([("DELETE", pod_path(key), body)])
+        except ApiFailure as failure:
+            if failure.status not in (404, 409):
+                raise
+
+    async def users(self, device: GpuGroup, reservation_namespace: str) -> list[str]:
+        """The pods on the node that share the device, as the API server has them now."""
+        path = objects_path("v1", "pods")
+        found: list[str] = []
+        async with aclosing(self._api.list_pages(path, on_node(device.node))) as pages:
+            async for items, _ in pages:
+                for pod in (read(_decode_pod, bytes(raw), path, "a pod of the node") for raw in items):
+                    meta, status = pod.metadata or core.Meta(), pod.status or core.PodStatus()
+                    is_user = meta.namespace != reservation_namespace and _shares(meta.labels or {}, device.group)
+                    if is_user and status.phase not in ("Succeeded", "Failed"):
+                        found.append(object_key(meta.namespace or "", meta.name or ""))
+        return found
+
+    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> None:
+        """Write the ConfigMaps of the pod, then its labels and annotations."""
+        steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
+        await self._deliver([*steps, ("PATCH", pod_path(key), patch)])
+
+    async def visible_device(self, pod: Pod, group: str) -> str:
+        """The device of the group that the pod was told when it was bound; "" where that is not known."""
+        path = object_path("v1", "configmaps", pod.namespace, pod.device_map) if pod.device_map else None
+        if path is None:
+            return ""
+        try:
+            found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod")
+        except ApiFailure as failure:
+            if failure.status == 404:
+                return ""
+            raise
+        return visible_device(found.data or {}, pod, group)
+
+    async def image_of(self, key: str) -> str:
+        """The image of the first container of the pod; "" where there is no such pod."""
+        path = pod_path(key)
+        try:
+            own = read(_decode_own, await self._api.request("GET", path), path, "the pod of the scheduler")
+        except ApiFailure as failure:
+            if failure.status == 404:
+                return ""
+            raise
+        return (own.spec.containers[0].image or "") if own.spec.containers else ""
+
+    async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
+        await deliver(_Steps(self._api, steps), SHARES, self._rng)
+
+
+def _shares(labels: Mapping[str, str], group: str) -> bool:
+    return labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels
+
+
+class _Steps(Delivery[bool]):
+    """Requests one after the other; those that were carried out are not sent again. A failure that lasts is raised."""
+
+    def __init__(self, api: Api, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
+        self._api = api
+        self._left = list(steps)
+
+    async def send(self) -> bool:
+        while self._left:
+            method, path, body = self._left[0]
+            await self._request(method, path, body)
+            del self._left[0]
+        return True
+
+    async def give_up(self, reason: str, failure: ApiFailure | None) -> bool:
+        raise failure or ValueError(reason)
+
+    async def _request(self, method: str, path: Path, body: Manifest) -> None:
+        content_type = MERGE if method == "PATCH" else "application/json"
+        try:
+            await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+        except ApiFailure as failure:
+            if body.get("kind") != "ConfigMap" or failure.reason != "AlreadyExists":
+                raise
+            meta = body["metadata"]
+            existing = object_path("v1", "configmaps", meta["namespace"], meta["name"])
+            await self._api.request("PATCH", existing, body=msgspec.json.encode(body), content_type=MERGE)

@@ -1,0 +1,104 @@
+"""Which pods use which shared devices, and which reservation pods there are, as the store shows them now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kai_sched.lowering.roles import is_reservation
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Pod
+from kai_sched.model.store import Store
+from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, shared_devices
+
+
+class DeviceUsers:
+    """Follows the journal of the store. For one event loop.
+
+    Pods whose bind is under way count as users, since the store shows them on their nodes.
+
+    Parameters
+    ----------
+    store, overlay
+        The cluster as the informers show it, with what is under way.
+    config
+        Returns the settings in force.
+    """
+
+    def __init__(self, store: Store, overlay: Overlay, config: Callable[[], Config]) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._config = config
+        self._serial = -1
+        self._uses: dict[str, tuple[GpuGroup, ...]] = {}  # by pod
+        self._users: dict[GpuGroup, set[str]] = {}
+        self._reserves: dict[str, tuple[GpuGroup, ...]] = {}  # by reservation pod
+        self._reservations: dict[GpuGroup, set[str]] = {}
+        self._on_node: dict[str, set[GpuGroup]] = {}  # devices with a reservation pod
+
+    def catch_up(self) -> set[GpuGroup]:
+        """Take over what has changed; return the devices that it concerns."""
+        if self._serial == self._store.serial:
+            return set()
+        changes = self._store.changes_since(self._serial)
+        self._serial = self._store.serial
+        keys: Iterable[str] = {key for kind, key in changes if kind is Pod} if changes is not None else self._all()
+        concerned: set[GpuGroup] = set()
+        for key in keys:
+            concerned |= self._take(key)
+        return concerned
+
+    def users(self, device: GpuGroup) -> list[Pod]:
+        """The pods that share the device, by key."""
+        keys = sorted(self._users.get(device, ()))
+        return [pod for key in keys if (pod := self._store.get(Pod, key)) is not None]
+
+    def bound(self, device: GpuGroup) -> list[Pod]:
+        """Those of ``users`` that the API server shows on the node, and that stay."""
+        under_way = self._overlay.assumed
+        return [pod for pod in self.users(device) if pod.key not in under_way and not pod.deleted_ns]
+
+    def reservations(self, device: GpuGroup) -> list[Pod]:
+        """The reservation pods of the device: first those that stay and say which device they have, then the oldest."""
+        keys = self._reservations.get(device, ())
+        pods = [pod for key in keys if (pod := self._store.get(Pod, key)) is not None]
+        return sorted(pods, key=lambda pod: (bool(pod.deleted_ns), not pod.reserved_device, pod.created_ns, pod.uid))
+
+    def reserved_on(self, node: str) -> set[GpuGroup]:
+        """The devices of the node that have a reservation pod."""
+        return self._on_node.get(node, set())
+
+    def _all(self) -> set[str]:
+        return {*self._uses, *self._reserves, *self._store.all(Pod)}
+
+    def _take(self, key: str) -> set[GpuGroup]:
+        pod, config = self._store.get(Pod, key), self._config()
+        reserves = pod is not None and is_reservation(pod, config)
+        devices = shared_devices(pod) if pod is not None and reserves else ()
+        uses = shared_devices(pod) if pod is not None and is_user(pod, config.reservation.namespace) else ()
+        before = {*self._uses.get(key, ()), *self._reserves.get(key, ())}
+        _move(key, uses, self._uses, self._users)
+        _move(key, devices, self._reserves, self._reservations)
+        for device in {*before, *devices}:
+            there = self._on_node.setdefault(device.node, set())
+            (there.add if device in self._reservations else there.discard)(device)
+            if not there:
+                del self._on_node[device.node]
+        return before | {*uses, *devices}
+
+
+def _move(
+    key: str,
+    devices: tuple[GpuGroup, ...],
+    by_pod: dict[str, tuple[GpuGroup, ...]],
+    by_device: dict[GpuGroup, set[str]],
+) -> None:
+    for device in by_pod.pop(key, ()):
+        pods = by_device[device]
+        pods.discard(key)
+        if not pods:
+            del by_device[device]
+    if devices:
+        by_pod[key] = devices
+        for device in devices:
+            by_device.setdefault(device, set()).add(key)

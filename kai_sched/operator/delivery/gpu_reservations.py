@@ -1,0 +1,316 @@
+"""Reservation pods of shared GPUs: when one is created, adopted, given up or deleted, and what follows where it is lost
+or contradicts another one (API 7.3).
+
+Level-triggered, by device: each reconciliation compares who uses the device with the reservation pods that there are.
+Invariants: the name of a reservation pod is made of node and group, so there is never a second one; one is deleted only
+after the API server has said that no pod on the node shares its device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cluster.delivery import Workers
+from kai_sched.cluster.failure import ApiFailure
+from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.cluster.work_queue import WorkQueue
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.store import Store
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.delivery.device_users import DeviceUsers
+from kai_sched.plan.effects import Emit, Ref
+from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
+
+WORKERS = 16
+BACKOFF = Backoff(0.2, 30.0)
+CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
+CLOSING_POLL_S = 0.05
+RESYNC_S = 1.0
+FAKE_GPU_LABEL = "run.ai/fake.gpu"
+NO_IMAGE = (
+    "no image is known for reservation pods: set spec.binder.resourceReservation.image in kai-config, "
+    "or run the scheduler as a pod"
+)
+
+
+class ReservationFailure(Exception):
+    """A device could not be reserved. ``status`` is the HTTP status of the API server, 0 without one."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class GpuReservations:
+    """For one event loop; acts only while ``run`` runs.
+
+    Parameters
+    ----------
+    requests
+        Sends what is decided.
+    shown
+        The cluster as the informers show it, with what is under way.
+    store_changed
+        Set after each change of the store.
+    config
+        Returns the settings in force.
+    emit
+        Takes events.
+    own_pod
+        The key of the scheduler's own pod, whose image reservation pods run where the settings name none.
+    clock, rng
+        The time, and jitter of retries.
+    """
+
+    def __init__(
+        self,
+        requests: SharingRequests,
+        shown: tuple[Store, Overlay],
+        store_changed: asyncio.Event,
+        config: Callable[[], Config],
+        emit: Callable[[Sequence[Emit]], None],
+        own_pod: str,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._requests = requests
+        self._store = shown[0]
+        self._news = store_changed
+        self._config = config
+        self._emit = emit
+        self._own_pod = own_pod
+        self._monotonic = clock.monotonic
+        self._users = DeviceUsers(*shown, config)
+        self._queue: WorkQueue[GpuGroup] = WorkQueue(rng, BACKOFF, patient=False)
+        self._workers = Workers("reservations", self._queue, self._reconcile, WORKERS)
+        self._waiting: dict[GpuGroup, list[asyncio.Future[str]]] = {}
+        self._tolerations: dict[GpuGroup, tuple[Toleration, ...]] = {}  # of who waits
+        self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
+        self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
+        self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
+        self._own_image = ""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._workers.run())
+            tasks.create_task(self._follow())
+
+    async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
+        """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(device, []).append(future)
+        self._tolerations.setdefault(device, tolerations)
+        self._queue.add(device)
+        try:
+            return await future
+        finally:
+            left = self._waiting.get(device, [])
+            if future in left:
+                left.remove(future)
+            if not left:
+                self._waiting.pop(device, None)
+                self._tolerations.pop(device, None)
+                self._queue.add(device)  # the pod may be gone by now
+
+    async def wait_freed(self, node: str) -> None:
+        """Return once no device of the node is being freed, or after CLOSING_S: the kubelet has it back only then."""
+        for _ in range(round(CLOSING_S / CLOSING_POLL_S)):
+            if not self._closing(node):
+                return
+            await asyncio.sleep(CLOSING_POLL_S)
+
+    def reserved(self, device: GpuGroup) -> str:
+        """The UUID of the device as its reservation pod shows it now; "" without one that stays."""
+        self._catch_up()
+        return next((pod.reserved_device for pod in self._users.reservations(device) if not self._leaves(pod)), "")
+
+    def is_closing(self, node: str) -> bool:
+        """Whether a device of the node has a reservation pod and no user."""
+        return bool(self._closing(node))
+
+    def _closing(self, node: str) -> list[GpuGroup]:
+        self._catch_up()
+        return [each for each in self._users.reserved_on(node) if not self._is_wanted(each)]
+
+    def _is_wanted(self, device: GpuGroup) -> bool:
+        return device in self._waiting or bool(self._users.users(device))
+
+    async def _follow(self) -> None:
+        while True:
+            self._news.clear()
+            self._catch_up()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RESYNC_S):  # a bind that was given up changes the store, too
+                    await self._news.wait()
+
+    def _catch_up(self) -> None:
+        for device in self._users.catch_up():
+            self._queue.add(device)
+
+    # One device
+
+    async def _reconcile(self, device: GpuGroup) -> None:
+        self._catch_up()
+        try:
+            await self._settle(device)
+        except ApiFailure as failure:
+            self._fail(device, ReservationFailure(str(failure), failure.status))
+            self._queue.failed(device)
+        except ReservationFailure as failure:
+            self._fail(device, failure)
+            self._queue.failed(device)
+        else:
+            self._queue.done(device)
+
+    async def _settle(self, device: GpuGroup) -> None:
+        found = self._users.reservations(device)
+        stay = [pod for pod in found if not self._leaves(pod)]
+        for extra in stay[1:]:
+            await self._delete(extra)
+        first = stay[0] if stay else None
+        for pod in found:
+            if pod.uid in self._doomed and not pod.deleted_ns:  # the request may have been lost
+                await self._delete(pod)
+        if not self._is_wanted(device):
+            self._since.pop(device, None)
+            if first is not None:
+                await self._delete_unused(device, first)
+            elif not found:
+                self._known.pop(device, None)
+        elif first is None and found:
+            await self._wait_gone(device, found[0])
+        elif first is None:
+            await self._create(device)
+        elif first.has_ended and first.reserved_device:
+            await self._delete(first)  # it had the device: the next one has to get the same
+        elif first.has_ended or self._is_late(device, first):
+            await self._give_up(device, first)
+        elif first.reserved_device:
+            await self._reported(device, first)
+
+    def _leaves(self, pod: Pod) -> bool:
+        """Whether the reservation pod is being deleted, by us or by others."""
+        return pod.deleted_ns != 0 or pod.uid in self._doomed
+
+    async def _wait_gone(self, device: GpuGroup, pod: Pod) -> None:
+        if self._is_late(device, None):
+            self._since.pop(device, None)
+            raise ReservationFailure(f"reservation pod {pod.key} on node {pod.node} is being deleted, and does not go")
+
+    def _is_late(self, device: GpuGroup, pod: Pod | None) -> bool:
+        """Whether the device has been awaited for too long; until then it is looked at again at that time."""
+        if pod is not None and pod.reserved_device:
+            return False
+        now = self._monotonic()
+        ends = self._since.setdefault(device, now) + self._config().reservation.allocation_timeout_s
+        if now < ends:
+            self._queue.add(device, ends - now + 0.01)
+        return now >= ends
+
+    async def _create(self, device: GpuGroup) -> None:
+        """Reserve the device. Where pods use it already, its reservation is lost, and has to be the same device."""
+        users = self._users.bound(device)
+        if users and not await self._expected(device):
+            await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
+            raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
+        if not users and device not in self._waiting:
+            return
+        node, now = self._store.get(Node, device.node), self._monotonic()
+        if node is None:
+            raise ReservationFailure(f"node {device.node} is gone")
+        since = self._since.setdefault(device, now)
+        if self._closing(device.node) and now - since < CLOSING_S:
+            self._queue.add(device, CLOSING_POLL_S)
+            return
+        settings = self._config().reservation
+        is_fake = settings.fake_gpu_nodes or node.labels.get(FAKE_GPU_LABEL) == "true"
+        image = settings.image or await self._image()
+        tolerations = self._tolerations.get(device) or (users[0].shape.tolerations if users else ())
+        self._since[device] = now
+        await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
+        self._is_late(device, None)
+
+    async def _expected(self, device: GpuGroup) -> str:
+        """The device that its pods use, as far as it is known: as it was reported, else as a pod was told."""
+        if device not in self._known:
+            seen = {await self._requests.visible_device(pod, device.group) for pod in self._users.bound(device)} - {""}
+            if seen:
+                self._known[device] = min(seen)
+        return self._known.get(device, "")
+
+    async def _image(self) -> str:
+        if not self._own_image:
+            self._own_image = await self._requests.image_of(self._own_pod)
+        if not self._own_image:
+            raise ReservationFailure(NO_IMAGE)
+        return self._own_image
+
+    async def _reported(self, device: GpuGroup, pod: Pod) -> None:
+        """The reservation pod says which device it has."""
+        uuid = pod.reserved_device
+        expected = await self._expected(device)
+        if expected not in ("", uuid):
+            why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {expected}"
+            await self._evict(self._users.bound(device), why)
+            await self._delete(pod)
+            raise ReservationFailure(why)
+        for other in sorted(self._users.reserved_on(device.node) - {device}, key=lambda each: each.group):
+            for rival in self._users.reservations(other):
+                if rival.reserved_device == uuid and (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid):
+                    await self._contradicts(device, pod, rival)
+        self._known[device] = uuid
+        self._since.pop(device, None)
+        for future in self._waiting.pop(device, []):
+            if not future.done():
+                future.set_result(uuid)
+
+    async def _contradicts(self, device: GpuGroup, pod: Pod, rival: Pod) -> None:
+        """Two reservation pods say that they have the same device: the later one gets no pods. Raises."""
+        text = f"{pod.key} and {rival.key} both report device {pod.reserved_device} of node {device.node}"
+        self._emit([Emit(_ref(each), "Warning", "GPUReservationConflict", text) for each in (pod, rival)])
+        if not self._users.users(device):
+            await self._delete(pod)
+        raise ReservationFailure(text)
+
+    async def _give_up(self, device: GpuGroup, pod: Pod) -> None:
+        """The reservation pod ended, or did not say in time which device it has. Raises ReservationFailure."""
+        seconds = self._config().reservation.allocation_timeout_s
+        how = "ended before its time" if pod.has_ended else f"did not say within {seconds:g} s which device it has"
+        text = f"reservation pod {pod.key} on node {pod.node} {how}: see its events and its log"
+        self._since.pop(device, None)
+        await self._delete(pod)
+        await self._evict(self._users.bound(device), f"their GPU is not reserved: {text}")
+        raise ReservationFailure(text)
+
+    async def _delete_unused(self, device: GpuGroup, pod: Pod) -> None:
+        users = await self._requests.users(device, self._config().reservation.namespace)
+        if not users and not self._is_wanted(device):
+            await self._delete(pod)
+
+    async def _delete(self, pod: Pod) -> None:
+        """Delete the reservation pod. From now on it counts as leaving, even if the answer is lost."""
+        self._doomed.add(pod.uid)
+        await self._requests.delete(pod.key, pod.uid)
+
+    async def _evict(self, pods: Sequence[Pod], why: str) -> None:
+        """Delete pods whose device others may get."""
+        text = f"deleted with all pods of its GPU: {why}"
+        self._emit([Emit(_ref(pod), "Warning", "GPUReservationLost", text) for pod in pods])
+        for pod in pods:
+            await self._requests.delete(pod.key, pod.uid)
+
+    def _fail(self, device: GpuGroup, failure: ReservationFailure) -> None:
+        for future in self._waiting.pop(device, []):
+            if not future.done():
+                future.set_exception(failure)
+
+
+def _ref(pod: Pod) -> Ref:
+    return Ref("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -1,0 +1,205 @@
+"""What happens before the binds of a group whose pods share GPUs: the devices are reserved, then ConfigMaps and labels
+of the pods are written (API 7.3, 7.4).
+
+The volume binder hands groups over. While a group waits, its pods stay assumed, so nobody else gets their room. Groups
+without shares go straight on, but for whole GPUs on a node where a shared device is being freed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
+from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.model.config import Config
+from kai_sched.model.gpu_memory import memory_limit, usable_memory_mib
+from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.resources import GPU
+from kai_sched.model.store import Store
+from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
+from kai_sched.plan.effects import Bind
+from kai_sched.reconcile.gpu_reservation import (
+    GpuGroup,
+    device_maps,
+    portion_text,
+    sharing_patch,
+)
+from kai_sched.telemetry.faults import FAULTS
+
+SHARING = "GPUSharing"
+NO_MAP = (
+    "the pod was created while GPU sharing was off, so its container would not learn which GPU it has: "
+    "delete the pod and create it again"
+)
+
+
+class Reservations(Protocol):
+    """Reserves devices. ``gpu_reservations.GpuReservations`` is one."""
+
+    async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
+        """Return the UUID of the device, once it is reserved. Raises ReservationFailure."""
+
+    def reserved(self, device: GpuGroup) -> str:
+        """The UUID of the device as its reservation pod shows it now; "" without one."""
+
+    def is_closing(self, node: str) -> bool:
+        """Whether a device of the node is being freed."""
+
+    async def wait_freed(self, node: str) -> None:
+        """Return once no device of the node is being freed, or after a while."""
+
+
+class Observer(Protocol):
+    """Hears what became of the preparation. The bind tracker is one, with ``group_retries`` behind it."""
+
+    def check(self, bind: Bind) -> str:
+        """Return why the bind must not be sent any more, or an empty string."""
+
+    def failed(self, bind: Bind, failure: BindFailure) -> None:
+        """The bind was given up."""
+
+    def reserved(self, node: str, succeeded: bool) -> None:
+        """A device of the node was reserved, or could not be."""
+
+
+class ShareBinder:
+    """Prepares groups, then submits their binds.
+
+    Parameters
+    ----------
+    requests
+        Sends ConfigMaps and labels.
+    reservations
+        Reserves devices.
+    store
+        The cluster as the informers show it.
+    config
+        Returns the settings in force.
+    submit
+        Called with a group once its pods are prepared.
+    observer
+        Hears of binds of a group that cannot be prepared.
+    """
+
+    def __init__(
+        self,
+        requests: SharingRequests,
+        reservations: Reservations,
+        store: Store,
+        config: Callable[[], Config],
+        submit: Callable[[Sequence[Bind]], None],
+        observer: Observer,
+    ) -> None:
+        self._requests = requests
+        self._reservations = reservations
+        self._store = store
+        self._config = config
+        self._submit = submit
+        self._observer = observer
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def submit(self, group: Sequence[Bind]) -> None:
+        """Prepare the pods of the group where they share GPUs, then bind them."""
+        if not any(bind.gpu_groups for bind in group) and not any(map(self._has_to_wait, group)):
+            self._submit(group)
+            return
+        task = asyncio.create_task(self._carry_out(group), name="shares")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def stop(self) -> None:
+        """Give up what is under way; the next replica that leads takes it up."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _has_to_wait(self, bind: Bind) -> bool:
+        """Whether the pod gets whole GPUs of a node that still frees one: the kubelet would refuse the pod."""
+        pod = self._store.get(Pod, bind.pod)
+        takes_gpus = pod is not None and any(name == GPU for name, _ in pod.shape.request)
+        return takes_gpus and not bind.gpu_groups and self._reservations.is_closing(bind.node)
+
+    async def _carry_out(self, group: Sequence[Bind]) -> None:
+        try:
+            failure = await self._prepare(group)
+        except Exception as error:
+            failure = BindFailure("InternalError", FAULTS.note("shares", group[0].pod, error))
+        if failure is None:
+            self._submit(group)
+            return
+        for bind in group:
+            try:
+                self._observer.failed(bind, failure)
+            except Exception as error:
+                FAULTS.note("shares", bind.pod, error)
+
+    async def _prepare(self, group: Sequence[Bind]) -> BindFailure | None:
+        """Return why the group cannot be bound, or None once it can."""
+        pods = {bind.pod: pod for bind in group if (pod := self._store.get(Pod, bind.pod)) is not None}
+        shares = [bind for bind in group if bind.gpu_groups]
+        for bind in shares:
+            why = self._observer.check(bind)
+            if why:
+                return BindFailure(OBSOLETE, why)
+            if not pods[bind.pod].device_map:
+                return BindFailure(SHARING, f"{bind.pod}: {NO_MAP}")
+        for node in sorted({bind.node for bind in group if self._has_to_wait(bind)}):
+            await self._reservations.wait_freed(node)
+        uuids, failure = await self._reserve(shares, pods)
+        if failure is not None:
+            return failure
+        outcomes = await asyncio.gather(
+            *(self._write(bind, pods[bind.pod], uuids) for bind in shares), return_exceptions=True
+        )
+        failed = next((_as_failure(outcome) for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        lost = [device for device, uuid in uuids.items() if self._reservations.reserved(device) != uuid]
+        if lost:
+            failed = failed or BindFailure(SHARING, f"a reservation on node {lost[0].node} was lost meanwhile")
+        return failed
+
+    async def _reserve(
+        self, shares: Sequence[Bind], pods: Mapping[str, Pod]
+    ) -> tuple[dict[GpuGroup, str], BindFailure | None]:
+        """Return the UUIDs of all devices of the group, and why one could not be reserved."""
+        tolerations = {
+            GpuGroup(bind.node, name): pods[bind.pod].shape.tolerations for bind in shares for name in bind.gpu_groups
+        }
+        outcomes = await asyncio.gather(
+            *(self._reservations.acquire(*each) for each in tolerations.items()), return_exceptions=True
+        )
+        uuids: dict[GpuGroup, str] = {}
+        failure = None
+        for device, outcome in zip(tolerations, outcomes, strict=True):
+            if isinstance(outcome, str):
+                uuids[device] = outcome
+                self._observer.reserved(device.node, True)
+                continue
+            failure = failure or _as_failure(outcome)
+            if isinstance(outcome, ReservationFailure) and not outcome.status:
+                self._observer.reserved(device.node, False)
+        return uuids, failure
+
+    async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> None:
+        config, node, share = self._config(), self._store.get(Node, bind.node), pod.shape.share
+        if node is None or share is None:
+            raise ReservationFailure(f"{bind.pod} or node {bind.node} changed meanwhile")
+        groups = sorted(bind.gpu_groups)
+        own = [uuids[GpuGroup(bind.node, group)] for group in groups]
+        settings = config.reservation
+        portion = portion_text(share, usable_memory_mib(node, config))
+        limit = memory_limit(share, node, config) if settings.hami_core else ""
+        maps = device_maps(pod, own, portion, limit, settings)
+        await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
+
+
+def _as_failure(error: BaseException) -> BindFailure:
+    if isinstance(error, ReservationFailure):
+        return BindFailure(SHARING, str(error), error.status)
+    if isinstance(error, ApiFailure):
+        reason = error.reason if error.reason == NOT_LEADER or error.status else SHARING
+        return BindFailure(OBSOLETE if error.status == 404 else reason, str(error), error.status)
+    raise error

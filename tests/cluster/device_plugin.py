@@ -1,0 +1,95 @@
+"""The kubelets' part in GPU sharing: each reservation pod gets a free device of its node, and says which one.
+
+kwok lets pods run, but knows of no devices. A node has as many devices as GPUs; a pod with whole GPUs takes as many.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kai_sched.api import names
+from tests.cluster.client import Client, Object, Refused
+from tests.cluster.objects import GPU
+
+NAMESPACE = "kai-resource-reservation"
+POLL_S = 0.05
+REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is free"}
+
+
+class DevicePlugin:
+    """Use it as a context. ``mute``: nodes whose reservation pods get no device and say nothing."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.mute: set[str] = set()
+        self.failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="device-plugin", daemon=True)
+
+    def __enter__(self) -> DevicePlugin:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(10.0)
+        assert self.failure is None, self.failure
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(POLL_S):
+                self._look()
+        except BaseException as failure:
+            self.failure = failure
+
+    def _look(self) -> None:
+        waiting = [pod for pod in self._reservations() if not device_of(pod) and pod["status"].get("phase") != "Failed"]
+        if not waiting:
+            return
+        free = self._free()
+        for pod in waiting:
+            node = pod["spec"]["nodeName"]
+            if node in self.mute or pod["metadata"].get("deletionTimestamp"):
+                continue
+            try:
+                if free[node]:
+                    note = {names.RESERVED_DEVICE_ANNOTATION: free[node].pop(0)}
+                    self.client.patch("Pod", pod["metadata"]["name"], {"metadata": {"annotations": note}}, NAMESPACE)
+                else:
+                    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}/status"
+                    self.client.request("PATCH", path, {"status": REFUSED})
+            except Refused as refused:
+                if refused.status != 404:  # it has gone meanwhile
+                    raise
+
+    def _reservations(self) -> Iterator[Object]:
+        return (pod for pod in self.client.list("Pod", NAMESPACE) if pod["spec"].get("nodeName"))
+
+    def _free(self) -> dict[str, list[str]]:
+        """By node: the devices that no pod has. Whole-GPU pods have the last ones."""
+        whole: dict[str, int] = defaultdict(int)
+        taken: dict[str, set[str]] = defaultdict(set)
+        for pod in self.client.list("Pod"):
+            node = pod["spec"].get("nodeName")
+            if not node or pod["status"].get("phase") in ("Succeeded", "Failed"):
+                continue
+            if pod["metadata"]["namespace"] == NAMESPACE:
+                taken[node].add(device_of(pod))
+            else:
+                limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
+                whole[node] += int(limits.get(GPU, 0))
+        found = {}
+        for node in self.client.list("Node"):
+            name = node["metadata"]["name"]
+            devices = [f"GPU-{name}-{n}" for n in range(int(node["status"]["allocatable"].get(GPU, 0)))]
+            left = [device for device in devices if device not in taken[name]]
+            found[name] = left[: len(left) - whole[name]] if whole[name] else left
+        return found
+
+
+def device_of(pod: Object) -> str:
+    """The device that the reservation pod says it has; "" for none."""
+    found: str = (pod["metadata"].get("annotations") or {}).get(names.RESERVED_DEVICE_ANNOTATION, "")
+    return found

@@ -1,0 +1,165 @@
+"""Pods that share GPUs come and go before an executor that is killed, misled and made to wait: no device ever has more
+than one GPU's worth, nothing that could run waits for ever, and no reservation pod is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from fractions import Fraction
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kai_sched.api import names
+from kai_sched.cycle.run import run_cycle
+from kai_sched.plan.effects import Bind
+from tests.properties.sharing_world import (
+    CONFIG,
+    NAMESPACE,
+    NODES,
+    Object,
+    Replica,
+    Server,
+    VirtualLoop,
+    pod,
+    surroundings,
+)
+
+STEP_S = 0.25
+SETTLE_S = 3000.0  # longer than all that is put off
+PODS_MAX = 14
+
+
+class Sharing(RuleBasedStateMachine):
+    """Each rule is something that happens in a cluster; ``time_passes`` lets all parts go on."""
+
+    @initialize(seed=st.integers(0, 2**32 - 1))
+    def start(self, seed: int) -> None:
+        self.loop = VirtualLoop()
+        self.server = Server(seed)
+        self.server.objects.update(surroundings())
+        self.number = 0
+        self.hands = False  # somebody has deleted a reservation pod
+        self.replica = Replica(self.server, self.loop)
+        self.run(self.replica.start())
+
+    def run(self, what: object) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(what)  # type: ignore[arg-type]
+
+    @precondition(lambda self: len(self.server.pods) < PODS_MAX)
+    @rule(fraction=st.sampled_from(["0.5", "0.5", "0.25", "0.3", "0.7", "1"]), devices=st.sampled_from([1, 1, 1, 2]))
+    def pod_comes(self, fraction: str, devices: int) -> None:
+        self.server.put(pod(f"pod-{self.number}", fraction, devices))
+        self.number += 1
+
+    @rule(data=st.data())
+    def pod_ends(self, data: st.DataObject) -> None:
+        there = sorted(key for key in self.server.pods if not key.startswith(NAMESPACE))
+        if there:
+            self.server.end(data.draw(st.sampled_from(there)))
+
+    @rule(data=st.data())
+    def reservation_is_deleted_by_hand(self, data: st.DataObject) -> None:
+        there = sorted(key for key in self.server.pods if key.startswith(NAMESPACE))
+        if there:
+            self.hands = True
+            self.server.end(data.draw(st.sampled_from(there)))
+
+    @rule(faults=st.sampled_from([0.0, 0.1, 0.5]))
+    def the_network_changes(self, faults: float) -> None:
+        self.server.faults = faults
+
+    @rule(nodes=st.sets(st.sampled_from([f"node-{n}" for n in range(NODES)])))
+    def kubelets_hang(self, nodes: set[str]) -> None:
+        self.server.mute = nodes
+
+    @rule()
+    def the_replica_is_killed(self) -> None:
+        self.run(self.replica.kill())
+        self.replica = Replica(self.server, self.loop)
+        self.run(self.replica.start())
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 5.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.run(self._pass(seconds))
+
+    async def _pass(self, seconds: float) -> None:
+        end = self.loop.time() + seconds
+        while self.loop.time() < end:
+            before = self.server.version
+            self.server.kubelets()
+            await asyncio.sleep(STEP_S if seconds < SETTLE_S else 5.0)
+            if self.server.version != before:
+                self.no_device_is_overfull()
+        self.replica.check()
+
+    @invariant()
+    def no_device_is_overfull(self) -> None:
+        shares: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+        for each in self.server.pods.values():
+            node = each["spec"].get("nodeName")
+            if node and each["status"]["phase"] != "Failed" and each["metadata"]["namespace"] != NAMESPACE:
+                for group in groups_of(each):
+                    shares[node, group] += Fraction(each["metadata"]["annotations"][names.GPU_FRACTION_ANNOTATION])
+        assert all(share <= 1 for share in shares.values()), shares
+        if not self.hands:  # the pods whose device somebody else got are deleted, but not in the same moment
+            self.each_pod_has_the_devices_of_its_groups()
+
+    def each_pod_has_the_devices_of_its_groups(self) -> None:
+        """And nobody else has them."""
+
+        pods = [pod for pod in self.server.pods.values() if pod["status"]["phase"] == "Running"]
+        of_group: dict[str, str] = {}
+        held: dict[str, str] = {}
+        for each in pods:
+            for device in filter(None, each["metadata"]["annotations"]["devices"].split(",")):
+                assert device not in held, (device, each["metadata"]["name"], held[device])
+                held[device] = each["metadata"]["name"]
+                if each["metadata"]["namespace"] == NAMESPACE:
+                    of_group[groups_of(each)[0]] = device
+        for each in pods:
+            if groups_of(each) and each["metadata"]["namespace"] != NAMESPACE:
+                told = self.server.maps[f"ml/{each['metadata']['name']}-maps-0"]["data"][names.VISIBLE_DEVICES_ENV]
+                assert told == ",".join(of_group.get(group, "?") for group in groups_of(each)), each
+
+    def teardown(self) -> None:
+        if not hasattr(self, "server"):
+            return
+        try:
+            self.server.faults, self.server.mute = 0.0, set()
+            for key in [key for key, each in self.server.pods.items() if each["status"]["phase"] == "Failed"]:
+                if not key.startswith(NAMESPACE):
+                    self.server.end(key)
+            self.run(self._pass(SETTLE_S))
+            self.all_that_could_run_does()
+            self.each_pod_has_the_devices_of_its_groups()
+            for key in [key for key in self.server.pods if not key.startswith(NAMESPACE)]:
+                self.server.end(key)
+            self.run(self._pass(120.0))
+            assert self.server.pods == {}
+        finally:
+            self.run(self.replica.kill())
+            self.loop.close()
+
+    def all_that_could_run_does(self) -> None:
+        """A scheduler without a past finds nothing to bind."""
+        view = self.replica.store.cluster()
+        result = run_cycle(view, CONFIG, int(self.loop.time() * 1e9))
+        assert [effect for effect in result.effects if isinstance(effect, Bind)] == []
+        shown = {key: each["spec"].get("nodeName", "") for key, each in self.server.pods.items()}
+        assert {key: each.node for key, each in view.pods.items()} == shown
+
+
+def groups_of(each: Object) -> list[str]:
+    labels = each["metadata"].get("labels") or {}
+    return sorted(
+        value
+        for key, value in labels.items()
+        if key == names.GPU_GROUP_LABEL or key.startswith(names.GPU_GROUPS_PREFIX)
+    )
+
+
+TestSharing = Sharing.TestCase
+TestSharing.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
