@@ -17,6 +17,7 @@ def test_sharing_needs_the_rights_of_its_component_and_no_others(
     cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
 ) -> None:
     files = [MANIFESTS / "namespace.yaml", MANIFESTS / "rbac.yaml", SHARING / "namespace.yaml", SHARING / "rbac.yaml"]
+    files.append(SHARING / "config.yaml")
     cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
     mark = own_plane.audit.mark()
@@ -33,6 +34,10 @@ def test_sharing_needs_the_rights_of_its_component_and_no_others(
         assert sharing.visible(cluster, "a") == sharing.visible(cluster, "b")
         [held] = sharing.reservations(cluster)
         assert held["spec"]["serviceAccountName"] == "kai-resource-reservation"
+        (container,) = held["spec"]["containers"]
+        assert held["spec"]["securityContext"]["runAsNonRoot"]
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["resources"]["limits"] == {"memory": "96Mi", "nvidia.com/gpu": "1"}
         # It is gone when the next replica starts, and another one has to get the device that the pods were told.
         first.kill()
         cluster.delete("Pod", held["metadata"]["name"], held["metadata"]["namespace"])
