@@ -14,25 +14,25 @@ from kai_sched.model.read_config import config_from_operator
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.reconcile.admission_types import admission_from_operator
 from tests.test_manifests import Document, built, find_kubectl, listed, rights, the
-from tests.tree import ROOT
+from tests.tree import ROOT, modules
 
 SHARING = ROOT / "manifests" / "components" / "gpu-sharing"
 ADJUSTER = ROOT / "manifests" / "components" / "node-scale-adjuster"
 EXAMPLE = ROOT / "examples" / "gpu-sharing"
 
-# By role and namespace ("" for all): resources with verbs, and what for.
+# By role and namespace ("" for all): resources with verbs, and the module that does it.
 RIGHTS = {
     ("kai-resource-reservation", "kai-resource-reservation"): {
-        ("/pods", "get patch"): "kai-sched reserve reads its pod and writes its device",
+        ("/pods", "get patch"): "kai_sched.cluster.own_pod",
     },
     ("kai-scheduler-gpu-sharing", "kai-resource-reservation"): {
-        ("/pods", "create"): "the scheduler makes reservation pods",
+        ("/pods", "create"): "kai_sched.cluster.sharing_requests",
     },
     ("kai-scheduler-gpu-sharing", ""): {
-        ("/configmaps", "create delete get update"): "the scheduler tells containers their devices",
+        ("/configmaps", "create get patch"): "kai_sched.cluster.sharing_requests",
     },
     ("kai-scheduler-node-scale-adjuster", "kai-scale-adjust"): {
-        ("/pods", "create"): "the scheduler makes scaling pods",
+        ("/pods", "create"): "kai_sched.operator.scaling",
     },
 }
 
@@ -93,6 +93,8 @@ def test_each_right_is_needed_and_given_once() -> None:
         if role["kind"] in ("Role", "ClusterRole")
     }
     assert found == {role: sorted(given) for role, given in RIGHTS.items()}
+    needed = {module for given in RIGHTS.values() for module in given.values()}
+    assert needed - {module.name for module in modules()} == set()
 
 
 def test_rights_go_to_reservation_pods_and_to_the_scheduler() -> None:

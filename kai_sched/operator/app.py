@@ -215,7 +215,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         intake.store.cluster,
         intake.observations.unschedulable,
         base.settings.current,
-        base.options.namespace,
+        partial(SharingRequests(base.api, base.rng).image_of, base.own_pod),
         base.clock,
     )
     parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))

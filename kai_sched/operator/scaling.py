@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -47,8 +46,8 @@ class ScalingPods:
         The pods whose condition PodScheduled says ``Unschedulable``; somebody else keeps it.
     config
         Returns the settings in force.
-    namespace
-        Where this process runs.
+    own_image
+        Returns the image of the pod that this process runs in; "" outside of a cluster. Raises ApiFailure.
     clock
         The time.
     """
@@ -59,18 +58,18 @@ class ScalingPods:
         cluster: Callable[[], Cluster],
         unschedulable: Collection[str],
         config: Callable[[], Config],
-        namespace: str,
+        own_image: Callable[[], Awaitable[str]],
         clock: Clock,
     ) -> None:
         self._api = api
         self._cluster = cluster
         self._unschedulable = unschedulable
         self._config = config
-        self._namespace = namespace
+        self._own_image = own_image
         self._clock = clock
         self._quiet_until = 0.0  # monotonic
         self._is_on = True  # so that what an earlier process made goes if it is off now
-        self._image: str | None = None
+        self._image = ""
         self._problem = ""
 
     async def run(self) -> None:
@@ -159,27 +158,14 @@ class ScalingPods:
         """The settings with an image: the scheduler's own where none is named."""
         if settings.image:
             return settings
-        if self._image is None:
-            self._image = await own_image(self._api, self._namespace)
+        if not self._image:
+            self._image = await self._own_image()
         return replace(settings, image=self._image, arguments=OWN_ARGUMENTS)
 
     def _warn(self, problem: str) -> None:
         before, self._problem = self._problem, problem
         if problem and problem != before:
             log.warning("scaling.problem", problem=problem)
-
-
-async def own_image(api: Api, namespace: str) -> str:
-    """The image of the pod that this process runs in; empty outside of a cluster. Raises ApiFailure."""
-    name = os.environ.get("HOSTNAME", "")
-    try:
-        pod = msgspec.json.decode(await api.request("GET", pod_path(f"{namespace}/{name}")))
-    except ApiFailure as failure:
-        if failure.status in (404, 422):  # there is no such pod, or none can have the name
-            return ""
-        raise
-    containers = (pod.get("spec") or {}).get("containers") or [{}]
-    return str(containers[0].get("image") or "")
 
 
 def _waits(raw: dict[str, Any], uid: str) -> bool:

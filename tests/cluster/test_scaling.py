@@ -13,11 +13,13 @@ from kai_sched.model.read import VERSIONS, Reader
 from kai_sched.model.store import Cluster as View
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.scaling import ScalingPods
-from tests.cluster import objects
+from tests.cluster import objects, sharing
 from tests.cluster.cluster import Cluster
-from tests.cluster.conftest import ACCOUNT, SERVICE_ACCOUNT, SYSTEM_NAMESPACE
+from tests.cluster.conftest import ACCOUNT, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, StartOperator
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.device_plugin import DevicePlugin
 from tests.cluster.installed import MANIFESTS
+from tests.cluster.processes import wait_until
 
 NAMESPACE = "kai-scale-adjust"
 CONFIG = Config(gpu_sharing=True, scaling=ScalingSettings(enabled=True, image="registry.test/ends-at-once:1"))
@@ -39,9 +41,8 @@ def half(name: str, **spec: Any) -> Any:
     return objects.pod(name, gpus=0, annotations={names.GPU_FRACTION_ANNOTATION: "0.6"}, **spec)
 
 
-async def test_waiting_parts_become_visible_to_autoscalers(
-    cluster: Cluster, own_plane: ControlPlane, system_namespace: str
-) -> None:
+async def test_waiting_parts_become_visible_to_autoscalers(cluster: Cluster, own_plane: ControlPlane) -> None:
+    cluster.add_namespace(SYSTEM_NAMESPACE)
     adjuster = MANIFESTS / "components" / "node-scale-adjuster"
     files = [MANIFESTS / "rbac.yaml", adjuster / "namespace.yaml", adjuster / "rbac.yaml"]
     cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
@@ -55,7 +56,11 @@ async def test_waiting_parts_become_visible_to_autoscalers(
     api = await Api.connect(str(own_plane.kubeconfig(SERVICE_ACCOUNT, token=token)))
     now, waiting = 1000.0, {"default/a", "default/b", "default/quiet"}
     clock = Clock(monotonic=lambda: now)
-    part = ScalingPods(api, lambda: view(cluster), waiting, lambda: CONFIG, system_namespace, clock)
+
+    async def own_image() -> str:
+        return ""
+
+    part = ScalingPods(api, lambda: view(cluster), waiting, lambda: CONFIG, own_image, clock)
     await part.round()
     made = {pod["metadata"]["name"]: pod for pod in cluster.list("Pod", NAMESPACE)}
     assert made.keys() == {"default-a", "default-b"}, "the third has no such condition"
@@ -90,3 +95,32 @@ async def test_waiting_parts_become_visible_to_autoscalers(
     assert list(cluster.list("Pod", NAMESPACE)) == []
     await api.close()
     assert [one for one in own_plane.audit.since(mark, ACCOUNT) if one.status == 403] == []
+
+
+def test_nodes_that_come_for_scaling_pods_take_the_pods_that_waited(cluster: Cluster, operator: StartOperator) -> None:
+    """`kai-sched run`, from the first pod that waits to the last scaling pod that is gone."""
+    folder = MANIFESTS / "components" / "node-scale-adjuster"
+    files = [folder / "namespace.yaml", folder / "rbac.yaml"]
+    cluster.add_namespace(SYSTEM_NAMESPACE)
+    cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
+    cluster.add_queues("team")
+    cluster.add_nodes(1, gpus=1)
+    sharing.turn_on(cluster)
+    adjuster = {"service": {"enabled": True}, "args": {"scalingPodImage": {"name": "ends-at-once"}}}
+    cluster.patch("Config", "kai-config", {"spec": {"nodeScaleAdjuster": adjuster}})
+    with DevicePlugin(cluster):
+        operator()
+        cluster.create_all([sharing.pod(name, "0.6") for name in ("a", "b", "c")])
+
+        def made() -> list[str]:
+            found = [pod["metadata"]["name"] for pod in cluster.list("Pod", NAMESPACE)]
+            assert len(found) == 2, f"{found}: two of three wait, as one node has a GPU"
+            return found
+
+        names_of = wait_until(made, "two scaling pods", 60.0)
+        assert len(cluster.bound()) == 1
+        assert {name.removeprefix("default-") for name in names_of} == set("abc") - cluster.bound().keys()
+        # As an autoscaler does: nodes for what the scaling pods ask for.
+        cluster.add_nodes(2, gpus=1, prefix="added")
+        assert len(set(cluster.wait_bound(["a", "b", "c"]).values())) == 3
+        wait_until(lambda: not cluster.list("Pod", NAMESPACE), "the scaling pods being gone", 60.0)

@@ -37,11 +37,15 @@ class World:
     config: Config = ON
     now: float = 1000.0
     asked: list[str] = field(default_factory=list)
+    image: str = ""
 
     def part(self) -> ScalingPods:
         clock = Clock(monotonic=lambda: self.now)
         cluster = lambda: Cluster.of(list(self.pods.values()))  # noqa: E731
-        return ScalingPods(cast(Api, self), cluster, self.waiting, lambda: self.config, "kai-scheduler", clock)
+        return ScalingPods(cast(Api, self), cluster, self.waiting, lambda: self.config, self.own_image, clock)
+
+    async def own_image(self) -> str:
+        return self.image
 
     def add(self, *names: str, conditions: Any = WAITS) -> None:
         for name in names:
@@ -160,13 +164,12 @@ async def test_two_pods_whose_names_are_one_joined() -> None:
     assert len(world.scaling) == 2
 
 
-async def test_the_image_is_the_schedulers_own_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOSTNAME", "kai-scheduler-default-0")
+async def test_the_image_is_the_schedulers_own_where_none_is_named() -> None:
     world = World(config=Config(scaling=ScalingSettings(enabled=True)))
     world.add("a")
     await world.part().round()
     assert world.scaling == [], "outside of a cluster no image is known"
-    world.wire["kai-scheduler/kai-scheduler-default-0"] = {"spec": {"containers": [{"image": "registry.test/k:1"}]}}
+    world.image = "registry.test/k:1"
     await world.part().round()
     (container,) = world.wire["kai-scale-adjust/ml-a"]["spec"]["containers"]
     assert (container["image"], container["args"]) == ("registry.test/k:1", ["version"])
