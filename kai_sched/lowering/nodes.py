@@ -37,7 +37,12 @@ def node_list(cache: Cache) -> list[Node]:
 
 
 def lower_nodes(
-    nodes: list[Node], cache: Cache, resources: tuple[str, ...], config: Config, legacy: npt.NDArray[np.bool_]
+    nodes: list[Node],
+    cache: Cache,
+    resources: tuple[str, ...],
+    config: Config,
+    legacy: npt.NDArray[np.bool_],
+    gpus: Floats | None,
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -49,6 +54,9 @@ def lower_nodes(
         (R,) the resource of each column of ``allocatable``.
     legacy
         (N,) whether pods are there that ask for MIG devices in the legacy way.
+    gpus
+        (N,) GPUs of slices on the nodes, if there are slices. A node with such GPUs gives them to claims alone, also
+        where it says that it has as many for others: they are the same devices.
     """
 
     kept = cache.column
@@ -56,20 +64,26 @@ def lower_nodes(
     for r, resource in enumerate(resources):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
         allocatable[:, r] = amounts
+    by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
+    if gpus is not None:
+        allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]
     taint_sets: dict[tuple[Taint, ...], int] = {}
     taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
     mig = kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8))
+    devices = kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64))
+    cpu_only = kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8))
     table = Nodes(
         allocatable,
         kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
         np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
-        kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64)).copy(),
+        np.where(by_claims, 0.0 if gpus is None else gpus, devices).astype(np.float64),
         device_memories(nodes, cache, config).copy(),
-        kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
+        np.where(by_claims, 0, cpu_only).astype(np.uint8),
         condition.copy(),
         mig.copy(),
         legacy.astype(np.uint8),
+        by_claims.astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)
