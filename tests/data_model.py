@@ -23,7 +23,7 @@ from types import ModuleType
 
 from kai_sched.snapshot import columns
 from kai_sched.snapshot.columns import SCHEMA, Column
-from kai_sched.solver import decisions, state
+from kai_sched.solver import claim_state, decisions, state
 from kai_sched.solver.eviction import tables
 
 DTYPES = {"Flags": "u1", "Ints": "i4", "Longs": "i8", "Floats": "f8"}
@@ -32,12 +32,14 @@ LENGTH = r"(?:longest job|\d+ ?[A-Z]?|[A-Z])(?: \+ \d)?"
 SHAPE = rf"\(({LENGTH}(?:, {LENGTH})*),?\)"
 ANY = "*"
 AXES = (
-    "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job, m share of a pod; "
+    "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job, m share of a pod, "
+    "w device that a pod claims; "
     "`2t` is 2 times t."
 )
 
 PARTS = {
     "Working state": (state, "Made from `kai_sched/solver/state.py`. " + AXES),
+    "Claims for devices": (claim_state, "Made from `kai_sched/solver/claim_state.py`. " + AXES),
     "Decision log": (decisions, "Made from `kai_sched/solver/decisions.py`. " + AXES),
     "Search for victims": (tables, "Made from `kai_sched/solver/eviction/tables.py`. " + AXES),
 }

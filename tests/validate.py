@@ -18,6 +18,9 @@ TABLES = {
     "TermRoles": "term_roles",
     "Jobs": "jobs",
     "Sets": "sets",
+    "DraDevices": "dra_devices",
+    "DraRequests": "dra_requests",
+    "DraClaims": "dra_claims",
 }
 # Where the length of each axis is read off.
 AXES = {
@@ -31,6 +34,12 @@ AXES = {
     "s": ("sets", "parent"),
     "g": ("devices", "reserved"),
     "x": ("tasks", "device"),
+    "v": ("dra_devices", "shared"),
+    "e": ("dra_devices", "limit"),
+    "u": ("dra_devices", "total"),
+    "o": ("dra_requests", "wanted"),
+    "i": ("dra_claims", "shared"),
+    "y": ("dra_claims", "device"),
 }
 
 

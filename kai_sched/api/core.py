@@ -124,6 +124,14 @@ class Named(Wire):
     name: str | None = None
 
 
+class WirePodClaim(Wire):
+    """A claim of a pod for devices: the name of a ResourceClaim, or of the template that one is made from."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Wire):
     node_name: str | None = None
     scheduler_name: str | None = None
@@ -139,12 +147,27 @@ class PodSpec(Wire):
     ephemeral_containers: list[Container] | None = None
     volumes: list[PodVolume] | None = None
     scheduling_gates: list[Named] | None = None
-    resource_claims: list[Named] | None = None
+    resource_claims: list[WirePodClaim] | None = None
+
+
+class PodClaimStatus(Wire):
+    """The ResourceClaim that was made for a claim of the pod; none where none was needed."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+
+
+class ExtendedClaimStatus(Wire):
+    """The ResourceClaim that was made for extended resources of the pod."""
+
+    resource_claim_name: str | None = None
 
 
 class PodStatus(Wire):
     phase: str | None = None
     nominated_node_name: str | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class WirePod(Wire):

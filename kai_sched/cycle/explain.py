@@ -40,6 +40,9 @@ NODE_TEXTS = {
     Verdict.POD_AFFINITY: "pod affinity matches no pod there",
     Verdict.POD_ANTI_AFFINITY: "pod anti-affinity against a pod there",
     Verdict.EXISTING_ANTI_AFFINITY: "anti-affinity of a pod there against this one",
+    Verdict.NO_CLAIMED_DEVICES: "cannot allocate all claims",
+    Verdict.CLAIMS_ONLY: "its GPUs are devices for ResourceClaims",
+    Verdict.CLAIMS_TOO_HARD: "whether all claims can be allocated takes too long to find out",
 }
 CLASS_TEXTS = {
     Verdict.CLAIM_MISSING: "PersistentVolumeClaim {} does not exist",
@@ -49,6 +52,7 @@ CLASS_TEXTS = {
         "PersistentVolumeClaim {} is not bound, and its storage class binds immediately or does not exist"
     ),
     Verdict.VOLUME_MISSING: "PersistentVolume {}, to which its claim is bound, does not exist",
+    Verdict.DEVICE_CLAIM: "{}",
     Verdict.CONFIG_MAP_MISSING: "required ConfigMap {} does not exist",
 }
 

@@ -13,16 +13,18 @@ from typing import TypeVar
 
 import numpy as np
 
+from kai_sched.cycle.claim_uses import claim_uses
 from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
+from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model import resources
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import Pod
-from kai_sched.model.resources import GPU
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import DEFERRED, Help, Status
+from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Status
 from kai_sched.solver.solution import HeldBefore, Solution
 
 Value = TypeVar("Value")
@@ -115,7 +117,7 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
             effects.append(Pipeline(pod.key, pod.uid, node))
         else:
             groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
-            effects.append(Bind(pod.key, pod.uid, node, groups))
+            effects.append(Bind(pod.key, pod.uid, node, groups, claim_uses(placed.task, node, lowered, solution)))
     return tuple(effects)
 
 
@@ -154,7 +156,7 @@ def _freed(pod: Pod, n: int, lowered: Lowered) -> tuple[tuple[str, float], ...]:
         return pod.shape.request
     memory = int(lowered.snapshot.nodes.device_memory[n])
     gpus = memory_price(share, memory) if share.memory_mib else share.quota
-    return tuple(sorted((*pod.shape.request, (GPU, gpus))))
+    return tuple(sorted((*pod.shape.request, (resources.GPU, gpus))))
 
 
 def _side(held: HeldBefore, lowered: Lowered, solution: Solution) -> Side:
@@ -255,9 +257,21 @@ def _children(lowered: Lowered, q: int) -> list[int]:
     return children
 
 
+def _count_claimed(book: DeviceBook, solution: Solution, idle: Floats, releasing: Floats) -> None:
+    """Set the GPUs (N, R) of nodes whose GPUs are devices of slices to those that no claim has, now or later."""
+    now, later = solution.device_uses()
+    counted = book.counted
+    n_nodes, there = len(idle), book.gpus > 0.0
+    free_now = np.bincount(book.local[counted & (now == 0)], minlength=n_nodes)
+    free_later = np.bincount(book.local[counted & (later == 0)], minlength=n_nodes)
+    idle[there, GPU], releasing[there, GPU] = free_now[there], (free_later - free_now)[there]
+
+
 def _nodes(lowered: Lowered, solution: Solution) -> dict[str, NodeState]:
     allocatable = lowered.snapshot.nodes.allocatable
-    idle, releasing = solution.idle, solution.releasing
+    idle, releasing = solution.idle.copy(), solution.releasing.copy()
+    if lowered.claims.book is not None:
+        _count_claimed(lowered.claims.book, solution, idle, releasing)
     return {
         node.name: NodeState(
             dict(zip(lowered.resources, allocatable[n].tolist(), strict=True)),

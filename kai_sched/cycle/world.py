@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from kai_sched.cycle.claim_world import settle_claims
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
@@ -86,6 +87,7 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
             store.put(after)
         pods[key] = after
         settled[key] = _stand(after, state)
+    settle_claims(store, cluster, (each for each in result.effects if isinstance(each, Bind)), pods)
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
+from kai_sched.files.claim_templates import with_claims
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
@@ -129,6 +130,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
     for place in places:
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
         expanded = expand_workloads(items, case.config, problems)
+        expanded = replace(expanded, items=with_claims(expanded.items, problems))
         sources = _read(expanded, case, pace, problems, unread)
         if not place and not any(problem.fatal for problem in problems):
             problems.extend(_idle_files(paths, plain, expanded.items))

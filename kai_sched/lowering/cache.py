@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ from kai_sched.lowering.roles import (
     task_priority,
 )
 from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
+from kai_sched.lowering.selectors import SelectorBook
 from kai_sched.lowering.terms import TermBook
+from kai_sched.model.claims import DeviceClass, ResourceSlice
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
@@ -38,6 +40,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import TermKind
 
+Made = TypeVar("Made")
 UNSET = -2  # GroupCell.GRACE: the group does not set one
 
 SPARE_NUMBERS = 10_000
@@ -74,6 +77,7 @@ class PodClass:
     known: KnownShape
     reserves: bool
     matches: tuple[int, ...]
+    claims: int = 0  # number of the key of its claims (``claims.ClaimKey``) in this cycle
 
     @property
     def shape(self) -> Shape:
@@ -127,6 +131,9 @@ class Cache:
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
+        self.has_claims = False  # whether some pod has had claims for devices
+        self.selectors = SelectorBook()
+        self._devices: Any = None  # of slices; made anew when a slice, a class or a node changes
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None
         self._serial = -1
@@ -160,6 +167,8 @@ class Cache:
             nodes = [key for kind, key in changes if kind is Node]
             for name in [key for kind, key in changes if kind is Namespace]:
                 self._match_again(self.terms.rematch(name))
+        if changes is None or any(kind in (ResourceSlice, DeviceClass, Node) for kind, _ in changes):
+            self._devices = None
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
@@ -187,6 +196,13 @@ class Cache:
         if name not in self.columns:
             self.columns[name] = make()
         return self.columns[name]
+
+    def device_book(self, make: Callable[[], Made]) -> Made:
+        """What ``make`` returns of slices, classes and nodes; as it was made last if none of them has changed."""
+        if self._devices is None:
+            self._devices = make()
+        found: Made = self._devices
+        return found
 
     def _sync_nodes(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         if keys:
@@ -330,6 +346,7 @@ class Cache:
         if number == len(self.shapes):
             had_terms = bool(self.terms)
             terms, changed = self.terms.learn(shape)
+            self.has_claims = self.has_claims or shape.n_claims > 0
             self.shapes.append(KnownShape(number, self.places.row(placing(shape)), shape, terms))
             if terms and not had_terms:
                 self._match_all()

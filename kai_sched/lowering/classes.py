@@ -8,12 +8,13 @@ order, first meet the classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache, PodClass
+from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
@@ -34,6 +35,7 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
+DEVICE_CLAIMS = "spec.resourceClaims (dynamic resource allocation) in a live cluster"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -62,6 +64,8 @@ class ClassRows:
         (C,) the object or feature for which the class fits no node; "" where there is none.
     legacy_mig
         (C,) whether the pods ask for MIG devices in the legacy way.
+    claims
+        (C,) what tells classes apart by their claims for devices.
     """
 
     of_task: Ints
@@ -75,6 +79,7 @@ class ClassRows:
     resources: tuple[str, ...]
     refusals: list[str]
     legacy_mig: npt.NDArray[np.bool_]
+    claims: list[ClaimKey]
 
 
 def lower_classes(
@@ -84,6 +89,7 @@ def lower_classes(
     nodes: list[Node],
     numbers: npt.NDArray[np.int64],
     movable: npt.NDArray[np.bool_],
+    claims: ClaimRows,
 ) -> ClassRows:
     """The tables of the classes that the tasks of this cycle belong to.
 
@@ -94,13 +100,20 @@ def lower_classes(
     movable
         (T,) whether the task may get a node in this cycle. Node constraints are lowered only for classes with such a
         task; other classes only take up room.
+    claims
+        The claims of the tasks.
     """
+    n_keys = len(claims.keys)
+    numbers = numbers * n_keys + claims.of_task
     distinct, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     met = np.argsort(first, kind="stable")
     row_of_distinct = np.empty(met.size, np.int32)
     row_of_distinct[met] = np.arange(met.size, dtype=np.int32)
     of_task = row_of_distinct[inverse] if numbers.size else np.zeros(0, np.int32)
-    found, merged = _without_old_terms([cache.classes[number] for number in distinct[met]], len(cache.terms))
+    found, merged = _without_old_terms(
+        [_with_claims(cache.classes[number // n_keys], number % n_keys) for number in distinct[met].tolist()],
+        len(cache.terms),
+    )
     of_task = merged[of_task]
     waits = np.zeros(len(found), bool)
     waits[of_task[movable]] = True
@@ -108,11 +121,28 @@ def lower_classes(
     book = SignatureBook()
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
-    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes))
+    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys))
     terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
     legacy = np.array([each.shape.legacy_mig for each in found], bool)
-    return ClassRows(of_task, kind, table, book, terms, term_roles, ports, n_domains, resources, refusals, legacy)
+    return ClassRows(
+        of_task,
+        kind,
+        table,
+        book,
+        terms,
+        term_roles,
+        ports,
+        n_domains,
+        resources,
+        refusals,
+        legacy,
+        [claims.keys[each.claims] for each in found],
+    )
+
+
+def _with_claims(each: PodClass, claims: int) -> PodClass:
+    return replace(each, claims=claims) if claims else each
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
@@ -124,14 +154,15 @@ def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodCla
     live = {number for each in found for number, _, _ in each.known.terms}
     if len(live) == n_terms:
         return found, np.arange(len(found), dtype=np.int32)
-    rows: dict[tuple[int, bool, tuple[int, ...]], int] = {}
+    rows: dict[tuple[int, bool, tuple[int, ...], int], int] = {}
     kept: list[PodClass] = []
     merged = np.empty(len(found), np.int32)
     for c, each in enumerate(found):
         matches = each.matches
         if not live.issuperset(matches):
-            each = PodClass(each.known, each.reserves, tuple(number for number in matches if number in live))
-        row = merged[c] = rows.setdefault((each.known.number, each.reserves, each.matches), len(rows))
+            each = replace(each, matches=tuple(number for number in matches if number in live))
+        key = (each.known.number, each.reserves, each.matches, each.claims)
+        row = merged[c] = rows.setdefault(key, len(rows))
         if row == len(kept):
             kept.append(each)
     return kept, merged
@@ -152,10 +183,10 @@ def _table(
     resources: tuple[str, ...],
     book: SignatureBook,
     refusals: list[str],
-    setting: tuple[Cluster, Config, list[int]],
+    setting: tuple[Cluster, Config, list[int], list[ClaimKey]],
 ) -> Classes:
-    """The table of the classes; ``setting`` has the memory of the devices of all nodes, too."""
-    cluster, config, sizes = setting
+    """The table of the classes; ``setting`` has the memory of the devices of all nodes and the keys of claims, too."""
+    cluster, config, sizes, keys = setting
     known = [size for size in sizes if size != UNKNOWN_MEMORY]
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
@@ -181,7 +212,12 @@ def _table(
             gate[c] = quota[c, 2] = share.quota
             if share.memory_mib:
                 quota[c, 2], gate[c] = memory_prices(share, min(known, default=0), max(known, default=0))
-        kind = gpu_kind(shape)
+        kind, key = gpu_kind(shape), keys[each.claims]
+        if key.gpus:
+            request[c, column[GPU]] += key.booked
+            quota[c, 2] += key.gpus
+            gate[c] += key.gpus
+            kind = GpuKind.CLAIM if kind in (GpuKind.NONE, GpuKind.LEGACY_MIG) else kind
         cpu_only[c] = each.reserves or kind in (GpuKind.NONE, GpuKind.LEGACY_MIG)
         if not waits[c]:
             continue
@@ -189,10 +225,14 @@ def _table(
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
+        elif shape.n_claims and not config.device_claims:
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, DEVICE_CLAIMS
         elif shape.share and not config.gpu_sharing:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING_OFF
         elif verdict == Verdict.OK and missing:
             verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
+        elif verdict == Verdict.OK and key.refusal:
+            verdict, refusals[c] = Verdict.DEVICE_CLAIM, key.refusal
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, kind, volumes, config))
     return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)

@@ -31,7 +31,7 @@ def equivalent_classes(classes: Sequence[PodClass], claims: Mapping[str, VolumeC
 def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
     held = (claims.get(name) for name in each.shape.claims)
     volumes = tuple(sorted((c.storage_class, c.size_bytes, c.phase, c.volume) for c in held if c is not None))
-    return each.known.place, each.matches, volumes
+    return each.known.place, each.matches, volumes, each.claims
 
 
 def job_equivalence(

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.claim_rows import lower_claims
+from kai_sched.lowering.claims import ClaimRows, find_claims
 from kai_sched.lowering.classes import ClassRows, lower_classes
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
@@ -35,7 +37,7 @@ from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints, Longs, Snapshot, Status, Tasks, freeze
+from kai_sched.snapshot.tables import Ints, Jobs, Longs, Sets, Snapshot, Status, Tasks, freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Lowered:
         (C,) the claim, volume, ConfigMap or feature for which a class fits no node; "" where there is none.
     searched
         ``SchedulingHints.searched``, for the explanations.
+    claims
+        The claims for devices, and what the rows of their tables stand for.
     """
 
     snapshot: Snapshot
@@ -83,6 +87,7 @@ class Lowered:
     resources: tuple[str, ...]
     refusals: list[str]
     searched: Mapping[str, tuple[int, ...]]
+    claims: ClaimRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +121,20 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     hints
         Which groups go first, wait or must not search, and which nodes pods should get again.
 
-    Raises
-    ------
-    LoweringError
-        Some objects cannot be lowered; the error names them all.
+    Raises LoweringError that names all objects that cannot be lowered.
     """
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
     jobs = lower_jobs(cluster, cache, queues, hints, config.staleness_grace_s, moment(now_ns))
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
-    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods))
-    shares, objects = classes.table.shares[classes.of_task], cache.pods.objects[pods.rows]
-    devices = lower_devices(cache, nodes, objects, (pods.node, pods.status), shares)
-    waits, traits = _not_placed(pods.status), _traits(jobs, config)
-    alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
-    job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
+    objects, at = cache.pods.objects[pods.rows], (pods.node, pods.status)
+    claims = find_claims(cluster, cache, nodes, objects, at, config)
+    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods), claims)
+    devices = lower_devices(cache, nodes, objects, at, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes)
+    closed, gpus = hints.closed_nodes, claims.gpus
+    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, closed, gpus)
+    job_tables = _job_tables(cache, classes, pods, jobs, config)
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),
@@ -143,8 +145,9 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(classes.terms),
         freeze(classes.term_roles),
         freeze((classes.ports,))[0],
-        freeze(job_table),
-        freeze(set_table),
+        job_tables[0],
+        job_tables[1],
+        *lower_claims(claims, classes.claims, (len(objects), len(nodes)), cache, nodes),
         classes.n_domains,
     )
     return Lowered(
@@ -161,7 +164,18 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         classes.resources,
         classes.refusals,
         hints.searched,
+        claims,
     )
+
+
+def _job_tables(
+    cache: Cache, classes: ClassRows, pods: _PlacedPods, jobs: JobRows, config: Config
+) -> tuple[Jobs, Sets]:
+    """The tables of jobs and sets; jobs are alike by their classes, traits and queues."""
+    waits, traits = _not_placed(pods.status), _traits(jobs, config)
+    alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
+    job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
+    return freeze(job_table), freeze(set_table)
 
 
 def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:

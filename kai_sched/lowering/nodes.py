@@ -43,6 +43,7 @@ def lower_nodes(
     config: Config,
     legacy: npt.NDArray[np.bool_],
     closed: frozenset[str],
+    gpus: Floats | None,
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -56,6 +57,9 @@ def lower_nodes(
         (N,) whether pods are there that ask for MIG devices in the legacy way.
     closed
         ``SchedulingHints.closed_nodes``.
+    gpus
+        (N,) GPUs of slices on the nodes, if there are slices. A node with such GPUs gives them to claims alone, also
+        where it says that it has as many for others: they are the same devices.
     """
 
     kept = cache.column
@@ -63,21 +67,27 @@ def lower_nodes(
     for r, resource in enumerate(resources):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
         allocatable[:, r] = amounts
+    by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
+    if gpus is not None:
+        allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]
     taint_sets: dict[tuple[Taint, ...], int] = {}
     taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
     mig = kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8))
+    devices = kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64))
+    cpu_only = kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8))
     table = Nodes(
         allocatable,
         kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
         np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
-        kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64)).copy(),
+        np.where(by_claims, 0.0 if gpus is None else gpus, devices).astype(np.float64),
         device_memories(nodes, cache, config).copy(),
-        kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8)),
+        np.where(by_claims, 0, cpu_only).astype(np.uint8),
         condition.copy(),
         mig.copy(),
         legacy.astype(np.uint8),
         np.array([node.name in closed for node in nodes], np.uint8),
+        by_claims.astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)

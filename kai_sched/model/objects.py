@@ -13,6 +13,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.model.claims import Allocation, DeviceClass, PodClaim, ResourceClaim, ResourceSlice
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
 
 UNLIMITED = -1.0
@@ -225,6 +226,7 @@ class Shape:
     config_maps: tuple[str, ...] = ()  # required ConfigMaps as "namespace/name"
     unsupported: tuple[str, ...] = ()
     share: GpuShare | None = None  # the part of GPUs that the pod asks for
+    n_claims: int = 0  # claims for devices (``Pod.claims``)
     legacy_mig: bool = False  # MIG devices are asked for in the legacy way: no device plugin serves it
 
 
@@ -250,6 +252,7 @@ class Pod:
     gpu_groups: tuple[str, ...] = ()  # devices shared with others, from the labels runai-gpu-group*
     reserved_device: str = ""  # the device that a reservation pod reports
     device_map: str = ""  # the ConfigMap from which the container with the share reads its devices
+    claims: tuple[PodClaim, ...] = ()  # for devices, in the order of the pod
 
     @property
     def key(self) -> ObjectKey:
@@ -276,6 +279,7 @@ class BindRequest:
     node: str
     is_live: bool = True  # neither carried out nor given up
     gpu_groups: tuple[str, ...] = ()  # devices that the pod will share
+    claims: tuple[tuple[str, Allocation], ...] = ()  # what claims of the pod, by their names in the pod, will have
 
     @property
     def key(self) -> ObjectKey:
@@ -389,4 +393,7 @@ Object = (
     | StorageClass
     | ConfigMap
     | Namespace
+    | DeviceClass
+    | ResourceSlice
+    | ResourceClaim
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.api import core, names, topology
+from kai_sched.api import core, dra, names, topology
 from kai_sched.api.custom import Model
+from kai_sched.model.claims import DeviceClass, ResourceClaim, ResourceSlice
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, Warn, decode_part
 from kai_sched.model.objects import (
@@ -25,6 +26,7 @@ from kai_sched.model.objects import (
     Volume,
     VolumeClaim,
 )
+from kai_sched.model.read_claims import ClaimReader, read_device_class, read_resource_slice
 from kai_sched.model.read_custom import parse_part, read_bind_request, read_pod_group, read_queue, warn_top_fields
 from kai_sched.model.read_meta import identity
 from kai_sched.model.read_objects import (
@@ -47,6 +49,9 @@ QUEUE: Kind = (names.QUEUE_VERSION, "Queue")
 POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
 BIND_REQUEST: Kind = (names.BIND_REQUEST_VERSION, "BindRequest")
 VOLUME: Kind = ("v1", "PersistentVolume")
+DEVICE_CLASS: Kind = (names.DRA_VERSION, "DeviceClass")
+RESOURCE_SLICE: Kind = (names.DRA_VERSION, "ResourceSlice")
+RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
 TOPOLOGY: Kind = (names.TOPOLOGY_VERSION, "Topology")
 SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
@@ -58,6 +63,7 @@ _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]]
     ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
     ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
     ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.WirePriorityClass), read_priority_class),
+    DEVICE_CLASS: (msgspec.json.Decoder(dra.WireDeviceClass), read_device_class),
 }
 _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     QUEUE: read_queue,
@@ -69,7 +75,7 @@ _UNREAD: Mapping[Kind, type[Model]] = {
     TOPOLOGY: topology.TopologySpec,
 }
 # The kinds whose objects live in namespaces.
-NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap"})
+NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim", "ConfigMap", "ResourceClaim"})
 # What the store keeps of each kind.
 CLASSES: Mapping[Kind, type[Object]] = {
     POD: Pod,
@@ -83,12 +89,17 @@ CLASSES: Mapping[Kind, type[Object]] = {
     QUEUE: Queue,
     POD_GROUP: PodGroup,
     BIND_REQUEST: BindRequest,
+    DEVICE_CLASS: DeviceClass,
+    RESOURCE_SLICE: ResourceSlice,
+    RESOURCE_CLAIM: ResourceClaim,
 }
 KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
 
 _pod = msgspec.json.Decoder(core.WirePod)
 _node = msgspec.json.Decoder(core.WireNode)
+_slice = msgspec.json.Decoder(dra.WireResourceSlice)
+_claim = msgspec.json.Decoder(dra.WireResourceClaim)
 _custom = msgspec.json.Decoder(core.CustomObject)
 
 
@@ -97,6 +108,7 @@ class Reader:
 
     def __init__(self, config: Config) -> None:
         self._pods = PodReader(config)
+        self._claims = ClaimReader(config.queue_label)
 
     def read_pod(self, wire: core.WirePod, warn: Warn) -> Pod:
         """As ``read``, for a pod that is already decoded."""
@@ -111,6 +123,10 @@ class Reader:
             return self._pods.read(decode_part(_pod, raw, ""), warn)
         if kind == NODE:
             return read_node(decode_part(_node, raw, ""), warn)
+        if kind == RESOURCE_CLAIM:
+            return self._claims.read(decode_part(_claim, raw, ""))
+        if kind == RESOURCE_SLICE:
+            return read_resource_slice(decode_part(_slice, raw, ""), warn)
         if kind in _CUSTOM:
             wire = decode_part(_custom, raw, "")
             warn_top_fields(raw, warn)

@@ -11,10 +11,11 @@ import msgspec
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from kai_sched.api import bindrequest, core, names, podgroup, queue
+from kai_sched.api import bindrequest, core, dra, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
+from kai_sched.model.claims import Allocation
 from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, decode_part, shown
 from kai_sched.model.objects import (
     NO_LABELS,
@@ -27,6 +28,7 @@ from kai_sched.model.objects import (
     TopologyConstraint,
 )
 from kai_sched.model.priorities import is_reserved, reserved_text
+from kai_sched.model.read_claims import read_allocation
 from kai_sched.model.read_meta import duration_s, identity, namespace_of, time_ns
 from kai_sched.model.sub_groups import survey
 from kai_sched.model.times import parse_time
@@ -38,6 +40,7 @@ MEGABYTE = 1_000_000.0
 # The most unknown fields of a part that are reported; a broken writer may set any number.
 UNKNOWN_SHOWN_MAX = 20
 _TOP_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_allocation = msgspec.json.Decoder(dra.WireAllocation)
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _EXPECTED = {
     "string_type": "a text",
@@ -245,4 +248,15 @@ def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
         spec.selected_node,
         is_live=status.phase != "Succeeded" and not (status.phase == "Failed" and is_final),
         gpu_groups=tuple(sorted({*(spec.selected_gpu_groups or ())} - {""})),
+        claims=_claim_allocations(spec.resource_claim_allocations or ()),
     )
+
+
+def _claim_allocations(wire: Sequence[bindrequest.ClaimAllocation]) -> tuple[tuple[str, Allocation], ...]:
+    found = []
+    for i, each in enumerate(wire):
+        if each.allocation is not None:
+            path = f"spec.resourceClaimAllocations[{i}].allocation"
+            raw = msgspec.json.encode(each.allocation)
+            found.append((each.name or "", read_allocation(decode_part(_allocation, raw, path), path)))
+    return tuple(found)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from kai_sched.api import core, names
+from kai_sched.model.claims import PodClaim
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, TypeFault, Warn
 from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
@@ -78,6 +79,7 @@ class PodReader:
             gpu_groups=_gpu_groups(labels),
             reserved_device=annotations.get(names.RESERVED_DEVICE_ANNOTATION, ""),
             device_map=_device_map(spec, annotations) if names.SHARED_GPU_CONFIG_MAP_ANNOTATION in annotations else "",
+            claims=_claims(spec, status) if spec.resource_claims else (),
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
@@ -125,8 +127,6 @@ class PodReader:
                 unsupported.append("a part of a GPU by annotation beside whole GPUs of containers")
             if asked.mig and not by_containers:
                 unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
-        if spec.resource_claims:
-            unsupported.append("spec.resourceClaims (dynamic resource allocation)")
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
         parts = (
             tuple(sorted(entry for entry in request.items() if entry[1])),
@@ -139,6 +139,7 @@ class PodReader:
             read_config_maps(spec, namespace, annotations.get(names.SHARED_GPU_CONFIG_MAP_ANNOTATION, "")),
             tuple(sorted(unsupported)),
             asked.share,
+            len(spec.resource_claims or ()),
             asked.share is None and not by_containers and (bool(asked.mig) or request.get(GPU) == 0.0),
         )
         shape = self._shapes.get(parts)
@@ -161,6 +162,19 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
+
+
+def _claims(spec: core.PodSpec, status: core.PodStatus) -> tuple[PodClaim, ...]:
+    """The claims for devices. One that is made from a template is known by the status of the pod; an entry without a
+    name there says that the pod needs none."""
+    made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
+    found = []
+    for each in spec.resource_claims or ():
+        if each.resource_claim_name:
+            found.append(PodClaim(each.name or "", each.resource_claim_name, named=True))
+        elif each.name not in made or made[each.name]:
+            found.append(PodClaim(each.name or "", made.get(each.name) or ""))
+    return tuple(found)
 
 
 def _gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kai_sched.model.claims import DeviceClass, ResourceClaim, ResourceSlice
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -38,6 +39,9 @@ TABLES: Mapping[type, str] = {
     StorageClass: "storage_classes",
     ConfigMap: "config_maps",
     Namespace: "namespaces",
+    DeviceClass: "device_classes",
+    ResourceSlice: "resource_slices",
+    ResourceClaim: "resource_claims",
 }
 
 # How many changes the journal keeps at least; a reader that is further behind reads all objects.
@@ -66,6 +70,9 @@ class Cluster:
     storage_classes: Mapping[str, StorageClass]
     config_maps: Mapping[str, ConfigMap]
     namespaces: Mapping[str, Namespace]
+    device_classes: Mapping[str, DeviceClass]
+    resource_slices: Mapping[str, ResourceSlice]
+    resource_claims: Mapping[str, ResourceClaim]
     store_id: object
     serial: int  # number of changes that the store has seen
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
@@ -157,6 +164,9 @@ class Store:
             storage_classes=tables[StorageClass],
             config_maps=tables[ConfigMap],
             namespaces=tables[Namespace],
+            device_classes=tables[DeviceClass],
+            resource_slices=tables[ResourceSlice],
+            resource_claims=tables[ResourceClaim],
             store_id=self._id,
             serial=self.serial,
             journal=self._journal,

@@ -12,17 +12,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_sched.model.claims import Allocation
 from kai_sched.model.keys import object_key
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A ResourceClaim that a pod uses: its key and uid, and what is allocated to it; ``is_new``: not yet in the API."""
+
+    claim: str
+    uid: str
+    allocation: Allocation
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
-    """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share."""
+    """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share, ``claims``
+    the claims for devices that it uses."""
 
     pod: str  # "namespace/name"
     uid: str
     node: str
     gpu_groups: tuple[str, ...] = ()
+    claims: tuple[ClaimUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

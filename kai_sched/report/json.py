@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
+from kai_sched.plan.allocations import wire_allocation
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
@@ -41,8 +43,9 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     groups = {key: pod.gpu_groups for key, pod in pods.items() if pod.gpu_groups}
     binds = [effect for effect in result.effects if isinstance(effect, Bind)]
     groups |= {bind.pod: bind.gpu_groups for bind in binds if bind.gpu_groups}
+    claims = {bind.pod: {use.claim: wire_allocation(use.allocation) for use in bind.claims} for bind in binds}
     document: dict[str, Any] = {
-        "decided": _pods(result.pods, groups, failed),
+        "decided": _pods(result.pods, groups, failed, claims),
         "settled": _pods(cycle.settled, groups, failed),
         # Moved pods are evicted too, but listed apart.
         "evicted": [effect.pod for effect in result.effects if isinstance(effect, Evict) and not effect.moved],
@@ -80,14 +83,19 @@ def _devices(devices: Sequence[SharedDevice]) -> dict[str, Any]:
 
 
 def _pods(
-    states: Mapping[str, PodState], groups: Mapping[str, tuple[str, ...]], failed: Mapping[str, Any]
+    states: Mapping[str, PodState],
+    groups: Mapping[str, tuple[str, ...]],
+    failed: Mapping[str, Any],
+    claims: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The states of the pods, with the groups of GPUs that they share."""
+    """The states of the pods, with the groups of GPUs that they share and what is allocated to their claims."""
     found: dict[str, Any] = {}
     for key, state in states.items():
         entry: dict[str, Any] = {"status": state.status, "node": state.node}
         if state.node and groups.get(key):
             entry["gpuGroups"] = list(groups[key])
+        if claims.get(key):
+            entry["resourceClaims"] = claims[key]
         found[key] = entry
     return dict(sorted((found | dict(failed)).items())) if failed else found
 

@@ -2,8 +2,9 @@
 
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, g GPU device
 that may be shared, x share of a task in a device, c class (of pods that are alike for placement), r resource, k
-signature (of static node constraints), a inter-pod term, p host port. ``q+1`` is one longer (offsets, half open): the
-entries of row i are those from ``ptr[i]`` up to, not including, ``ptr[i+1]``.
+signature (of static node constraints), a inter-pod term, p host port; for dynamic resource allocation v device, e
+capacity of a device, u counter, i claim, y slot of a claim, o option of a request. ``q+1`` is one longer (offsets, half
+open): the entries of row i are those from ``ptr[i]`` up to, not including, ``ptr[i+1]``.
 
 A table is a set of arrays of equal length, and a row is an index into all of them. Where a column refers to rows of
 another axis, -1 (NULL) refers to none. Rows are in canonical order, so that the lower row wins each tie.
@@ -62,6 +63,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "mig": Column("u1", "n", "a MigMode"),
         "legacy_mig": Column("u1", "n", "1: pods are there that ask for MIG devices in the legacy way"),
         "closed": Column("u1", "n", "1: no pod may share a GPU there, as one could not be reserved"),
+        "claims_only": Column("u1", "n", "1: its GPUs are devices of slices, for claims alone"),
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
     },
     "Devices": {
@@ -151,5 +153,47 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "child_end": Column("i4", "s", "one past the last child; equal to child_ptr for a pod set"),
         "minimum": Column("i4", "s", "pod set: minMember; set: how many members must be satisfied"),
         "task_ptr": Column("i4", "s+1", "tasks of a pod set, in task order; empty for a set"),
+    },
+    "DraDevices": {
+        "ptr": Column("i4", "n+1", "devices that pods on the node may use"),
+        "entry": Column("i4", "*", "those devices, in the order in which they are tried", "v"),
+        "shared": Column("u1", "v", "1: several claims may use it, each with a part of its capacities"),
+        "alike": Column("i4", "v", "equal for devices that no request tells apart"),
+        "limit_ptr": Column("i4", "v+1", "capacities of the device that claims consume; none of other devices"),
+        "limit": Column("i8", "e", "how much there is of the capacity, in a unit of its own"),
+        "counter_ptr": Column("i4", "v+1", "counters that a use of the device takes from"),
+        "counter": Column("i4", "*", "the counter", "u"),
+        "amount": Column("i8", "*", "how much of it"),
+        "total": Column("i8", "u", "how much there is of the counter, in a unit of its own"),
+    },
+    "DraRequests": {
+        "class_ptr": Column("i4", "c+1", "claims of the class"),
+        "spec": Column("i4", "*", "what the claim asks for; row of request_ptr"),
+        "claim": Column("i4", "*", "the claim, where it is a certain one; NULL: each pod has its own", "i"),
+        "request_ptr": Column("i4", "*", "requests of the spec"),
+        "option_ptr": Column("i4", "*", "options of the request, the most wanted first"),
+        "wanted": Column("i4", "o", "devices; 0: all that match"),
+        "admin": Column("u1", "o", "1: devices in use will do, and are not used up"),
+        "matcher": Column("i4", "o", "row of match"),
+        "consumer": Column("i4", "o", "row of consumed; NULL where no device that matches is shared"),
+        "constraint_ptr": Column("i4", "o+1", "constraints of the claim that hold for the option"),
+        "constraint": Column("i4", "*", "row of distinct and attribute"),
+        "distinct": Column("u1", "*", "1: values must differ, 0: they must be equal"),
+        "attribute": Column("i4", "*", "row of value"),
+        "match": Column("u1", "* v", "1: class, selectors and tolerations select the device"),
+        "consumed": Column("i8", "* e", "how much of the capacity a use takes"),
+        "value": Column("i4", "* v", "number of the attribute's value; NULL: the device has none"),
+    },
+    "DraClaims": {
+        "task_ptr": Column("i4", "t+1", "claims of the task, as its class has them"),
+        "claim": Column("i4", "*", "the claim", "i"),
+        "shared": Column("u1", "i", "1: an allocation stays as long as a pod uses it; 0: it moves with its only pod"),
+        "others": Column("i4", "i", "consumers that are no tasks on a node"),
+        "held": Column("u1", "i", "1: it is allocated, and kept by something else than tasks on nodes"),
+        "nodes": Column("i4", "i", "row of available: nodes for its first allocation; NULL: those of its devices"),
+        "slot_ptr": Column("i4", "i+1", "devices of the claim"),
+        "device": Column("i4", "y", "device at the start; NULL: none", "v"),
+        "option": Column("i4", "y", "the option that it was allocated for", "o"),
+        "available": Column("u1", "* n", "1: the allocation can be used from the node"),
     },
 }

@@ -16,6 +16,7 @@ class GpuKind(enum.IntEnum):
     FRACTION = 2  # a part of a device, as a number
     MEMORY = 3  # a part of a device, as memory
     MIG = 4
+    CLAIM = 6  # devices by claims alone
     LEGACY_MIG = 5  # refused on nodes with MIG devices, and keeps MIG pods away from its node
 
 

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
+from kai_sched.snapshot.verdicts import Verdict as Verdict
+
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -54,53 +57,6 @@ class Status(enum.IntEnum):
     RELEASING = 9
     STUCK_IN_RELEASING = 10
     EVICTED = 11  # inside a search only: leaves if the search succeeds, and may be placed again
-
-
-class Verdict(enum.IntEnum):
-    """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
-
-    Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
-    (12.1), those from 30 about a job (3.9). All are below ``solver.stages.explain.N_VERDICTS``.
-    """
-
-    OK = 0
-    NO_ROOM = 1
-    NO_POD_SLOT = 2
-    NOT_READY = 3
-    UNSCHEDULABLE = 4
-    MEMORY_PRESSURE = 5
-    DISK_PRESSURE = 6
-    PID_PRESSURE = 7
-    NETWORK_UNAVAILABLE = 8
-    MIG_ONLY = 9
-    TAINT = 10
-    NODE_AFFINITY = 11
-    VOLUME_AFFINITY = 12
-    WORKER_LABEL = 13
-    HOST_PORT = 14
-    POD_AFFINITY = 15
-    POD_ANTI_AFFINITY = 16
-    EXISTING_ANTI_AFFINITY = 17
-    NO_MIG = 18
-    NO_GPU_MEMORY = 19
-    TOO_LARGE = 20
-    CLAIM_MISSING = 21
-    CLAIM_LOST = 22
-    CLAIM_DELETED = 23
-    CLAIM_UNBOUND = 24
-    VOLUME_MISSING = 25
-    CONFIG_MAP_MISSING = 26
-    NOT_SUPPORTED = 27
-    # about a job
-    NO_QUEUE = 30
-    QUEUE_NOT_LEAF = 31
-    GANG_NOT_READY = 32
-    OVER_LIMIT = 33
-    OVER_QUOTA = 34
-    NO_FIT = 35
-    NO_CHUNK = 36
-    NO_HELP = 37  # only actions that evict tried it, and they could not help
-    NOT_RESERVED = 38  # about a node and a class
 
 
 class Turn(enum.IntEnum):
@@ -206,6 +162,7 @@ class Nodes(NamedTuple):
     mig: Flags
     legacy_mig: Flags
     closed: Flags
+    claims_only: Flags
     taint_set: Ints
 
 
@@ -349,6 +306,9 @@ class Snapshot(NamedTuple):
     ports: Flags
     jobs: Jobs
     sets: Sets
+    dra_devices: DraDevices
+    dra_requests: DraRequests
+    dra_claims: DraClaims
     n_domains: int
 
 

@@ -142,6 +142,7 @@ class Solution:
         self.idle[:, GPU] -= state.spare[:, 0]
         self.releasing[:, GPU] -= state.spare[:, 1] - state.spare[:, 0]
         self._shares: Longs = state.shares
+        self._claims = state.claims
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
         book, n_queues = state.book, snapshot.queues.parent.size
@@ -161,6 +162,16 @@ class Solution:
         """Return the devices of which task ``t`` has a share, rows of ``Devices``; none if it has no place."""
         ptr = self._snapshot.tasks.share_ptr
         return [d for d in self._shares[ptr[t] : ptr[t + 1]].tolist() if d != NULL]
+
+    def device_uses(self) -> tuple[Longs, Longs]:
+        """Return how many claims have each device of a slice, (V,) each: now, and once leaving pods have left."""
+        return self._claims.uses_now, self._claims.uses_later
+
+    def claimed_by(self, b: int) -> list[tuple[int, int]]:
+        """Return the devices of claim ``b`` at the end, rows of ``DraDevices``, each with its row of options."""
+        ptr = self._snapshot.dra_claims.slot_ptr
+        columns = (column[ptr[b] : ptr[b + 1]].tolist() for column in (self._claims.device, self._claims.option))
+        return [(v, o) for v, o in zip(*columns, strict=True) if v != NULL]
 
     def evictions(self) -> Iterator[EvictedTask]:
         """Return the evictions in the order of deciding."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
+from kai_sched.solver.claim_state import ClaimState, Picks, claim_writes, make_picks
 from kai_sched.solver.decisions import Decisions
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -95,6 +96,16 @@ class Offsets(NamedTuple):
     device_now: int
     device_later: int
     shares: int
+    users_now: int
+    users_later: int
+    claim_device: int
+    claim_option: int
+    uses_now: int
+    uses_later: int
+    used_now: int
+    used_later: int
+    counted_now: int
+    counted_later: int
     ports: int
 
 
@@ -116,6 +127,7 @@ class State(NamedTuple):
     domains: DomainState
     devices: DeviceState
     shares: Longs  # (X,) the devices that tasks share, as Tasks.device
+    claims: ClaimState
     ports: Longs  # (N, P) pods that hold a host port
 
 
@@ -211,6 +223,7 @@ class Scratch(NamedTuple):
     node: Ints  # (longest job,) nodes of these tasks
     devices: Longs  # (M,) devices that are chosen for a pod
     shares: Longs  # (X,) devices of tasks that are placed anew, as Tasks.device
+    picks: Picks
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
@@ -246,15 +259,18 @@ def make_state(snapshot: Snapshot) -> State:
     )
     lengths = [n_tasks] * 2 + [n_sets] * 4 + [snapshot.n_domains] * 2
     lengths += [snapshot.devices.reserved.size] * 2 + [snapshot.tasks.device.size]
+    n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
+    lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
+    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2
     counters: list[tuple[int, ...]] = [(length,) for length in lengths]
     integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.ports.shape[0])], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, ports = DeviceState(*views[8:10]), views[10], views[11]
+    devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:21]), views[21]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
     at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
     return State(
-        floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, devices, shares, ports
+        floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, devices, shares, claims, ports
     )
 
 
@@ -286,7 +302,9 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
     # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 8 * counters + 3 * shares) + 2 * n_sets + 1
+    n_integers = n_moves * (6 + 8 * counters + 3 * shares + claim_writes(snapshot)) + 2 * n_sets + 1
+    # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
+    n_integers += 2 * claim_writes(snapshot)
     return Log(
         np.empty(n_floats, np.int64),
         np.empty(n_floats),
@@ -362,6 +380,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(longest, np.int32),
         np.zeros(int(snapshot.classes.shares.max(initial=0)), np.int64),
         np.zeros(snapshot.tasks.device.size, np.int64),
+        make_picks(snapshot),
         np.zeros(longest, np.uint8),
         Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),

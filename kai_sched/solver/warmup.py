@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
+from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     Classes,
@@ -78,6 +79,9 @@ def empty_snapshot() -> Snapshot:
         ports,
         _empty(Jobs),
         _empty(Sets),
+        _empty(DraDevices),
+        _empty(DraRequests),
+        _empty(DraClaims),
         0,
     )
 

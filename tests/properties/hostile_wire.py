@@ -20,7 +20,7 @@ import msgspec
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from kai_sched.api import bindrequest, config, core, names, podgroup, queue, shard, topology
+from kai_sched.api import bindrequest, config, core, dra, names, podgroup, queue, shard, topology
 from kai_sched.operator.intake import status_observer
 from tests.properties.hostile_values import BY_KIND, DEEP, Values, texts, wrong_types
 
@@ -91,6 +91,9 @@ READERS: dict[str, tuple[Any, ...]] = {
     "ConfigMap": (core.WireConfigMap,),
     "Namespace": (core.WireNamespace,),
     "PriorityClass": (core.WirePriorityClass,),
+    "DeviceClass": (dra.WireDeviceClass,),
+    "ResourceSlice": (dra.WireResourceSlice,),
+    "ResourceClaim": (dra.WireResourceClaim,),
     **{kind: (core.CustomObject, model) for kind, model in CUSTOM.items()},
 }
 # Labels and annotations that are read, and what they hold; by the constants of api/names.py that end so.
@@ -148,6 +151,7 @@ ANNOTATIONS: dict[str, str] = {
     names.GPU_CONTAINER_ANNOTATION: "name",
     names.SHARED_GPU_CONFIG_MAP_ANNOTATION: "name",
     names.RESERVED_DEVICE_ANNOTATION: "name",
+    names.EXTENDED_CLAIM_ANNOTATION: "flag",
     names.STALE_ANNOTATION: "time",
     names.LAST_START_ANNOTATION: "time",
     names.EVICTED_PODS_ANNOTATION: "digits",
@@ -194,6 +198,10 @@ SANE: dict[str, Any] = {
     "OwnerReference.api_version": "batch/v1",
     "OwnerReference.kind": "Job",
     "PodStatus.phase": "Pending",
+    "WireDeviceTaint.effect": "NoSchedule",
+    "WireRequest.allocation_mode": "ExactCount",
+    "Consumer.resource": "pods",
+    "CelSelector.expression": "device.driver == 'a'",
 }
 _SANE_BY_KIND: dict[str, Any] = {
     "integer": 1,
@@ -286,7 +294,7 @@ def _keys(owner: str) -> Mapping[str, str]:
         return {f"{key}{PREFIXES.get(key, '')}": kind for key, kind in LABELS.items()}
     if field == "annotations":
         return {f"{key}{PREFIXES.get(key, '')}": kind for key, kind in ANNOTATIONS.items()}
-    if _RESOURCE_FIELDS.search(field):
+    if _RESOURCE_FIELDS.search(field) and owner != "WireDevice.capacity":
         return dict.fromkeys(RESOURCES, "quantity")
     return {"a": ""}
 

@@ -49,6 +49,9 @@ VERSIONS = {
     "Topology": names.TOPOLOGY_VERSION,
     "StorageClass": "storage.k8s.io/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
+    "DeviceClass": names.DRA_VERSION,
+    "ResourceSlice": names.DRA_VERSION,
+    "ResourceClaim": names.DRA_VERSION,
 }
 
 
@@ -124,6 +127,9 @@ def bases() -> dict[str, Object]:
     storage = {"requests": {"storage": "1Gi"}}
     claim = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "resources": storage}
     volume = {"storageClassName": "a", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    slices = {"driver": "a", "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}, "nodeName": "a"}
+    slices |= {"devices": [{"name": "a"}, {"name": "b"}]}
+    asked = {"name": "a", "exactly": {"deviceClassName": "a", "allocationMode": "ExactCount", "count": 1}}
     foreign = {"schedulerName": "default-scheduler"}
     system = pod("system", "kube-system", "", 2, node="a", **foreign)
     system["metadata"]["labels"] = {"app": "proxy"}
@@ -145,6 +151,10 @@ def bases() -> dict[str, Object]:
         "PersistentVolume": thing("PersistentVolume", "a", spec=volume, status={"phase": "Available"}),
         "StorageClass": thing("StorageClass", "a", provisioner="a", volumeBindingMode="WaitForFirstConsumer"),
         "ConfigMap": thing("ConfigMap", "a", "evil"),
+        "DeviceClass": thing("DeviceClass", "a", spec={"selectors": [{"cel": {"expression": "device.driver == 'a'"}}]}),
+        "ResourceSlice": thing("ResourceSlice", "a", spec=slices),
+        "ResourceClaim": thing("ResourceClaim", "a", "evil", spec={"devices": {"requests": [asked]}}),
+        "pod with a claim": pod("claims", "evil", "evil", 0, resourceClaims=[{"name": "a", "resourceClaimName": "a"}]),
         "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
         "SchedulingShard": thing("SchedulingShard", "default", spec={}),
         "Config": thing("Config", "kai-config", spec={}),

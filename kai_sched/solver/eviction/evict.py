@@ -13,6 +13,12 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Status
+from kai_sched.solver.eviction.claimed_home import (
+    fits_home_claims,
+    keep_home_claims,
+    leave_claims,
+    return_to_claims,
+)
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
@@ -53,6 +59,7 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
     if n == NULL:
         return
     leave_devices(t, n, ctx, search)
+    leave_claims(t, ctx, search)
     change_releasing(n, 1.0, snapshot.classes.request[c], ctx)
     charge_task(j, t, n, -float(times), ctx)
     touch(finder.block, finder.stamp, n)
@@ -79,7 +86,11 @@ def return_to_devices(t: int, n: int, ctx: Context, search: Search) -> None:
 
 @inner
 def keep_home_devices(t: int, save: bool, ctx: Context, search: Search) -> None:
-    """Save the home devices of task ``t``, ``search.home_device`` (X,), in ``scratch.devices``, or restore them."""
+    """Save the home devices of task ``t``, ``search.home_device`` (X,), in ``scratch.devices``, or restore them.
+
+    Those of its claims (Y,) are saved in ``scratch.picks``.
+    """
+    keep_home_claims(t, save, ctx, search)
     first = ctx.snapshot.tasks.share_ptr[t]
     for entry in range(ctx.snapshot.tasks.share_ptr[t + 1] - first):
         if save:
@@ -98,6 +109,8 @@ def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
     c = snapshot.tasks.cls[t]
     request = snapshot.classes.request[c]
     if home == NULL or not fits_later(request, state.idle[home], state.releasing[home]):
+        return False
+    if not fits_home_claims(t, ctx, search):
         return False
     if snapshot.devices.reserved.shape[0] == 0:
         return True
@@ -192,6 +205,9 @@ def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> Non
     # With a share of GPUs home is a device, not only a node (3.6).
     if known and ctx.snapshot.tasks.share_ptr[t] < ctx.snapshot.tasks.share_ptr[t + 1]:
         known = search.tasks.home[t] == n and prefers_home_devices(t, ctx, search)
+    # With claims for devices, too.
+    if known and ctx.snapshot.dra_claims.task_ptr[t] < ctx.snapshot.dra_claims.task_ptr[t + 1]:
+        known = search.tasks.home[t] == n and fits_home_claims(t, ctx, search)
     if ctx.state.task.status[t] == IS_EVICTED and known:
         # Not the node that was asked for but the home: in the node-local case above the two differ.
         return_home(j, t, ctx, search)
@@ -214,6 +230,7 @@ def return_home(j: int, t: int, ctx: Context, search: Search) -> None:
     if status == IS_PIPELINED:
         add_integer(at.waiting + s, 1, ctx)
     return_to_devices(t, n, ctx, search)
+    return_to_claims(t, ctx, search)
     change_releasing(n, -1.0, snapshot.classes.request[c], ctx)
     charge_task(j, t, n, 1.0, ctx)
     touch(finder.block, finder.stamp, n)

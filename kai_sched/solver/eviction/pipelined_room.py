@@ -22,6 +22,7 @@ from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
+from kai_sched.solver.kernels.claimed import are_claimed_free, hold_claimed
 from kai_sched.solver.kernels.devices import change_now, hold_now
 from kai_sched.solver.state import Context, State
 
@@ -79,6 +80,7 @@ def make_wait(t: int, ctx: Context) -> None:
             state.idle[n, r] += amount
             state.releasing[n, r] -= amount
     hold_now(t, n, -1, ctx)
+    hold_claimed(t, -1, ctx)
     ctx.log.size[:] = 0
 
 
@@ -129,6 +131,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     for t in range(tasks.job.shape[0]):
         if tasks.job[t] != NULL and free[tasks.job[t]] == FREE and state.task.status[t] == IS_PIPELINED:
             hold_now(t, state.task.node[t], -1, ctx)
+            hold_claimed(t, -1, ctx)
             ctx.log.size[:] = 0
 
 
@@ -196,6 +199,7 @@ def take_all(j: int, ctx: Context, room: Floats) -> bool:
         enough = enough and tasks.status[t] == IS_PENDING
         for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
             enough = enough and term_roles.entry[entry, 0] != NEED
+        enough = enough and are_claimed_free(t, ctx)
         take_room(t, 1.0, snapshot, state, room)
         hold_devices(t, 1, ctx, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.
@@ -220,6 +224,8 @@ def hold_devices(t: int, sign: int, ctx: Context, room: Floats) -> None:
     Writes ``state.devices.now`` (G,) for good: the undo log is emptied. A device that gets its first user needs a slot
     for its reservation pod.
     """
+    hold_claimed(t, sign, ctx)
+    ctx.log.size[:] = 0
     if ctx.snapshot.tasks.share_ptr[t] == ctx.snapshot.tasks.share_ptr[t + 1]:
         return
     n = ctx.state.task.node[t]

@@ -28,6 +28,7 @@ from kai_sched.solver.eviction.tables import JobOrder, Search, SearchQueues
 from kai_sched.solver.eviction.validate import diverge, may_lose_one
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
+from kai_sched.solver.kernels.claims import has_claims
 from kai_sched.solver.kernels.gang import AT_MINIMUM, BELOW_MINIMUM
 from kai_sched.solver.kernels.order import queue_before
 from kai_sched.solver.state import Book, Context, State
@@ -341,7 +342,7 @@ def common_class(v: int, like: int, ctx: Context, search: Search) -> int:
         status, n, c = state.task.status[t], state.task.node[t], snapshot.tasks.cls[t]
         if not IS_PIPELINED <= status <= IS_RUNNING:
             continue
-        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1:
+        if n == NULL or finder.refused[c] != OK or finder.dynamic[c] == 1 or has_claims(c, ctx):
             return NULL
         if like == NULL:
             like = c

@@ -285,6 +285,8 @@ class Search(NamedTuple):
     hosts: Longs  # (L,) scratch
     place: Longs  # (L,) the nodes that were chosen for the pending tasks of the preemptor
     home_device: Longs  # (X,) the devices that evicted tasks shared, as Tasks.device
+    home_claimed: Longs  # (Y,) the devices that their claims had
+    home_option: Longs  # (Y,) and the options that these were allocated for
 
 
 class Preemptor(NamedTuple):
@@ -332,6 +334,7 @@ def make_search(snapshot: Snapshot) -> Search:
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.full(snapshot.tasks.device.size, NULL, np.int64),
+        *(np.full(snapshot.dra_claims.device.size, NULL, np.int64) for _ in range(2)),
     )
 
 

@@ -24,6 +24,7 @@ from kai_sched.snapshot.tables import (
     TermRole,
 )
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claimed import hold_claimed, use_slots
 from kai_sched.solver.kernels.devices import hold_now, keep_later, price_of
 from kai_sched.solver.state import Context
 
@@ -89,6 +90,37 @@ def open_devices(status: Statuses, ctx: Context) -> None:
             keep_later(t, tasks.node[t], 1, ctx)
         # The state before is of no interest.
         ctx.log.size[:] = 0
+
+
+@inner
+def open_claims(status: Statuses, ctx: Context) -> None:
+    """Book the devices of slices that claims have (8.6): those of pods on the nodes, and those that others keep.
+
+    Fills ``state.claims``, (I,) and longer. ``status`` (T,) is that of the snapshot.
+    """
+    claims, state, tasks = ctx.snapshot.dra_claims, ctx.state.claims, ctx.snapshot.tasks
+    for y in range(claims.device.shape[0]):
+        state.device[y], state.option[y] = claims.device[y], claims.option[y]
+    for i in range(claims.held.shape[0]):
+        if claims.held[i] == 1:
+            state.users_now[i], state.users_later[i] = 1, 1
+            use_slots(i, 1, True, ctx)
+            use_slots(i, 1, False, ctx)
+            ctx.log.size[:] = 0
+    if claims.claim.shape[0] == 0:
+        return
+    for t in range(tasks.node.shape[0]):
+        if claims.task_ptr[t] == claims.task_ptr[t + 1] or tasks.node[t] == NULL or status[t] < IS_PIPELINED:
+            continue
+        hold_claimed(t, 1, ctx)
+        ctx.log.size[:] = 0
+        if status[t] != IS_RELEASING:
+            for k in range(claims.task_ptr[t], claims.task_ptr[t + 1]):
+                i = claims.claim[k]
+                state.users_later[i] += 1
+                if state.users_later[i] == 1:
+                    use_slots(i, 1, False, ctx)
+                ctx.log.size[:] = 0
 
 
 @inner

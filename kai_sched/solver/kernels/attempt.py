@@ -17,6 +17,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status, Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claimed import take_claimed
+from kai_sched.solver.kernels.claims import choose_claimed, has_claims
 from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import has_room_now
@@ -169,6 +171,8 @@ def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     c = ctx.snapshot.tasks.cls[t]
     if ctx.snapshot.classes.shares[c] > 0:
         wait = choose_devices(c, n, ctx) == LATER or wait
+    if has_claims(c, ctx):
+        wait = choose_claimed(c, n, ctx) == LATER or wait
     put_on_devices(j, t, n, wait, ctx)
 
 
@@ -182,12 +186,14 @@ def put_on_devices(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
 
     Parameters
     ----------
-    j, t, n : rows of the job, its task and the node; if the task has a share, its devices are in ``scratch.devices``
+    j, t, n : rows of the job, its task and the node; the devices of a share are in ``scratch.devices``,
+        those of claims in ``scratch.picks``
     wait : True: the task is pipelined; False: it is bound
     """
     snapshot, finder = ctx.snapshot, ctx.finder
     c = snapshot.tasks.cls[t]
     take_devices(t, n, wait, ctx)
+    take_claimed(t, wait, ctx)
     place(t, n, wait, ctx)
     charge_task(j, t, n, 1.0, ctx)
     if finder.dynamic[c] == 1:

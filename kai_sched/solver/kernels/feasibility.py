@@ -21,11 +21,13 @@ TAINT = int(Verdict.TAINT)
 MIG_ONLY = int(Verdict.MIG_ONLY)
 NO_MIG = int(Verdict.NO_MIG)
 NOT_RESERVED = int(Verdict.NOT_RESERVED)
+CLAIMS_ONLY = int(Verdict.CLAIMS_ONLY)
 NO_GPU_MEMORY = int(Verdict.NO_GPU_MEMORY)
 WITHOUT_GPUS = int(GpuKind.NONE)
 WHOLE = int(GpuKind.WHOLE)
 FRACTION = int(GpuKind.FRACTION)
 MEMORY = int(GpuKind.MEMORY)
+CLAIM = int(GpuKind.CLAIM)
 MIG = int(GpuKind.MIG)
 LEGACY_MIG = int(GpuKind.LEGACY_MIG)
 HAS_NO_MIG = int(MigMode.NO_MIG)
@@ -65,15 +67,17 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
     """Return the verdict, a scalar, on a pod with this ``GpuKind`` for node ``n`` (12.2, steps 2 and 3).
 
-    Reads ``mig``, ``legacy_mig``, ``closed`` and ``device_memory`` of the nodes, (N,) each.
+    Reads ``mig``, ``legacy_mig``, ``closed``, ``claims_only`` and ``device_memory`` of the nodes, (N,) each.
     """
     mig = nodes.mig[n]
     if kind == WITHOUT_GPUS:
         return OK
     if mig == HAS_NO_MIG and kind == MIG:
         return NO_MIG
+    if nodes.claims_only[n] == 1 and WHOLE <= kind <= MEMORY:
+        return CLAIMS_ONLY
     refused = kind == LEGACY_MIG or (kind == MIG and nodes.legacy_mig[n] == 1)
-    refused = refused or (mig == SINGLE and kind != WHOLE) or (mig == MIXED and kind != MIG)
+    refused = refused or (mig == SINGLE and kind != WHOLE and kind != CLAIM) or (mig == MIXED and kind != MIG)
     if mig != HAS_NO_MIG and refused:
         return MIG_ONLY
     if nodes.closed[n] == 1 and kind in (FRACTION, MEMORY):

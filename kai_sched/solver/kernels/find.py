@@ -21,6 +21,7 @@ from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Verdict
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claims import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_fit_now
 from kai_sched.solver.state import Context
@@ -65,7 +66,7 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
     verdicts = finder.verdicts[ctx.snapshot.classes.signature[c]]
     resource = CPU if cpu_only == 1 else GPU
     placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
-    shared = ctx.snapshot.devices.reserved.shape[0] > 0
+    shared, claims = ctx.snapshot.devices.reserved.shape[0] > 0, has_claims(c, ctx)
     best = NULL
     best_points, best_preference = 0.0, 0.0
     first = b * finder.block[0]
@@ -75,6 +76,10 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
         room, joins = NOW, False
         if shared:
             room, joins = survey_devices(c, n, ctx)
+            if room == NEVER:
+                continue
+        if claims:
+            room = min(room, survey_claims(c, n, ctx))
             if room == NEVER:
                 continue
         points = settings.available_points if room == NOW and rows_fit_now(c, n, ctx) else 0.0

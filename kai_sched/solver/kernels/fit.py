@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.tables import GPU, Floats
 from kai_sched.solver.jit import inner, kernel
+from kai_sched.solver.kernels.claims import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices
 from kai_sched.solver.state import Context
 
@@ -48,10 +49,11 @@ def has_room_now(c: int, n: int, ctx: Context) -> bool:
     """Return whether a pod of class ``c`` fits node ``n`` now (0.3): ``state.idle`` (N, R), and its devices."""
     if not rows_fit_now(c, n, ctx):
         return False
-    if ctx.snapshot.devices.reserved.shape[0] == 0:
-        return True
-    room, _ = survey_devices(c, n, ctx)
-    return bool(room == NOW)
+    if ctx.snapshot.devices.reserved.shape[0] > 0:
+        room, _ = survey_devices(c, n, ctx)
+        if room != NOW:
+            return False
+    return not has_claims(c, ctx) or survey_claims(c, n, ctx) == NOW
 
 
 @inner
@@ -62,6 +64,12 @@ def has_room(c: int, n: int, ctx: Context) -> bool:
     """
     if not fits_later(ctx.snapshot.classes.request[c], ctx.state.idle[n], ctx.state.releasing[n]):
         return False
+    return has_device_room(c, n, ctx) and (not has_claims(c, ctx) or survey_claims(c, n, ctx) != NEVER)
+
+
+@inner
+def has_device_room(c: int, n: int, ctx: Context) -> bool:
+    """Return whether the GPU devices (G,) of node ``n`` have room for a pod of class ``c`` later, claims aside."""
     if ctx.snapshot.devices.reserved.shape[0] == 0:
         return True
     room, _ = survey_devices(c, n, ctx)

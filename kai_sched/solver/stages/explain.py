@@ -17,16 +17,19 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.devices import largest_part, room_for_shares, whole_later
-from kai_sched.solver.kernels.fit import has_room
+from kai_sched.solver.kernels.claims import has_claims, survey_claims
+from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, whole_later
+from kai_sched.solver.kernels.fit import has_device_room
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 NO_ROOM = int(Verdict.NO_ROOM)
 NO_POD_SLOT = int(Verdict.NO_POD_SLOT)
+NO_CLAIMED_DEVICES = int(Verdict.NO_CLAIMED_DEVICES)
+CLAIMS_TOO_HARD = int(Verdict.CLAIMS_TOO_HARD)
 NO_FIT = int(Verdict.NO_FIT)
-N_VERDICTS = 40
+N_VERDICTS = 48
 
 
 class Facts(NamedTuple):
@@ -37,7 +40,7 @@ class Facts(NamedTuple):
     """
 
     asked: Longs  # (C,)
-    nodes: Longs  # (C, 40) how many nodes have the verdict
+    nodes: Longs  # (C, 48) how many nodes have the verdict
     short: Longs  # (C, R) how many otherwise fit nodes lack the resource
     largest_free: Floats  # (C, R) most that one of these has free or freeing
     room: Longs  # (C,) how many such pods would still fit, each by itself
@@ -73,7 +76,7 @@ def explain(ctx: Context, facts: Facts) -> None:
 
 @inner
 def measure(c: int, ctx: Context, facts: Facts) -> None:
-    """Count the nodes by their verdict on class ``c``, in the state as it is now; add to ``facts.nodes`` (C, 40).
+    """Count the nodes by their verdict on class ``c``, in the state as it is now; add to ``facts.nodes`` (C, 48).
 
     The first failing check is the verdict of a node, in the order of 12.2: static verdict, room, then inter-pod terms
     and host ports. ``facts.room`` adds up how many pods fit on nodes without an obstacle.
@@ -86,16 +89,19 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
         verdict = verdicts[n]
         if verdict == OK:
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
-            if verdict == OK and not has_room(c, n, ctx):
+            if verdict == OK and not has_device_room(c, n, ctx):
                 verdict = NO_ROOM
                 facts.short[c, GPU] += 1
                 free = largest_part(n, ctx) if shares > 0 else whole_later(n, ctx)
                 facts.largest_free[c, GPU] = max(facts.largest_free[c, GPU], free)
+            if verdict == OK and has_claims(c, ctx) and survey_claims(c, n, ctx) == NEVER:
+                verdict = CLAIMS_TOO_HARD if ctx.scratch.picks.length[1] == 1 else NO_CLAIMED_DEVICES
         if verdict == OK and finder.dynamic[c] == 1:
             verdict = judge_placed(c, n, first_of_kind, ctx)
         if verdict == OK:
             fits = pods_that_fit(request, state.idle[n], state.releasing[n])
-            facts.room[c] += min(fits, room_for_shares(c, n, ctx)) if shares > 0 else fits
+            fits = min(fits, room_for_shares(c, n, ctx)) if shares > 0 else fits
+            facts.room[c] += min(fits, 1) if has_claims(c, ctx) else fits
         facts.nodes[c, verdict] += 1
 
 

@@ -16,6 +16,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Status, Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import (
+    open_claims,
     open_cluster,
     open_devices,
     open_jobs,
@@ -46,6 +47,7 @@ def fair_share(ctx: Context) -> None:
     tasks = snapshot.tasks
     open_nodes(tasks.status, state.idle, state.releasing, ctx)
     open_devices(tasks.status, ctx)
+    open_claims(tasks.status, ctx)
     open_jobs(ctx)
     open_queues(ctx)
     open_term_roles(tasks.status, ctx)

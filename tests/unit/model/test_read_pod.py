@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kai_sched.model.claims import PodClaim
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import (
@@ -162,8 +163,14 @@ class TestGpus:
         assert clean(Pod, pod({"containers": [container({GPU: "0"})]})).shape.legacy_mig
 
     def test_resource_claims(self) -> None:
-        shape = clean(Pod, pod({"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})).shape
-        assert shape.unsupported == ("spec.resourceClaims (dynamic resource allocation)",)
+        listed = [{"name": "own", "resourceClaimTemplateName": "t"}, {"name": "gpu", "resourceClaimName": "c"}]
+        content = pod({"resourceClaims": [*listed, {"name": "none", "resourceClaimTemplateName": "t"}]})
+        assert clean(Pod, content).claims == (PodClaim("own"), PodClaim("gpu", "c", named=True), PodClaim("none"))
+        made = [{"name": "own", "resourceClaimName": "a-own-x"}, {"name": "none"}]
+        content["status"] = {"resourceClaimStatuses": made}
+        found = clean(Pod, content)
+        assert found.claims == (PodClaim("own", "a-own-x"), PodClaim("gpu", "c", named=True))
+        assert found.shape.unsupported == ()
 
     @pytest.mark.parametrize(
         ("key", "text"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from kai_sched.lowering.claim_rows import no_claims
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     GPU,
@@ -272,6 +273,7 @@ def assemble(
         ports,
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
+        *no_claims(len(request), len(job), n_nodes),
         n_domains,
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Terms, freeze
+from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
 from kai_sched.solver.state import longest_job, make_finder, make_log, make_scratch, make_state, make_tree
@@ -42,7 +43,22 @@ def sample() -> Snapshot:
     ptr = np.zeros(n_nodes + 1, np.int32)
     ptr[1:] = 37
     shares = freeze((np.full(n_classes, 11, np.int32), np.full(41, NULL, np.int32)))
+    claims = snapshot.dra_claims._replace(
+        task_ptr=np.minimum(np.arange(snapshot.tasks.job.size + 1), 1).astype(np.int32),
+        claim=np.zeros(1, np.int32),
+        shared=np.zeros(47, np.uint8),
+        slot_ptr=np.minimum(np.arange(48) * 53, 53).astype(np.int32),
+        device=np.full(53, NULL, np.int32),
+        option=np.full(53, NULL, np.int32),
+    )
+    slices = snapshot.dra_devices._replace(
+        shared=np.zeros(59, np.uint8),
+        limit=np.zeros(61, np.int64),
+        total=np.zeros(67, np.int64),
+    )
     return snapshot._replace(
+        dra_claims=freeze(claims),
+        dra_devices=freeze(slices),
         devices=table(Devices, ptr=ptr, reserved=[0] * 37),
         classes=snapshot.classes._replace(shares=shares[0]),
         tasks=snapshot.tasks._replace(device=shares[1]),
@@ -66,6 +82,12 @@ LENGTHS = {
     "m": int(SAMPLE.classes.shares.max()),
     "b": make_finder(SAMPLE).stamp.size,
     "l": longest_job(SAMPLE),
+    "v": SAMPLE.dra_devices.shared.size,
+    "e": SAMPLE.dra_devices.limit.size,
+    "u": SAMPLE.dra_devices.total.size,
+    "i": SAMPLE.dra_claims.shared.size,
+    "y": SAMPLE.dra_claims.device.size,
+    "w": longest_claims(SAMPLE) + 1,
 }
 
 

@@ -1,0 +1,65 @@
+"""Which devices the claims of a pod have at the end of a cycle, as an allocation that the API takes (semantics 8.6)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from hashlib import sha256
+
+from kai_sched.lowering.lower import Lowered
+from kai_sched.model.claims import AllocatedDevice, Allocation, Device, DeviceOption, ResourceClaim
+from kai_sched.model.objects import NodeSelector, Requirement
+from kai_sched.model.selectors import NODE_NAME
+from kai_sched.plan.effects import ClaimUse
+from kai_sched.solver.solution import Solution
+
+
+def claim_uses(t: int, node: str, lowered: Lowered, solution: Solution) -> tuple[ClaimUse, ...]:
+    """The claims of task ``t``, which is bound to the node, in the order of the pod."""
+    table = lowered.snapshot.dra_claims
+    rows = table.claim[table.task_ptr[t] : table.task_ptr[t + 1]].tolist()
+    return tuple(_use(row, node, lowered, solution) for row in rows)
+
+
+def _use(row: int, node: str, lowered: Lowered, solution: Solution) -> ClaimUse:
+    claim, book = lowered.claims.claims[row], lowered.claims.book
+    known = lowered.claims.allocations.get(row)
+    if known is not None:
+        return ClaimUse(claim.key, claim.uid, known, claim.allocation is None)
+    devices, found = [], []
+    for v, o in solution.claimed_by(row):
+        assert book is not None, "devices of slices have a book"
+        driver, pool, device = book.devices[v]
+        name, option = lowered.claims.options[o]
+        devices.append(device)
+        share_id = _share_id(claim, driver, pool, device) if device.shared else ""
+        consumed = _consumed(driver, device, option) if device.shared else ()
+        found.append(AllocatedDevice(name, driver, pool, device.name, option.admin, consumed, share_id))
+    return ClaimUse(claim.key, claim.uid, Allocation(tuple(found), _nodes(devices, node)), True)
+
+
+def _nodes(devices: list[Device], node: str) -> NodeSelector | None:
+    """The nodes from which all of the devices can be used; None: all nodes."""
+    if any(device.node or device.binds_to_node for device in devices):
+        return ((Requirement(NODE_NAME, "In", (node,)),),)
+    terms = {term for device in devices if device.selector is not None for term in device.selector}
+    # A slice has one term at most; the nodes of all devices are those that match all terms.
+    requirements = sorted({each for term in terms for each in term}, key=lambda each: (each.key, each.op, each.values))
+    return (tuple(requirements),) if requirements else None
+
+
+def _consumed(driver: str, device: Device, option: DeviceOption) -> tuple[tuple[str, Fraction], ...]:
+    asked = dict(option.capacity)
+    found = []
+    for name, capacity in sorted(device.capacity.items()):
+        short = name.removeprefix(f"{driver}/")
+        amount = capacity.consumed(asked.get(name, asked.get(short)))
+        if amount is not None:
+            found.append((short, amount))
+    return tuple(found)
+
+
+def _share_id(claim: ResourceClaim, driver: str, pool: str, device: Device) -> str:
+    """The id of this part of the device: a UUID that depends on the claim and the device alone."""
+    text = sha256(f"{claim.uid or claim.key} {driver} {pool} {device.name}".encode()).hexdigest()
+    # The version and the variant are those of a random UUID.
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:32]}"

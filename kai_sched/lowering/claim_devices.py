@@ -1,0 +1,268 @@
+"""The devices of ResourceSlices as tables: which nodes may use each, capacities that claims consume, counters of pools,
+and which devices an option of a request selects (semantics 8.6).
+
+A pool counts if all slices of its newest generation are there. What depends on slices, classes and nodes only is kept
+until one of them changes: the answers about an option are a row of numbers, made once.
+
+Cost: one step for each device and distinct option, after a change; nothing without slices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.constraints import truth_of, untolerated
+from kai_sched.lowering.selectors import SelectorBook, SelectorError
+from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
+from kai_sched.model.objects import Node, NodeSelector
+from kai_sched.model.store import Cluster
+from kai_sched.snapshot.claim_tables import DraDevices
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs
+
+DeviceKey = tuple[str, str, str]  # driver, pool, name
+AMOUNT_MAX = 2**61  # two of them can be added up
+SCALES = (1, 1_000, 1_000_000_000)  # Kubernetes quantities are multiples of one nano
+
+
+class DeviceBook:
+    """The devices of one state of slices, classes and nodes, and what options say about them.
+
+    Attributes
+    ----------
+    devices, row_of
+        (V,) the devices with their drivers and pools, and the row of each by its names.
+    gpus
+        (N,) how many of the node's own devices count as GPUs.
+    local
+        (V,) the node that the device is part of; NULL for others.
+    counted, is_gpu
+        (V,) whether the device is one of these GPUs, and whether a claim has it for itself, too.
+    """
+
+    def __init__(self, cluster: Cluster, cache: Cache, nodes: list[Node], selectors: SelectorBook) -> None:
+        self._cluster, self._selectors = cluster, selectors
+        self.devices: list[tuple[str, str, Device]] = []
+        self.row_of: dict[DeviceKey, int] = {}
+        self._matches: dict[DeviceOption, Flags] = {}
+        self._consumed: dict[tuple[tuple[str, Fraction], ...], Longs] = {}
+        self._values: dict[str, Ints] = {}
+        counters: dict[tuple[str, str, str, str], Fraction] = {}
+        for (driver, pool), slices in sorted(_complete_pools(cluster.resource_slices.values()).items()):
+            for each in slices:
+                for counter_set, name, amount in each.counters:
+                    counters[driver, pool, counter_set, name] = amount
+                for device in each.devices:
+                    self.row_of[driver, pool, device.name] = len(self.devices)
+                    self.devices.append((driver, pool, device))
+        selectors.forget(device for _, _, device in self.devices)
+        self._place(cache, nodes)
+        self._count_gpus(nodes)
+        self._tables(counters)
+
+    def _place(self, cache: Cache, nodes: list[Node]) -> None:
+        """Which nodes may use each device: ``ptr``, ``entry``, and the nodes of each device."""
+        rows = {node.name: n for n, node in enumerate(nodes)}
+        by_node: list[list[int]] = [[] for _ in nodes]
+        self.local = np.full(len(self.devices), NULL, np.int32)
+        self._spread: dict[int, Flags] = {}
+        known: dict[NodeSelector, Flags] = {}
+        for v, (_, _, device) in enumerate(self.devices):
+            if device.node:
+                n = rows.get(device.node, NULL)
+                self.local[v] = n
+                if n != NULL:
+                    by_node[n].append(v)
+                continue
+            if device.everywhere:
+                found = np.ones(len(nodes), np.uint8)
+            elif device.selector is not None:
+                if device.selector not in known:
+                    known[device.selector] = selected_nodes(device.selector, cache, nodes)
+                found = known[device.selector]
+            else:
+                found = np.zeros(len(nodes), np.uint8)
+            self._spread[v] = found
+            for n in np.flatnonzero(found).tolist():
+                by_node[n].append(v)
+        self.ptr = np.zeros(len(nodes) + 1, np.int32)
+        np.cumsum([len(listed) for listed in by_node], out=self.ptr[1:])
+        self.entry = np.array([v for listed in by_node for v in listed], np.int32)
+
+    def usable_from(self, v: int, n_nodes: int) -> Flags:
+        """(N,) 1 where pods on the node may use device ``v``."""
+        if v in self._spread:
+            return self._spread[v]
+        found = np.zeros(n_nodes, np.uint8)
+        if self.local[v] != NULL:
+            found[self.local[v]] = 1
+        return found
+
+    def _count_gpus(self, nodes: list[Node]) -> None:
+        classes = [each for _, each in sorted(self._cluster.device_classes.items()) if each.counts_as_gpus]
+        is_gpu = np.zeros(len(self.devices), bool)
+        for v, (driver, _, device) in enumerate(self.devices):
+            is_gpu[v] = is_gpu_name(driver) or any(self._selected(each.selectors, driver, device) for each in classes)
+        own = is_gpu & (self.local != NULL)
+        self.counted: npt.NDArray[np.bool_] = own
+        self.gpus: Floats = np.bincount(self.local[own], minlength=len(nodes)).astype(np.float64)
+        self.is_gpu: npt.NDArray[np.bool_] = own & ~np.array([each.shared for _, _, each in self.devices], bool)
+
+    def _selected(self, selectors: tuple[str, ...], driver: str, device: Device) -> bool:
+        try:
+            return bool(selectors) and all(self._selectors.selects(each, driver, device) for each in selectors)
+        except SelectorError:
+            return False  # pods that use the class are told
+
+    def _tables(self, counters: dict[tuple[str, str, str, str], Fraction]) -> None:
+        number = {key: u for u, key in enumerate(sorted(counters))}
+        scales = {key: _scale(amount) for key, amount in counters.items()}
+        limit_ptr, limits, counter_ptr, used, amounts = [0], [], [0], [], []
+        self.dimensions: list[tuple[str, int]] = []  # name and scale of each row of the axis of capacities
+        profiles: dict[object, int] = {}
+        profile = np.zeros(len(self.devices), np.int32)
+        for v, (driver, pool, device) in enumerate(self.devices):
+            if device.shared:
+                for name, each in sorted(device.capacity.items()):
+                    self.dimensions.append((name, _scale(each.value)))
+                    limits.append(_whole(each.value * self.dimensions[-1][1]))
+            limit_ptr.append(len(limits))
+            for counter_set, name, amount in device.counters:
+                key = driver, pool, counter_set, name
+                if key in number:
+                    used.append(number[key])
+                    amounts.append(_whole(amount * scales[key]))
+                else:  # what nobody has cannot be taken
+                    key = driver, pool, counter_set, ""
+                    scales[key], counters[key] = 1, Fraction(0)
+                    used.append(number.setdefault(key, len(number)))
+                    amounts.append(1)
+            counter_ptr.append(len(used))
+            begin, end = counter_ptr[v], counter_ptr[v + 1]
+            place = (int(self.local[v]), tuple(used[begin:end]), tuple(amounts[begin:end]))
+            alone = device.shared or not device.node
+            profile[v] = profiles.setdefault(v if alone else place, len(profiles))
+        total = [_whole(counters[key] * scales[key]) for key in number]
+        self._profile = profile
+        self.limit_ptr, self._limit = np.array(limit_ptr, np.int32), np.array(limits, np.int64)
+        self._counters = np.array(counter_ptr, np.int32), np.array(used, np.int32), np.array(amounts, np.int64)
+        self._total = np.array(total, np.int64)
+        self.shared = np.array([each.shared for _, _, each in self.devices], np.uint8)
+
+    def table(self, rows: list[npt.NDArray[np.generic]]) -> DraDevices:
+        """The table of devices. ``rows`` (\\*, V) are all that requests tell devices apart by."""
+        order = np.array([self._profile, *rows]).reshape(len(rows) + 1, len(self.devices))
+        if order.shape[1]:
+            _, alike = np.unique(order, axis=1, return_inverse=True)
+        else:
+            alike = np.zeros(0, np.int32)
+        return DraDevices(
+            self.ptr.copy(),
+            self.entry.copy(),
+            self.shared.copy(),
+            alike.reshape(-1).astype(np.int32),
+            self.limit_ptr.copy(),
+            self._limit.copy(),
+            self._counters[0].copy(),
+            self._counters[1].copy(),
+            self._counters[2].copy(),
+            self._total.copy(),
+        )
+
+    def matches(self, option: DeviceOption) -> Flags:
+        """(V,) 1 where the option selects the device and tolerates its taints. Raises SelectorError."""
+        found = self._matches.get(option)
+        if found is None:
+            found = np.array([self._match(option, driver, each) for driver, _, each in self.devices], np.uint8)
+            self._matches[option] = found
+        return found
+
+    def _match(self, option: DeviceOption, driver: str, device: Device) -> bool:
+        of_class = self._cluster.device_classes[option.device_class].selectors
+        for expression in (*of_class, *option.selectors):
+            if not self._selectors.selects(expression, driver, device):
+                return False
+        if untolerated(option.tolerations, device.taints):
+            return False
+        asked = dict(option.capacity)
+        for name, amount in asked.items():
+            own = device.capacity.get(name if "/" in name else f"{driver}/{name}")
+            if own is None or amount > own.value:
+                return False
+        return not device.shared or all(
+            each.consumed(_asked(name, driver, asked)) is not None for name, each in device.capacity.items()
+        )
+
+    def consumed(self, capacity: tuple[tuple[str, Fraction], ...]) -> Longs:
+        """(E,) what a use takes of each capacity if it asks for these amounts."""
+        found = self._consumed.get(capacity)
+        if found is None:
+            asked, amounts, d = dict(capacity), [], 0
+            for driver, _, device in self.devices:
+                for name, each in sorted(device.capacity.items()) if device.shared else ():
+                    used = each.consumed(_asked(name, driver, asked))
+                    scale = self.dimensions[d][1]
+                    amounts.append(AMOUNT_MAX if used is None else _whole(used * scale))
+                    d += 1
+            found = self._consumed[capacity] = np.array(amounts, np.int64)
+        return found
+
+    def values(self, attribute: str) -> Ints:
+        """(V,) equal numbers for devices with equal values of the attribute; NULL where there is none."""
+        found = self._values.get(attribute)
+        if found is None:
+            numbers: dict[object, int] = {}
+            column = []
+            for driver, _, device in self.devices:
+                value = device.attributes.get(attribute if "/" in attribute else f"{driver}/{attribute}")
+                key = None if value is None else (type(value), value)
+                column.append(NULL if key is None else numbers.setdefault(key, len(numbers)))
+            found = self._values[attribute] = np.array(column, np.int32)
+        return found
+
+
+def selected_nodes(selector: NodeSelector, cache: Cache, nodes: list[Node]) -> Flags:
+    """(N,) 1 where the node selector matches the node."""
+    found = np.zeros(len(nodes), np.uint8)
+    for term in selector:
+        if term:
+            found |= np.minimum.reduce([truth_of(requirement, cache, nodes) for requirement in term])
+    return found
+
+
+def _asked(name: str, driver: str, asked: dict[str, Fraction]) -> Fraction | None:
+    """What is asked of the capacity, by its full name or the one within the driver."""
+    found = asked.get(name)
+    return asked.get(name.removeprefix(f"{driver}/")) if found is None else found
+
+
+def _whole(amount: Fraction) -> int:
+    """The amount, rounded up."""
+    return min(math.ceil(amount), AMOUNT_MAX)
+
+
+def _scale(amount: Fraction) -> int:
+    return next(scale for scale in SCALES if (amount * scale).denominator == 1)
+
+
+def _complete_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[ResourceSlice]]:
+    """The slices of the newest generation of each pool, by name, if all of them are there."""
+    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
+    for each in sorted(slices, key=lambda each: each.name):
+        known = pools.setdefault((each.driver, each.pool), [])
+        if known and known[0].generation < each.generation:
+            known.clear()
+        if not known or known[0].generation == each.generation:
+            known.append(each)
+    found = {}
+    for key, known in pools.items():
+        listed = [device.name for each in known for device in each.devices]
+        if len(known) == known[0].count and len(set(listed)) == len(listed):
+            found[key] = known
+    return found

@@ -1,0 +1,99 @@
+"""Why a claim for devices cannot be used, whatever the node is, and how many GPUs of a node it takes for certain
+(semantics 8.6, 12.1).
+"""
+
+from __future__ import annotations
+
+from kai_sched.lowering.claim_devices import DeviceBook
+from kai_sched.lowering.selectors import SelectorError
+from kai_sched.model.claims import (
+    CONSUMERS_MAX,
+    RESULTS_MAX,
+    ClaimRequests,
+    DeviceOption,
+    DeviceRequest,
+    PodClaim,
+    ResourceClaim,
+)
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Pod
+from kai_sched.model.store import Cluster
+
+
+class ClaimJudge:
+    """Why claims cannot be used, whatever the node is (semantics 12.1), and which GPUs they surely take."""
+
+    def __init__(self, cluster: Cluster, config: Config, book: DeviceBook | None) -> None:
+        self._cluster, self._queue_label, self._book = cluster, config.queue_label, book
+        self._faults: dict[ClaimRequests, str] = {}
+        self._booked: dict[ClaimRequests, float] = {}
+
+    def refusal(self, pod: Pod, use: PodClaim, claim: ResourceClaim | None, allocated: bool) -> str:
+        """The sentence that says what keeps the pod from its claim, and what helps; "" where nothing does.
+
+        ``allocated``: the claim has devices already, so that what it asks for does not matter.
+        """
+        if not use.claim:
+            return f"its ResourceClaim for {use.name} is not made yet: the controller of Kubernetes makes it"
+        name = f"ResourceClaim {pod.namespace}/{use.claim}"
+        if claim is None:
+            return f"{name} does not exist: create it"
+        if claim.deleted:
+            return f"{name} is being deleted: wait until it is gone, and create it again"
+        if not use.named and claim.owner and pod.uid and claim.owner != pod.uid:
+            return f"{name} was made for another pod: delete it"
+        known = {uid or name for name, uid in claim.consumers}
+        if len(known) >= CONSUMERS_MAX and (pod.uid or pod.name) not in known:
+            return f"{name} has {len(known)} pods already, the most that it can have: use another claim"
+        if use.named and claim.asks.gpus() > 0.0:
+            group = self._cluster.pod_groups.get(pod.group_key) if pod.group else None
+            queue = group.queue if group else pod.queue
+            if claim.queue != queue:
+                label = f"label {self._queue_label}"
+                what = f"of queue {claim.queue}, not {queue}" if claim.queue else f"without the {label}"
+                return f"{name} is {what}: give it the {label} with the queue of the pod"
+        if allocated:
+            return ""
+        fault = self._fault(claim.asks)
+        return f"{name}: {fault}" if fault else ""
+
+    def _fault(self, asks: ClaimRequests) -> str:
+        known = self._faults.get(asks)
+        if known is None:
+            known = asks.fault
+            for i, request in enumerate(asks.requests):
+                for option in request.options:
+                    known = known or self._option_fault(option, f"spec.devices.requests[{i}]")
+            self._faults[asks] = known
+        return known
+
+    def _option_fault(self, option: DeviceOption, path: str) -> str:
+        if option.device_class not in self._cluster.device_classes:
+            return f"{path} names the DeviceClass {option.device_class}, which does not exist: create it"
+        if option.count is not None and option.count > RESULTS_MAX:
+            return f"{path} asks for {option.count} devices: a claim can have {RESULTS_MAX} at most"
+        try:
+            if self._book is not None:
+                self._book.matches(option)
+        except SelectorError as error:
+            return f"a selector of {path} or of its DeviceClass {option.device_class}: {error}"
+        return ""
+
+    def booked(self, asks: ClaimRequests) -> float:
+        """How many GPUs of one node a claim takes for certain; what it takes besides is decided by devices alone."""
+        if self._fault(asks) or self._book is None:
+            return 0.0
+        known = self._booked.get(asks)
+        if known is None:
+            known = float(sum(self._surely(request) for request in asks.requests))
+            self._booked[asks] = known
+        return known
+
+    def _surely(self, request: DeviceRequest) -> int:
+        option = request.options[0]
+        if self._book is None or not request.exact or option.admin:
+            return 0
+        matched = self._book.matches(option) == 1
+        if not matched.any() or not self._book.is_gpu[matched].all():
+            return 0
+        return 1 if option.count is None else option.count

@@ -1,0 +1,172 @@
+"""Which claims for devices the tasks have, what is allocated to them, and which pods are alike by their claims
+(semantics 8.6; ADR 14).
+
+A claim that one pod uses moves with it: its pods are of one class if their claims ask for the same. A claim that
+several pods use, or that is allocated before its pod has a node, is a row of its own, and its pods are of a class of
+their own. Claims that no task uses but that are allocated hold their devices.
+
+Cost: one step for each task with claims; nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.claim_devices import DeviceBook
+from kai_sched.lowering.claim_faults import ClaimJudge
+from kai_sched.model.claims import Allocation, ClaimRequests, DeviceOption, PodClaim, ResourceClaim
+from kai_sched.model.config import Config
+from kai_sched.model.keys import ObjectKey
+from kai_sched.model.objects import Node, Pod
+from kai_sched.model.store import Cluster
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Floats, Ints, Status
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimKey:
+    """What tells classes apart by their claims: equal for pods that can have the same devices.
+
+    ``specs`` has what each claim asks for, and the key of the claim where it is a certain one ("" otherwise).
+    ``refusal``: why no node will do; "" if none. ``gpus`` count for the queue, ``booked`` for the room of nodes.
+    """
+
+    specs: tuple[tuple[ClaimRequests, str], ...] = ()
+    refusal: str = ""
+    gpus: float = 0.0
+    booked: float = 0.0
+
+
+NO_CLAIMS = ClaimKey()
+
+
+@dataclass(slots=True)
+class ClaimRows:
+    """The claims of a cycle before classes are known, and then their tables.
+
+    Attributes
+    ----------
+    keys, of_task
+        The distinct keys, the first for no claims, and (T,) the key of each task.
+    claims
+        (I,) the ResourceClaim of each row.
+    options
+        (O,) name of the request and option of each row: "request" or "request/option", and the option.
+    gpus
+        (N,) GPUs of slices on the nodes.
+    """
+
+    book: DeviceBook | None
+    keys: list[ClaimKey]
+    of_task: Ints
+    rows: dict[str, int] = field(default_factory=dict)
+    claims: list[ResourceClaim] = field(default_factory=list)
+    by_task: list[list[int]] = field(default_factory=list)
+    certain: list[bool] = field(default_factory=list)
+    on_nodes: Counter[int] = field(default_factory=Counter)
+    allocations: dict[int, Allocation] = field(default_factory=dict)
+    options: list[tuple[str, DeviceOption]] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> Floats | None:
+        return self.book.gpus if self.book is not None else None
+
+
+def find_claims(
+    cluster: Cluster,
+    cache: Cache,
+    nodes: list[Node],
+    pods: npt.NDArray[np.object_],
+    placed: tuple[Ints, npt.NDArray[np.int8]],
+    config: Config,
+) -> ClaimRows:
+    """The claims of the tasks, and the key of each task.
+
+    ``pods`` (T,) are the pods of the tasks, ``placed`` their nodes and statuses, (T,) each.
+    """
+    of_task = np.zeros(pods.size, np.int32)
+    if not cluster.resource_claims and not cluster.resource_slices and not cache.has_claims:
+        return ClaimRows(None, [NO_CLAIMS], of_task)
+    book = cache.device_book(lambda: DeviceBook(cluster, cache, nodes, cache.selectors))
+    found = ClaimRows(book, [NO_CLAIMS], of_task)
+    node, status = placed
+    uses = [
+        _Uses(
+            t,
+            pod,
+            bool(node[t] != NULL and status[t] >= Status.PIPELINED),
+            [(use, cluster.resource_claims.get(f"{pod.namespace}/{use.claim}")) for use in pod.claims],
+        )
+        for t, pod in enumerate(pods)
+        if pod.claims and status[t] >= Status.GATED
+    ]
+    _number(uses, found, cache)
+    numbers = {NO_CLAIMS: 0}
+    judge = ClaimJudge(cluster, config, found.book)
+    for each in uses:
+        of_task[each.task] = numbers.setdefault(_key(each, found, judge), len(numbers))
+    found.keys = list(numbers)
+    for _, claim in sorted(cluster.resource_claims.items()):
+        if claim.allocation is not None and claim.key not in found.rows:
+            found.allocations[len(found.claims)] = claim.allocation
+            found.rows[claim.key] = len(found.claims)
+            found.claims.append(claim)
+            found.certain.append(True)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """A task with claims: whether it is on a node, and its claims with the objects, as far as they exist."""
+
+    task: int
+    pod: Pod
+    on_node: bool
+    listed: list[tuple[PodClaim, ResourceClaim | None]]
+
+    def claims(self) -> dict[ObjectKey, ResourceClaim]:
+        """The claims that exist, each once, by key."""
+        return {claim.key: claim for _, claim in self.listed if claim is not None}
+
+
+def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
+    """Give the claims of tasks their rows, in the order of the tasks, and note which of them stay where they are."""
+    users = Counter(key for each in uses for key in each.claims())
+    there = Counter(key for each in uses if each.on_node for key in each.claims())
+    found.by_task = [[] for _ in range(found.of_task.size)]
+    for each in uses:
+        holder = cache.binding(each.pod.key, each.pod)
+        binding = dict(holder.claims) if holder else {}
+        names = {claim.key: use.name for use, claim in each.listed if claim is not None}
+        for key, claim in each.claims().items():
+            allocation = claim.allocation or (binding.get(names[key]) if each.on_node else None)
+            row = found.rows.setdefault(key, len(found.claims))
+            if row == len(found.claims):
+                found.claims.append(claim)
+                found.certain.append(False)
+            if allocation is not None:
+                found.allocations[row] = allocation
+            elsewhere = len(set(claim.consumers)) > there[key]
+            stays = users[key] > 1 or (allocation is not None and (not each.on_node or elsewhere))
+            found.certain[row] = found.certain[row] or stays
+            found.by_task[each.task].append(row)
+            found.on_nodes[row] += each.on_node
+
+
+def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
+    refusal = ""
+    for use, claim in each.listed:
+        allocated = claim is not None and found.rows[claim.key] in found.allocations
+        refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
+    asks = [(found.claims[row], found.certain[row]) for row in found.by_task[each.task]]
+    return ClaimKey(
+        tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),
+        refusal,
+        sum(claim.asks.gpus() for claim, _ in asks if not claim.extended),
+        sum(judge.booked(claim.asks) for claim, certain in asks if not certain),
+    )

@@ -1,0 +1,254 @@
+"""The fields of device classes, slices, claims and allocations, as the scheduler sees the objects of dynamic resource
+allocation (semantics 8.6).
+
+Frozen and independent of the wire, as ``model.objects``. Amounts of capacity and counters are exact fractions in the
+units of Kubernetes quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from kai_sched.model.keys import ObjectKey, object_key
+
+if TYPE_CHECKING:
+    from kai_sched.model.objects import NodeSelector, Taint, Toleration
+
+# The most consumers of a claim, and the most devices of one allocation, that the API server takes.
+CONSUMERS_MAX = 256
+RESULTS_MAX = 32
+EXTENDED_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+# "domain/name" of an attribute or a capacity; a name without a domain belongs to the driver.
+QualifiedName = str
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A semantic version as the value of an attribute."""
+
+    text: str
+
+
+AttributeValue = int | bool | str | Version
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A DeviceClass. ``config`` is what its driver is told, as it is on the wire."""
+
+    name: str
+    selectors: tuple[str, ...] = ()
+    extended_resource: str = ""
+    created_ns: int = 0
+    config: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def counts_as_gpus(self) -> bool:
+        return is_gpu_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How much of one capacity a device has, and which parts of it a claim may consume.
+
+    A request is rounded up to one of ``values``, or to ``least`` plus a multiple of ``step`` up to ``most``; without a
+    policy it is taken as it is. ``default`` is what a claim that does not say consumes; None: all of it.
+    """
+
+    value: Fraction
+    default: Fraction | None = None
+    values: tuple[Fraction, ...] = ()
+    least: Fraction | None = None
+    most: Fraction | None = None
+    step: Fraction | None = None
+
+    def consumed(self, asked: Fraction | None) -> Fraction | None:
+        """What a claim that asks for so much consumes (None: does not say); None where the device cannot give it."""
+        if asked is None:
+            asked = self.default if self.default is not None else self.value
+        if self.values:
+            asked = min((value for value in self.values if value >= asked), default=None)
+        elif self.least is not None:
+            asked = max(asked, self.least)
+            if self.step:
+                asked = self.least + -((self.least - asked) // self.step) * self.step
+            if self.most is not None and asked > self.most:
+                return None
+        return asked if asked is not None and asked <= self.value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device of a slice, with the nodes that it can be used from.
+
+    Attributes
+    ----------
+    attributes, capacity
+        By qualified name.
+    counters
+        (counter set, counter, amount) that a use of the device takes of its pool.
+    node, selector, everywhere
+        The name of the node, else the nodes that the selector matches, else whether it is all nodes.
+    shared
+        Whether several claims may consume parts of it.
+    """
+
+    name: str
+    attributes: Mapping[QualifiedName, AttributeValue] = field(default_factory=dict)
+    capacity: Mapping[QualifiedName, Capacity] = field(default_factory=dict)
+    counters: tuple[tuple[str, str, Fraction], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    node: str = ""
+    selector: NodeSelector | None = None
+    everywhere: bool = False
+    shared: bool = False
+    binds_to_node: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSlice:
+    """A ResourceSlice: some of the devices, or the counters, of a pool."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int = 0
+    count: int = 1  # slices of the pool at this generation
+    counters: tuple[tuple[str, str, Fraction], ...] = ()  # (counter set, counter, amount)
+    devices: tuple[Device, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOption:
+    """An exact request for devices: the only one of a request, or one of a prioritised list.
+
+    ``count`` is None where all matching devices are asked for. ``name`` is empty for the only one.
+    """
+
+    device_class: str
+    name: str = ""
+    selectors: tuple[str, ...] = ()
+    count: int | None = 1
+    admin: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[QualifiedName, Fraction], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """A request of a claim: the first of its options that can be had. ``exact`` unless it is a prioritised list."""
+
+    name: str
+    options: tuple[DeviceOption, ...]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceConstraint:
+    """All devices of these requests (empty: of all) have the same value of the attribute or, ``distinct``, different
+    ones."""
+
+    attribute: QualifiedName
+    requests: tuple[str, ...] = ()
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequests:
+    """What a claim asks for; the reader returns equal ones as one object. ``fault``: why it cannot be read, if so."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    fault: str = ""
+
+    def gpus(self) -> float:
+        """GPUs that count for the queue (semantics 8.6): those of exact requests whose class is one of GPUs."""
+        total = 0
+        for request in self.requests:
+            option = request.options[0] if request.exact else None
+            if option is not None and is_gpu_name(option.device_class):
+                total += 1 if option.count is None else max(1, option.count)
+        return float(min(total, 2**63 - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedDevice:
+    """A device that a claim has. ``request`` is "request", or "request/option" for one of a prioritised list."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin: bool = False
+    consumed: tuple[tuple[QualifiedName, Fraction], ...] = ()  # by name as it is in the slice
+    share_id: str = ""  # of a device that several claims may use
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The devices of a claim, and the nodes that they can be used from; ``nodes`` None: all nodes."""
+
+    devices: tuple[AllocatedDevice, ...] = ()
+    nodes: NodeSelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A ResourceClaim. ``config`` is what the drivers are told, as it is on the wire.
+
+    Attributes
+    ----------
+    consumers
+        (name, uid) of the pods that it is reserved for.
+    owner
+        The uid of the pod that it was made for from a template; empty: users made it.
+    queue
+        The queue by its label.
+    extended
+        Whether it was made for extended resources of its pod.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    asks: ClaimRequests = ClaimRequests()
+    allocation: Allocation | None = None
+    consumers: tuple[tuple[str, str], ...] = ()
+    owner: str = ""
+    queue: str = ""
+    extended: bool = False
+    deleted: bool = False
+    config: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def key(self) -> ObjectKey:
+        return object_key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim of a pod: its name in the pod, and the name of the ResourceClaim; empty while that is not made yet.
+
+    ``named``: the pod names the ResourceClaim itself, not a template.
+    """
+
+    name: str
+    claim: str = ""
+    named: bool = False
+
+
+def is_gpu_name(name: str) -> bool:
+    """Whether a device class or a driver of this name is one of GPUs (semantics 8.6)."""
+    return "gpu" in name.lower()

@@ -1,0 +1,59 @@
+"""Why a node, a class of pods or a job is refused: the codes that kernels return."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Verdict(enum.IntEnum):
+    """Why a node, a class of pods or a job is refused. Kernels return these; ``plan.reasons`` puts them into words.
+
+    Codes below 20 and from 38 are about a node and a class (semantics 12.2), those from 20 about a class on all nodes
+    (12.1), and those from 30 to 37 about a job (3.9). Codes must stay below ``solver.stages.explain.N_VERDICTS``.
+    """
+
+    OK = 0
+    # about a node and a class
+    NO_ROOM = 1
+    NO_POD_SLOT = 2
+    NOT_READY = 3
+    UNSCHEDULABLE = 4
+    MEMORY_PRESSURE = 5
+    DISK_PRESSURE = 6
+    PID_PRESSURE = 7
+    NETWORK_UNAVAILABLE = 8
+    MIG_ONLY = 9
+    TAINT = 10
+    NODE_AFFINITY = 11
+    VOLUME_AFFINITY = 12
+    WORKER_LABEL = 13
+    HOST_PORT = 14
+    POD_AFFINITY = 15
+    POD_ANTI_AFFINITY = 16
+    EXISTING_ANTI_AFFINITY = 17
+    NO_MIG = 18
+    NO_GPU_MEMORY = 19
+    # about a class
+    TOO_LARGE = 20
+    CLAIM_MISSING = 21
+    CLAIM_LOST = 22
+    CLAIM_DELETED = 23
+    CLAIM_UNBOUND = 24
+    VOLUME_MISSING = 25
+    CONFIG_MAP_MISSING = 26
+    NOT_SUPPORTED = 27
+    DEVICE_CLAIM = 28  # a claim for devices, or one of its classes, cannot be used
+    # about a job
+    NO_QUEUE = 30
+    QUEUE_NOT_LEAF = 31
+    GANG_NOT_READY = 32
+    OVER_LIMIT = 33
+    OVER_QUOTA = 34
+    NO_FIT = 35
+    NO_CHUNK = 36
+    NO_HELP = 37  # only actions that evict tried it, and they could not help
+    # about a node and a class, too
+    NO_CLAIMED_DEVICES = 38  # the claims of the pod cannot all be allocated there
+    CLAIMS_ONLY = 39  # GPUs of the node are for claims
+    CLAIMS_TOO_HARD = 40  # whether they can was not found out within the bound on work
+    NOT_RESERVED = 41  # a GPU could not be reserved for sharing there

@@ -1,0 +1,83 @@
+"""The columns of the working state and of scratch space for claims for devices, and how much of the undo log they take.
+
+Axes: I claims, Y slots of claims, V devices of slices, E capacities that are consumed, U counters of pools, W devices
+of a pod at most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kai_sched.snapshot.tables import Longs, Snapshot
+
+
+class ClaimState(NamedTuple):
+    """What claims have, and what is used of devices of slices (``kernels.claims``): now, and once pods have left.
+
+    ``now`` counts what pods hold at present, those that are leaving included; ``later`` what is held once they have
+    left, promised devices included. By claim (I,) the tasks that use it, by slot (Y,) its devices, by device (V,) the
+    claims that have it, by capacity (E,) and counter (U,) the amounts that are used.
+    """
+
+    users_now: Longs  # (I,)
+    users_later: Longs  # (I,)
+    device: Longs  # (Y,) NULL: none
+    option: Longs  # (Y,) the option of a request that it was allocated for
+    uses_now: Longs  # (V,)
+    uses_later: Longs  # (V,)
+    used_now: Longs  # (E,) in the unit of the capacity
+    used_later: Longs  # (E,)
+    counted_now: Longs  # (U,) in the unit of the counter
+    counted_later: Longs  # (U,)
+
+
+class Picks(NamedTuple):
+    """Devices that are picked for the claims of a pod, (W,), and where the search for more stands (``kernels.claims``).
+
+    A pick has the claim in the order of its class, the request, the option, its place among the devices of the option
+    and how many these are, where in the devices of the node the next candidate is, the device, one that did not lead
+    to a solution, and the size of the undo log before it. ``saved_device`` and ``saved_option`` (Y,) keep slots.
+    """
+
+    claim: Longs
+    request: Longs
+    option: Longs
+    place: Longs
+    wanted: Longs
+    cursor: Longs
+    device: Longs
+    failed: Longs
+    mark: Longs
+    length: Longs  # (2,) how many picks there are; 1 where the bound on work was reached
+    saved_device: Longs  # (Y,)
+    saved_option: Longs  # (Y,)
+
+
+def claim_writes(snapshot: Snapshot) -> int:
+    """Return how many writes the claims of one pod need: its slots, and what is used now and later; a scalar."""
+    devices = snapshot.dra_devices
+    claims = int(np.diff(snapshot.dra_claims.task_ptr).max(initial=0))
+    each = 1 + int(np.diff(devices.limit_ptr).max(initial=0)) + int(np.diff(devices.counter_ptr).max(initial=0))
+    slots = max(longest_claims(snapshot), int(np.diff(snapshot.dra_claims.slot_ptr).max(initial=0)))
+    return 2 * claims + slots * (2 + 2 * each) if slots else 0
+
+
+def longest_claims(snapshot: Snapshot) -> int:
+    """Return the most devices that the claims of one task can have."""
+    claims = snapshot.dra_claims
+    sizes = np.diff(claims.slot_ptr)[claims.claim]
+    of_task = np.repeat(np.arange(claims.task_ptr.size - 1), np.diff(claims.task_ptr))
+    return int(np.bincount(of_task, weights=sizes, minlength=1).max(initial=0))
+
+
+def make_picks(snapshot: Snapshot) -> Picks:
+    """Return space for the devices of the claims of a pod."""
+    n_picks, n_slots = longest_claims(snapshot) + 1, snapshot.dra_claims.device.size
+    claim, request, option, place, wanted, cursor, device, failed, mark = np.zeros((9, n_picks), np.int64)
+    saved_device, saved_option = np.zeros((2, n_slots), np.int64)
+    length = np.zeros(2, np.int64)
+    return Picks(
+        claim, request, option, place, wanted, cursor, device, failed, mark, length, saved_device, saved_option
+    )

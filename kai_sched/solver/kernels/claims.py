@@ -1,0 +1,368 @@
+"""Devices of slices for the claims of pods: whether a node has them, which of them a pod gets, and who has them
+(semantics 8.6; ADR 14).
+
+As with shares of GPUs (``kernels.devices``) there are two ledgers: what pods hold now, and what is held later, once
+leaving pods have left, promised devices included. Devices are bound only if they are free in both.
+
+``pick`` is a depth-first search: for each claim, request and device in turn it picks the first device that is free,
+matches and keeps the constraints, and goes back where none is left. Options of a prioritised list are tried in their
+order. Devices that no request tells apart fail alike, so one of them stands for all. Picks are booked through the undo
+log, so that the next one sees them, and taken back in the end.
+
+Cost: a step for each device of the node and request, if nothing has to be given up; at most ``WORK_MAX`` steps.
+Invariant: an allocation of a claim with several users, or that was there before its pod had a node, never changes in a
+cycle. A claim of one pod moves with it; what the pod holds now stays booked.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import LATER, NEVER, NOW
+from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer
+from kai_sched.solver.state import Context
+
+WORK_MAX = 20_000  # candidates that a search looks at
+USERS_MAX = 256  # consumers of a claim, and devices of one, that the API server takes
+DEVICES_MAX = 32
+
+
+@inner
+def has_claims(c: int, ctx: Context) -> bool:
+    """Return whether pods of class ``c`` have claims for devices, by ``dra_requests.class_ptr`` (C + 1,)."""
+    requests = ctx.snapshot.dra_requests
+    return bool(requests.class_ptr[c] < requests.class_ptr[c + 1])
+
+
+@inner
+def survey_claims(c: int, n: int, ctx: Context) -> int:
+    """Return when the claims of a pod of class ``c`` can all be allocated on node ``n``: a ``Room``, a scalar.
+
+    ``picks.length[1]`` (2,) is 1 afterwards if the bound on work was reached, so that NEVER is not certain.
+    """
+    if not has_claims(c, ctx):
+        return NOW
+    if pick(c, n, True, ctx):
+        return NOW
+    return LATER if pick(c, n, False, ctx) else NEVER
+
+
+@inner
+def choose_claimed(c: int, n: int, ctx: Context) -> int:
+    """Pick devices of node ``n`` for the claims of a pod of class ``c``, into ``scratch.picks`` (W,).
+
+    Returns NOW if the pod can be bound with them, else LATER. The pod must fit the node later.
+    """
+    if pick(c, n, True, ctx):
+        return NOW
+    pick(c, n, False, ctx)
+    return LATER
+
+
+@inner
+def is_allocated(i: int, ctx: Context) -> bool:
+    """Return whether claim ``i`` keeps its allocation: users (I,) have it, now or later, and it does not move."""
+    claims = ctx.state.claims
+    return bool(claims.users_now[i] > 0 or claims.users_later[i] > 0)
+
+
+@inner
+def joins(i: int, n: int, now: bool, ctx: Context) -> bool:
+    """Return whether a pod on node ``n`` can use the allocation that claim ``i`` has; books it where nobody stays.
+
+    With ``now`` it must be there at present, not only promised. Writes through the undo log, which the caller rolls
+    back: the uses (V,) of the devices of a claim that all its users are leaving.
+    """
+    table, claims = ctx.snapshot.dra_claims, ctx.state.claims
+    if now and claims.users_now[i] == 0:
+        return False
+    first, end = table.slot_ptr[i], table.slot_ptr[i + 1]
+    if table.nodes[i] != NULL and claims.users_now[i] > 0:
+        if table.available[table.nodes[i], n] == 0:
+            return False
+    else:
+        for y in range(first, end):
+            if claims.device[y] != NULL and not is_usable_from(int(claims.device[y]), n, ctx):
+                return False
+    if claims.users_later[i] > 0:
+        return True
+    for y in range(first, end):
+        if claims.device[y] == NULL:
+            continue
+        if not is_free(int(claims.device[y]), int(claims.option[y]), False, ctx):
+            return False
+        use_later(int(claims.device[y]), int(claims.option[y]), 1, ctx)
+    return True
+
+
+@inner
+def is_usable_from(v: int, n: int, ctx: Context) -> bool:
+    """Return whether pods on node ``n`` may use device ``v``: it is in its range of ``dra_devices.ptr`` (N + 1,)."""
+    devices = ctx.snapshot.dra_devices
+    for at in range(devices.ptr[n], devices.ptr[n + 1]):  # noqa: SIM110 -- numba compiles no generators
+        if devices.entry[at] == v:
+            return True
+    return False
+
+
+@inner
+def pick(c: int, n: int, now: bool, ctx: Context) -> bool:
+    """Pick devices of node ``n`` for all claims of a pod of class ``c``, into ``scratch.picks`` (W,); False: none.
+
+    With ``now`` they are free at present, too. The state is as before in the end.
+    """
+    requests, picks, log = ctx.snapshot.dra_requests, ctx.scratch.picks, ctx.log
+    floats, integers = log.size[0], log.size[1]
+    picks.length[0], picks.length[1] = 0, 0
+    found = True
+    for entry in range(requests.class_ptr[c], requests.class_ptr[c + 1]):
+        i = requests.claim[entry]
+        if i == NULL:
+            continue
+        found = found and ctx.snapshot.dra_claims.others[i] + ctx.state.claims.users_later[i] < USERS_MAX
+        if found and is_allocated(i, ctx):
+            found = joins(i, n, now, ctx)
+    if found:
+        found = search(c, n, now, ctx)
+    rollback(floats, integers, ctx)
+    return found
+
+
+@inner
+def search(c: int, n: int, now: bool, ctx: Context) -> bool:
+    """Pick devices for the claims that are not allocated, depth first; as ``pick``, whose caller takes them back.
+
+    Writes ``scratch.picks`` (W,).
+    """
+    requests, devices, picks = ctx.snapshot.dra_requests, ctx.snapshot.dra_devices, ctx.scratch.picks
+    entry, q = next_request(c, requests.class_ptr[c] - 1, 0, ctx)
+    if entry == NULL:
+        return True
+    level, work = 0, 0
+    open_pick(level, entry, q, n, ctx)
+    while True:
+        v = next_candidate(level, n, now, ctx)
+        work += 1 + picks.cursor[level] - devices.ptr[n]
+        if work > WORK_MAX:
+            picks.length[1] = 1
+            return False
+        if v != NULL:
+            picks.device[level], picks.mark[level] = v, ctx.log.size[1]
+            use_later(v, int(picks.option[level]), 1, ctx)
+            if now:
+                use_now(v, int(picks.option[level]), 1, ctx)
+            if picks.place[level] + 1 < picks.wanted[level]:
+                continue_option(level, ctx)
+                level += 1
+                continue
+            entry, q = next_request(c, int(picks.claim[level]), int(picks.request[level]) + 1, ctx)
+            level += 1
+            if entry == NULL:
+                picks.length[0] = level
+                return True
+            open_pick(level, entry, q, n, ctx)
+            continue
+        # No candidate is left. The next option of a prioritised list is tried once the first device of this one fails.
+        while picks.place[level] > 0 or picks.option[level] + 1 >= requests.option_ptr[picks.request[level] + 1]:
+            level -= 1
+            if level < 0:
+                return False
+            rollback(ctx.log.size[0], int(picks.mark[level]), ctx)
+            picks.failed[level] = picks.device[level]
+            # All devices of the mode All are needed: another choice of one of them does not help.
+            if requests.wanted[picks.option[level]] > 0:
+                break
+        else:
+            open_option(level, int(picks.option[level]) + 1, n, ctx)
+
+
+@inner
+def next_request(c: int, entry: int, q: int, ctx: Context) -> tuple[int, int]:
+    """Return the claim of class ``c`` and the request that come after; NULL where none does (``class_ptr`` (C + 1,)).
+
+    ``entry`` is the claim so far and ``q`` the request to try next in it; one before the first claim starts at the
+    first. Claims that are allocated are passed over.
+    """
+    requests = ctx.snapshot.dra_requests
+    first, end = requests.class_ptr[c], requests.class_ptr[c + 1]
+    if entry >= first and q < requests.request_ptr[requests.spec[entry] + 1]:
+        return entry, q
+    for after in range(entry + 1, end):
+        i, spec = requests.claim[after], requests.spec[after]
+        if i != NULL and is_allocated(i, ctx):
+            continue
+        if requests.request_ptr[spec] < requests.request_ptr[spec + 1]:
+            return after, int(requests.request_ptr[spec])
+    return NULL, NULL
+
+
+@inner
+def open_pick(level: int, entry: int, q: int, n: int, ctx: Context) -> None:
+    """Begin to pick devices for request ``q`` of claim ``entry`` at ``level`` of ``scratch.picks`` (W,)."""
+    picks = ctx.scratch.picks
+    picks.claim[level], picks.request[level], picks.place[level] = entry, q, 0
+    open_option(level, int(ctx.snapshot.dra_requests.option_ptr[q]), n, ctx)
+
+
+@inner
+def open_option(level: int, o: int, n: int, ctx: Context) -> None:
+    """Begin to pick devices for option ``o`` at ``level`` of ``scratch.picks`` (W,), from the first of node ``n``.
+
+    Where the node has fewer devices that match than are wanted, none is a candidate.
+    """
+    picks, devices, requests = ctx.scratch.picks, ctx.snapshot.dra_devices, ctx.snapshot.dra_requests
+    picks.option[level], picks.failed[level] = o, NULL
+    picks.cursor[level] = devices.ptr[n]
+    matching = 0
+    for at in range(devices.ptr[n], devices.ptr[n + 1]):
+        matching += requests.match[requests.matcher[o], devices.entry[at]]
+    picks.wanted[level] = requests.wanted[o] if requests.wanted[o] > 0 else matching
+    picked = picks.wanted[level]
+    for other in range(level):
+        picked += picks.claim[other] == picks.claim[level]
+    too_many = picked > DEVICES_MAX or level + picks.wanted[level] >= picks.device.shape[0]
+    if matching < picks.wanted[level] or matching == 0 or too_many:
+        picks.cursor[level] = devices.ptr[n + 1]
+
+
+@inner
+def continue_option(level: int, ctx: Context) -> None:
+    """Go on with the next device of the option at ``level`` of ``scratch.picks`` (W,), behind the one picked there."""
+    picks = ctx.scratch.picks
+    picks.claim[level + 1], picks.request[level + 1] = picks.claim[level], picks.request[level]
+    picks.option[level + 1], picks.wanted[level + 1] = picks.option[level], picks.wanted[level]
+    picks.place[level + 1], picks.cursor[level + 1] = picks.place[level] + 1, picks.cursor[level]
+    picks.failed[level + 1] = NULL
+
+
+@inner
+def next_candidate(level: int, n: int, now: bool, ctx: Context) -> int:
+    """Return the next device of node ``n`` for the pick at ``level``, or NULL; moves its cursor behind it (W,)."""
+    picks, devices, requests = ctx.scratch.picks, ctx.snapshot.dra_devices, ctx.snapshot.dra_requests
+    o = int(picks.option[level])
+    all_of_them, failed = requests.wanted[o] == 0, picks.failed[level]
+    for at in range(picks.cursor[level], devices.ptr[n + 1]):
+        v = int(devices.entry[at])
+        if requests.match[requests.matcher[o], v] == 0:
+            continue
+        picks.cursor[level] = at + 1
+        if failed != NULL and devices.alike[failed] == devices.alike[v]:
+            continue
+        if not is_picked(level, v, ctx) and is_free(v, o, now, ctx) and keeps_constraints(level, v, ctx):
+            return v
+        if all_of_them:
+            break
+    picks.cursor[level] = devices.ptr[n + 1]
+    return NULL
+
+
+@inner
+def is_picked(level: int, v: int, ctx: Context) -> bool:
+    """Return whether device ``v`` is picked below ``level`` for the same claim, of ``scratch.picks`` (W,)."""
+    picks = ctx.scratch.picks
+    for other in range(level):  # noqa: SIM110 -- numba compiles no generators
+        if picks.claim[other] == picks.claim[level] and picks.device[other] == v:
+            return True
+    return False
+
+
+@inner
+def keeps_constraints(level: int, v: int, ctx: Context) -> bool:
+    """Return whether device ``v`` at ``level`` keeps the constraints of its claim with the devices picked below (W,).
+
+    A device without the attribute of a constraint never does.
+    """
+    picks, requests = ctx.scratch.picks, ctx.snapshot.dra_requests
+    o = picks.option[level]
+    for at in range(requests.constraint_ptr[o], requests.constraint_ptr[o + 1]):
+        g = requests.constraint[at]
+        value = requests.value[requests.attribute[g], v]
+        if value == NULL:
+            return False
+        for other in range(level):
+            if picks.claim[other] != picks.claim[level] or not holds_for(int(picks.option[other]), g, ctx):
+                continue
+            same = requests.value[requests.attribute[g], picks.device[other]] == value
+            if same == (requests.distinct[g] == 1):
+                return False
+    return True
+
+
+@inner
+def holds_for(o: int, g: int, ctx: Context) -> bool:
+    """Return whether constraint ``g`` holds for option ``o``, by ``dra_requests.constraint_ptr`` (O + 1,)."""
+    requests = ctx.snapshot.dra_requests
+    for at in range(requests.constraint_ptr[o], requests.constraint_ptr[o + 1]):  # noqa: SIM110
+        if requests.constraint[at] == g:
+            return True
+    return False
+
+
+@inner
+def is_free(v: int, o: int, now: bool, ctx: Context) -> bool:
+    """Return whether device ``v`` is free for option ``o`` later and, with ``now``, at present, too.
+
+    Reads the uses (V,), capacities (E,) and counters (U,) of ``state.claims``.
+    """
+    return is_free_at(v, o, False, ctx) and (not now or is_free_at(v, o, True, ctx))
+
+
+@inner
+def is_free_at(v: int, o: int, now: bool, ctx: Context) -> bool:
+    """Return whether device ``v`` is free for option ``o`` at present (``now``) or later, as ``is_free`` (V,).
+
+    With admin access any device has.
+    """
+    devices, requests, claims = ctx.snapshot.dra_devices, ctx.snapshot.dra_requests, ctx.state.claims
+    if requests.admin[o] == 1:
+        return True
+    uses = claims.uses_now[v] if now else claims.uses_later[v]
+    if devices.shared[v] == 0 and uses > 0:
+        return False
+    if devices.shared[v] == 1:
+        for d in range(devices.limit_ptr[v], devices.limit_ptr[v + 1]):
+            used = claims.used_now[d] if now else claims.used_later[d]
+            if used + requests.consumed[requests.consumer[o], d] > devices.limit[d]:
+                return False
+    # A device that is in use has taken its part of the counters.
+    if uses == 0:
+        for at in range(devices.counter_ptr[v], devices.counter_ptr[v + 1]):
+            u = devices.counter[at]
+            counted = claims.counted_now[u] if now else claims.counted_later[u]
+            if counted + devices.amount[at] > devices.total[u]:
+                return False
+    return True
+
+
+@inner
+def use_later(v: int, o: int, sign: int, ctx: Context) -> None:
+    """Count a use of device ``v`` for option ``o`` later, or (``sign`` -1) no longer, through the undo log.
+
+    Writes ``uses_later`` (V,), ``used_later`` (E,) and ``counted_later`` (U,) of ``state.claims``.
+    """
+    count_use(v, o, sign, False, ctx)
+
+
+@inner
+def use_now(v: int, o: int, sign: int, ctx: Context) -> None:
+    """Count a use of device ``v`` for option ``o`` at present, as ``use_later`` (V,)."""
+    count_use(v, o, sign, True, ctx)
+
+
+@inner
+def count_use(v: int, o: int, sign: int, now: bool, ctx: Context) -> None:
+    """Count a use of device ``v`` for option ``o`` in one ledger, through the undo log: (V,), (E,) and (U,)."""
+    devices, requests, at = ctx.snapshot.dra_devices, ctx.snapshot.dra_requests, ctx.state.at
+    if requests.admin[o] == 1:
+        return
+    uses = (at.uses_now if now else at.uses_later) + v
+    before = ctx.state.integers[uses]
+    set_integer(uses, before + sign, ctx)
+    if devices.shared[v] == 1 and requests.consumer[o] != NULL:
+        for d in range(devices.limit_ptr[v], devices.limit_ptr[v + 1]):
+            amount = requests.consumed[requests.consumer[o], d]
+            add_integer((at.used_now if now else at.used_later) + d, sign * amount, ctx)
+    if (before == 0) != (before + sign == 0):
+        for entry in range(devices.counter_ptr[v], devices.counter_ptr[v + 1]):
+            u = devices.counter[entry]
+            add_integer((at.counted_now if now else at.counted_later) + u, sign * devices.amount[entry], ctx)

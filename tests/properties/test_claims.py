@@ -1,0 +1,138 @@
+"""Claims for devices: on generated nodes a pod gets devices exactly where some combination of them is right, and what
+pods hold together is never more than there is.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.library import run_cycle
+from kai_sched.model.claims import (
+    Capacity,
+    ClaimRequests,
+    Device,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceOption,
+    DeviceRequest,
+    PodClaim,
+    ResourceClaim,
+    ResourceSlice,
+)
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share, Taint, Toleration
+from kai_sched.model.store import Cluster
+from kai_sched.plan.effects import Bind
+from tests.oracle.claims import DRIVER, SELECTORS, can_allocate, is_overused, way_of
+
+FREE = Share(-1.0, -1.0, 1.0)
+BASE = next(iter(SELECTORS))
+SHAPE = Shape((("cpu", 1.0), ("pods", 1.0)), n_claims=1)
+
+
+@st.composite
+def devices(draw: st.DrawFn, number: int) -> Device:
+    """A device of a few kinds; some are shared, some are partitions of a card, some are tainted."""
+    shared = draw(st.sampled_from([False, False, True]))
+    policy = draw(st.sampled_from([{}, {"default": Fraction(1)}, {"least": Fraction(2), "step": Fraction(2)}]))
+    counters = draw(st.sampled_from([(), (), (("card", "slices", Fraction(draw(st.integers(1, 3)))),)]))
+    return Device(
+        f"d{number}",
+        {f"{DRIVER}/slot": draw(st.integers(0, 3)), **draw(st.sampled_from([{}, {f"{DRIVER}/model": "A"}]))},
+        {f"{DRIVER}/memory": Capacity(Fraction(draw(st.integers(1, 8))), **policy)},
+        counters,
+        draw(st.sampled_from([(), (), (Taint("broken", "", "NoSchedule"),)])),
+        shared=shared,
+    )
+
+
+@st.composite
+def options(draw: st.DrawFn, name: str) -> DeviceOption:
+    chosen = ["device.attributes['gpu.example.com'].slot > 1", "device.allowMultipleAllocations"]
+    return DeviceOption(
+        "gpu.example.com",
+        name,
+        (BASE, *draw(st.lists(st.sampled_from(chosen), max_size=1))),
+        draw(st.sampled_from([1, 1, 2, 3, None])),
+        draw(st.sampled_from([False, False, False, True])),
+        draw(st.sampled_from([(), (Toleration("broken", "Exists"),)])),
+        draw(st.sampled_from([(), (("memory", Fraction(3)),)])),
+    )
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> ClaimRequests:
+    requests = []
+    for number in range(draw(st.integers(1, 2))):
+        if draw(st.booleans()):
+            requests.append(DeviceRequest(f"r{number}", (draw(options("")),)))
+        else:
+            listed = tuple(draw(options(f"o{other}")) for other in range(2))
+            requests.append(DeviceRequest(f"r{number}", listed, exact=False))
+    attribute = st.sampled_from([f"{DRIVER}/slot", f"{DRIVER}/model"])
+    named = st.sampled_from([(), ("r0",)])
+    constraint = st.builds(DeviceConstraint, attribute, named, st.booleans())
+    return ClaimRequests(tuple(requests), tuple(draw(st.lists(constraint, max_size=1))))
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> list[ResourceSlice]:
+    """One or two nodes with a slice each."""
+    found = []
+    for node in ("n1", "n2")[: draw(st.integers(1, 2))]:
+        listed = [draw(devices(number)) for number in range(draw(st.integers(0, 4)))]
+        placed = tuple(
+            Device(*(getattr(each, field) for field in ("name", "attributes", "capacity", "counters", "taints")), node,
+                   shared=each.shared)
+            for each in listed
+        )  # fmt: skip
+        counters = (("card", "slices", Fraction(draw(st.integers(0, 4)))),)
+        found.append(ResourceSlice(node, DRIVER, node, counters=counters, devices=placed))
+    return found
+
+
+def decide(slices: list[ResourceSlice], pods: list[list[ClaimRequests]]) -> dict[str, Bind]:
+    """The pods that are bound, in one cycle with allocate alone."""
+    objects: list[Object] = [Node(each.name, allocatable={"cpu": 64.0, "pods": 9.0}) for each in slices]
+    objects += [*slices, DeviceClass("gpu.example.com", (BASE,)), Queue("q", cpu=FREE, memory=FREE, gpu=FREE)]
+    for p, listed in enumerate(pods):
+        uses = tuple(PodClaim(f"c{c}", f"p{p}-c{c}") for c in range(len(listed)))
+        shape = Shape((("cpu", 1.0), ("pods", 1.0)), n_claims=len(listed))
+        owner = f"uid{p}"
+        objects.append(
+            Pod("a", f"p{p}", shape, uid=owner, queue="q", scheduler="kai-scheduler", claims=uses, created_ns=p + 1)
+        )
+        objects += [ResourceClaim("a", f"p{p}-c{c}", asks=asks, owner=owner) for c, asks in enumerate(listed)]
+    result = run_cycle(Cluster.of(objects), Config(actions=("allocate",)), 10**18)
+    return {effect.pod: effect for effect in result.effects if isinstance(effect, Bind)}
+
+
+@given(nodes(), st.lists(claims(), min_size=1, max_size=2))
+def test_a_pod_gets_devices_where_some_combination_is_right(
+    slices: list[ResourceSlice], asked: list[ClaimRequests]
+) -> None:
+    possible = any(can_allocate(asked, each.devices, [each]) for each in slices)
+    assert bool(decide(slices, [asked])) == possible
+
+
+@given(nodes(), st.lists(st.lists(claims(), min_size=1, max_size=2), min_size=2, max_size=4))
+def test_what_is_allocated_is_right_for_each_claim_and_no_more_than_there_is(
+    slices: list[ResourceSlice], pods: list[list[ClaimRequests]]
+) -> None:
+    of_node = {each.name: each for each in slices}
+    picks: dict[str, list] = {node: [] for node in of_node}  # type: ignore[type-arg]
+    bound = decide(slices, pods)
+    for p, listed in enumerate(pods):
+        if (bind := bound.get(f"a/p{p}")) is None:
+            continue
+        for asks, use in zip(listed, bind.claims, strict=True):
+            way = way_of(asks, use.allocation.devices, of_node[bind.node].devices)
+            assert way is not None
+            picks[bind.node] += [pick for _, pick in way]
+    for node, listed_picks in picks.items():
+        assert not is_overused(listed_picks, [of_node[node]])
+    # Another order of the objects changes nothing.
+    assert decide(slices[::-1], pods) == bound

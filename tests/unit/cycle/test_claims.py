@@ -1,0 +1,161 @@
+"""Claims for devices from files to allocations: templates, pods that share a claim, evictions, and reasons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kai_sched.cli.main import app
+
+FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+EXACT = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+
+
+def thing(kind: str, name: str, namespace: str = "", **content: Any) -> dict[str, Any]:
+    version = "resource.k8s.io/v1" if kind.startswith(("Resource", "DeviceClass")) else "v1"
+    version = "scheduling.run.ai/v2" if kind == "Queue" else version
+    meta: dict[str, Any] = {"name": name, "uid": name, **content.pop("metadata", {})}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": meta | ({"namespace": namespace} if namespace else {}),
+        **content,
+    }
+
+
+def node(name: str, gpus: int) -> list[dict[str, Any]]:
+    """A node with so many GPUs of a slice."""
+    devices = [{"name": f"gpu-{number}"} for number in range(gpus)]
+    spec = {"driver": "gpu.example.com", "nodeName": name, "pool": {"name": name, "resourceSliceCount": 1}}
+    room = {"cpu": "16", "memory": "64Gi", "pods": "20"}
+    return [
+        thing("Node", name, status={"allocatable": room}),
+        thing("ResourceSlice", name, spec=spec | {"devices": devices}),
+    ]
+
+
+def queue(name: str, gpus: int = -1) -> dict[str, Any]:
+    gpu = {"quota": gpus, "limit": -1, "overQuotaWeight": 1}
+    return thing("Queue", name, spec={"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}})
+
+
+def pod(name: str, claim: str, queue: str = "q", node: str = "", **source: Any) -> dict[str, Any]:
+    marks = {"kai.scheduler/queue": queue}
+    spec: dict[str, Any] = {"schedulerName": "kai-scheduler", "containers": [{"name": "a"}]}
+    spec["resourceClaims"] = [{"name": "c", **(source or {"resourceClaimName": claim})}]
+    spec |= {"nodeName": node} if node else {}
+    phase = "Running" if node else "Pending"
+    return thing("Pod", name, "a", metadata={"labels": marks}, spec=spec, status={"phase": phase})
+
+
+def claim(
+    name: str, requests: list[dict[str, Any]], queue: str = "q", had: list[tuple[str, str]] | None = None
+) -> dict[str, Any]:
+    status: dict[str, Any] = {}
+    if had:
+        results = [
+            {"request": "r", "driver": "gpu.example.com", "pool": pool, "device": device} for pool, device in had
+        ]
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [had[0][0]]}]}
+        status["allocation"] = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+        status["reservedFor"] = [{"resource": "pods", "name": f"p-{name}", "uid": f"p-{name}"}]
+    spec = {"devices": {"requests": requests}}
+    meta = {"labels": {"kai.scheduler/queue": queue}}
+    return thing("ResourceClaim", name, "a", metadata=meta, spec=spec, status=status)
+
+
+CLASS = thing("DeviceClass", "gpu", spec={"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]})
+
+
+def simulate(tmp_path: Path, *objects: dict[str, Any], cycles: int = 1) -> list[dict[str, Any]]:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    result = CliRunner().invoke(app, ["simulate", "--output", "json", "--cycles", str(cycles), str(file)])
+    assert result.exit_code == 0, result.output
+    cycles_found: list[dict[str, Any]] = json.loads(result.stdout.splitlines()[-1])["cycles"]
+    return cycles_found
+
+
+def count(number: int) -> dict[str, Any]:
+    return {"name": "r", "exactly": {"deviceClassName": "gpu", "count": number}}
+
+
+def test_each_pod_of_a_template_has_a_claim_of_its_own(tmp_path: Path) -> None:
+    template = thing("ResourceClaimTemplate", "t", "a", spec={"spec": {"devices": {"requests": [EXACT]}}})
+    pods = [pod(f"p{number}", "", resourceClaimTemplateName="t") for number in range(3)]
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, template, *pods)
+    names = [found["decided"][f"a/p{number}"].get("resourceClaims", {}) for number in range(3)]
+    devices = [
+        each["devices"]["results"][0]["device"]
+        for number, claims in enumerate(names)
+        for key, each in claims.items()
+        if key == f"a/p{number}-c"
+    ]
+    assert devices == ["gpu-0", "gpu-1"]
+    assert "1 of 1 nodes lack the 1 GPU it asks for" in found["podGroups"]["a/p2"]["message"]
+    assert found["queues"]["q"]["allocated"]["gpu"] == 2
+
+
+def test_pods_that_share_a_claim_are_on_its_node_and_count_each(tmp_path: Path) -> None:
+    objects = [*node("m", 1), *node("n", 1), queue("q"), CLASS, claim("c", [EXACT])]
+    first, second = simulate(tmp_path, *objects, pod("x", "c"), pod("y", "c"), pod("z", "c"), cycles=2)
+    assert [first["decided"][f"a/{name}"]["node"] for name in "xyz"] == ["m", "m", "m"]
+    assert first["nodes"]["m"]["idleGPUs"] == 0.0
+    assert first["nodes"]["n"]["idleGPUs"] == 1.0
+    assert second["queues"]["q"]["allocated"]["gpu"] == 3
+
+
+def test_a_reclaim_frees_the_devices_of_its_victims(tmp_path: Path) -> None:
+    devices = [("n", "gpu-0"), ("n", "gpu-1")]
+    objects = [*node("n", 2), queue("q", 0), queue("mine", 2), CLASS, claim("old", [count(2)], had=devices)]
+    objects += [pod("p-old", "old", node="n"), claim("new", [count(2)], "mine"), pod("new", "new", "mine")]
+    first, second = simulate(tmp_path, *objects, cycles=2)
+    assert (first["evicted"], first["decided"]["a/new"]["status"]) == (["a/p-old"], "Pipelined")
+    assert second["decided"]["a/new"]["status"] == "Binding"
+    results = second["decided"]["a/new"]["resourceClaims"]["a/new"]["devices"]["results"]
+    assert [each["device"] for each in results] == ["gpu-0", "gpu-1"]
+
+
+def test_an_allocated_claim_keeps_its_pod_to_its_node(tmp_path: Path) -> None:
+    objects = [*node("m", 1), *node("n", 1), queue("q"), CLASS, claim("c", [EXACT], had=[("n", "gpu-0")])]
+    (found,) = simulate(tmp_path, *objects, pod("p-c", "c"))
+    assert found["decided"]["a/p-c"]["node"] == "n"
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        ([], "ResourceClaim a/c does not exist: create it"),
+        ([claim("c", [EXACT], "other")], "ResourceClaim a/c is of queue other, not q"),
+        ([claim("c", [EXACT], "")], "ResourceClaim a/c is without the label kai.scheduler/queue"),
+        (
+            [claim("c", [{"name": "r", "exactly": {"deviceClassName": "none"}}])],
+            "spec.devices.requests[0] names the DeviceClass none, which does not exist: create it",
+        ),
+        ([claim("c", [count(33)])], "asks for 33 devices: a claim can have 32 at most"),
+        ([claim("c", [{"name": "r"}])], "neither exactly nor firstAvailable is given"),
+        (
+            [
+                claim(
+                    "c", [{"name": "r", "exactly": {**EXACT["exactly"], "selectors": [{"cel": {"expression": "1 +"}}]}}]
+                )
+            ],  # type: ignore[dict-item]
+            "a selector of spec.devices.requests[0] or of its DeviceClass gpu: '1 +' cannot be compiled",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_used_says_why(tmp_path: Path, objects: list[dict[str, Any]], text: str) -> None:
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, *objects, pod("p", "c"))
+    assert text in found["podGroups"]["a/p"]["message"]
+
+
+def test_gpus_of_slices_are_for_claims_alone(tmp_path: Path) -> None:
+    whole = pod("p", "c")
+    whole["spec"]["resourceClaims"] = []
+    whole["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "1"}}
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, whole)
+    assert "its GPUs are devices for ResourceClaims" in found["podGroups"]["a/p"]["message"]
