@@ -20,7 +20,7 @@ from tests.cluster.cluster import Cluster, Key
 from tests.cluster.control_plane import ADMIN, OPERATOR, ControlPlane
 from tests.cluster.external import ExternalPlane
 from tests.cluster.operator_process import Operator
-from tests.cluster.processes import Process
+from tests.cluster.processes import Process, wait_until
 from tests.cluster.proxy import Proxy
 from tests.cluster.workload_operators import OPERATORS
 from tests.tree import ROOT
@@ -231,7 +231,7 @@ def shared_workloads(
     _empty: tuple[Cluster, set[Key]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Workloads]:
-    """For all tests of a module, which names the operators that it needs in WORKLOAD_OPERATORS.
+    """For all tests of a module, which names the operators that it needs in WORKLOAD_OPERATORS, and may set WEBHOOKS.
 
     Our operator has the rights of the manifests, and no more.
     """
@@ -250,9 +250,14 @@ def shared_workloads(
         for name in request.module.WORKLOAD_OPERATORS:
             started[name] = OPERATORS[name](plane, cluster, folder)
         flags = ("--namespace", SYSTEM_NAMESPACE, "--no-default-queues")
-        operator = Operator(plane.kubeconfig(SERVICE_ACCOUNT, token=token), folder / "operator.log", *flags)
-        operator.wait_ready()
+        kubeconfig, webhooks = (
+            plane.kubeconfig(SERVICE_ACCOUNT, token=token),
+            getattr(request.module, "WEBHOOKS", False),
+        )
+        operator = Operator(kubeconfig, folder / "operator.log", *flags, webhooks=webhooks).wait_ready()
         operator.process.wait_until(lambda: bool(operator.logs("lease.held")), "the lease being held", 60.0)
+        if webhooks:  # the certificate stays for all tests of the module
+            wait_until(lambda: cluster.find("Secret", certificate.SECRET, SYSTEM_NAMESPACE), "the certificate's Secret")
         yield Workloads(cluster, operator, started, plane, cluster.everything())
     finally:
         if operator is not None:
