@@ -152,6 +152,8 @@ ANNOTATIONS: dict[str, str] = {
     names.SHARED_GPU_CONFIG_MAP_ANNOTATION: "name",
     names.RESERVED_DEVICE_ANNOTATION: "name",
     names.EXTENDED_CLAIM_ANNOTATION: "flag",
+    names.RECEIVED_TYPE_ANNOTATION: "name",
+    names.CDI_ANNOTATION: "name",
     names.STALE_ANNOTATION: "time",
     names.LAST_START_ANNOTATION: "time",
     names.EVICTED_PODS_ANNOTATION: "digits",

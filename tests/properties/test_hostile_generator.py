@@ -41,6 +41,7 @@ ELSEWHERE = {
     "_Spec": "test_hostile_files",
     "_Scheduled": "test_hostile_files",
     "_Head": "test_hostile_files",
+    "_ConfigMap": "one of texts only, as the API server sees to",
     "SchedulerFile": "the scheduler's config file",
     "Tier": "the scheduler's config file",
     "FilePlugin": "the scheduler's config file",
