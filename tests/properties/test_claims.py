@@ -4,11 +4,13 @@ pods hold together is never more than there is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai_sched.cycle.world import World, advance
 from kai_sched.library import run_cycle
 from kai_sched.model.claims import (
     Capacity,
@@ -23,8 +25,19 @@ from kai_sched.model.claims import (
     ResourceSlice,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share, Taint, Toleration
-from kai_sched.model.store import Cluster
+from kai_sched.model.objects import (
+    Node,
+    Object,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Queue,
+    Shape,
+    Share,
+    Taint,
+    Toleration,
+)
+from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind
 from tests.oracle.claims import DRIVER, SELECTORS, can_allocate, is_overused, way_of
 
@@ -136,3 +149,59 @@ def test_what_is_allocated_is_right_for_each_claim_and_no_more_than_there_is(
         assert not is_overused(listed_picks, [of_node[node]])
     # Another order of the objects changes nothing.
     assert decide(slices[::-1], pods) == bound
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> list[Object]:
+    """Two queues that want each other's devices; some pods share a claim, some gangs wait."""
+    plain = tuple(Device(f"d{number}", node="n1") for number in range(draw(st.integers(2, 4))))
+    slices = draw(nodes() | st.just([ResourceSlice("n1", DRIVER, "n1", devices=plain)]))
+    found: list[Object] = [Node(each.name, allocatable={"cpu": 64.0, "pods": 20.0}) for each in slices]
+    found += [*slices, DeviceClass("gpu.example.com", (BASE,))]
+    for queue in ("q1", "q2"):
+        found.append(Queue(queue, cpu=FREE, memory=FREE, gpu=Share(float(draw(st.integers(0, 3))), -1.0, 1.0)))
+    shared = draw(st.sampled_from(["", "q1", "q2"]))
+    for g in range(draw(st.integers(2, 6))):
+        queue = draw(st.sampled_from(["q1", "q2"]))
+        size = draw(st.sampled_from([1, 1, 2]))
+        value = draw(st.sampled_from(["low", "high"]))
+        found.append(PodGroup("a", f"g{g}", f"g{g}", g + 1, queue, value, preemptible=True, min_member=size))
+        simple = DeviceOption("gpu.example.com", "", (BASE,), draw(st.integers(1, 2)))
+        asks = draw(st.just(ClaimRequests((DeviceRequest("r0", (simple,)),))) | claims())
+        for p in range(size):
+            name = "both" if shared == queue and draw(st.booleans()) else f"g{g}-{p}"
+            use = PodClaim("c", name, named=name == "both")
+            key = ResourceClaim("a", name, asks=asks, queue=queue if name == "both" else "")
+            found += [
+                Pod("a", f"g{g}-{p}", SHAPE, uid=f"u{g}-{p}", group=f"g{g}", scheduler="kai-scheduler", claims=(use,)),
+                key,
+            ]
+    return [*found, PriorityClass("low", 50), PriorityClass("high", 75)]
+
+
+@given(crowds(), st.sampled_from(["minimal", "original"]))
+def test_devices_are_never_given_twice_while_pods_come_and_go(objects: list[Object], victims: str) -> None:
+    store, config = Store(), Config(victims=victims, max_consolidation_preemptees=-1)
+    for each in objects:
+        store.put(each)
+    slices = {each.name: each for each in objects if isinstance(each, ResourceSlice)}
+    for cycle in range(5):
+        cluster = store.cluster()
+        now_ns = 10**18 + cycle * 10**9
+        # At first only some pods are there, so that the others have to take devices back.
+        held = {key: pod for key, pod in cluster.pods.items() if cycle or pod.group in ("g0", "g1", "g2")}
+        result = run_cycle(replace(cluster, pods=held, store_id=object()), config, now_ns)
+        advance(store, cluster, result, now_ns, World())
+        after = store.cluster()
+        for node, each in slices.items():
+            picks = []
+            for claim in after.resource_claims.values():
+                had = claim.allocation.devices if claim.allocation else ()
+                if had and had[0].pool == node:
+                    way = way_of(claim.asks, had, each.devices)
+                    assert way is not None
+                    picks += [pick for _, pick in way]
+            assert not is_overused(picks, [each])
+        for pod in after.pods.values():
+            for use in pod.claims:
+                assert not pod.node or after.resource_claims[f"a/{use.claim}"].allocation is not None
