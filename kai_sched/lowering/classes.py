@@ -35,7 +35,6 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
-DEVICE_CLAIMS = "spec.resourceClaims (dynamic resource allocation) in a live cluster"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -225,8 +224,6 @@ def _table(
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if shape.unsupported:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
-        elif shape.n_claims and not config.device_claims:
-            verdict, refusals[c] = Verdict.NOT_SUPPORTED, DEVICE_CLAIMS
         elif shape.share and not config.gpu_sharing:
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING_OFF
         elif verdict == Verdict.OK and missing:
