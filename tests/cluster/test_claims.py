@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from kai_sched.api import names
 from tests.cluster import claims, objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
@@ -180,19 +179,3 @@ def test_the_next_leader_binds_what_the_last_one_reserved(
     cluster.create_all(claims.pod(f"p-{n}", f"c-{n}") for n in range(3))
     cluster.wait_bound([f"p-{n}" for n in range(3)])
     claims.check_history(cluster, since)
-
-
-def test_the_rights_of_the_manifests_are_enough(
-    cluster: Cluster, own_plane: ControlPlane, operator: StartOperator, system_namespace: str
-) -> None:
-    cluster.kubectl("apply", "--server-side", "-f", "manifests/rbac.yaml")
-    account = own_plane.service_account_token(system_namespace, "scheduler")
-    mark = own_plane.audit.mark()
-    prepare(cluster)
-    operator("--no-default-queues", kubeconfig=own_plane.kubeconfig("scheduler", token=account))
-    cluster.create(claims.claim("c"))
-    cluster.create(claims.pod("p", "c"))
-    cluster.wait_bound(["p"])
-    user = f"system:serviceaccount:{system_namespace}:scheduler"
-    assert [(one.verb, one.subject) for one in own_plane.audit.since(mark, user) if one.status == 403] == []
-    assert names.CLAIM_FINALIZER in the_claim(cluster, "c")["metadata"]["finalizers"]
