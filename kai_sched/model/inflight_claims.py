@@ -113,6 +113,8 @@ class ClaimOverlay:
 
 
 def _is_shown(hold: ClaimHold, claim: ResourceClaim, version: int) -> bool:
-    """Whether the claim as the API server shows it says all that is to be known of the hold."""
-    is_other = claim.uid != hold.claim_uid
-    return is_other or hold.pod in claim.consumers or 0 < hold.version <= version
+    """Whether the claim as the API server shows it says all that is to be known of the hold.
+
+    That the pod is among the consumers says nothing: it may be so in a version from before a release.
+    """
+    return claim.uid != hold.claim_uid or 0 < hold.version <= version

@@ -47,9 +47,18 @@ def test_the_observed_reservation_changes_nothing_and_counts_from_then_on(store:
     overlay.assume("ml/c", hold())
     before = store.serial
     overlay.observe(replace(CLAIM, allocation=FIRST, consumers=(A,)), 2)
+    overlay.written("ml/c", "uid-a", 2)
     assert store.serial == before
     overlay.observe(CLAIM, 3)
     assert shown(store) == CLAIM
+
+
+def test_a_late_version_from_before_a_release_ends_no_hold(store: Store, overlay: ClaimOverlay) -> None:
+    """The pod was reserved in 2, released in 3, and is reserved again in 4, of which nothing is known yet."""
+    overlay.assume("ml/c", hold())
+    overlay.observe(replace(CLAIM, allocation=FIRST, consumers=(A,)), 2)
+    overlay.observe(CLAIM, 3)
+    assert shown(store).allocation == FIRST
 
 
 def test_a_reservation_that_came_and_went_unseen_counts_no_more(store: Store, overlay: ClaimOverlay) -> None:
