@@ -28,14 +28,15 @@ from kai_sched.plan.effects import Bind, ClaimUse
 from tests.properties.sharing_world import VirtualLoop
 from tests.unit.cluster.claim_server import ClaimServer, Object
 
-DEVICES = tuple(f"dev-{n}" for n in range(3))
-CLAIMS = tuple(f"c{n}" for n in range(4))
+DEVICES = ("dev-0", "dev-1")
+CLAIMS = ("c0", "c1", "c2", "c3")
 PODS = {"p0": ("c0",), "p1": ("c1",), "p2": ("c2", "c3"), "p3": ("c3",)}  # two pods share a claim
-LATE_S = 1.0
+LATE_S = 2.0
+STEPS = 300
 
 
 class LateServer(ClaimServer):
-    """Requests, answers and events take up to a second; a part of the requests fails, half of them carried out."""
+    """Requests, answers and events take up to two seconds; a part of the requests fails, half of them carried out."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class Scheduler:
 
     def _bind(self, group: Sequence[Bind]) -> None:
         for bind in group:
-            if self.server.chance.random() < self.server.faults:
+            if self.server.chance.random() < 1.5 * self.server.faults:
                 self.failed(bind, BindFailure("Forbidden", "by the test"))
                 continue
             self.under_way.discard(bind.uid)
@@ -136,21 +137,21 @@ class Scheduler:
             self._observe(content)
 
 
-async def play(seed: int, kills: Sequence[bool]) -> None:
+async def play(seed: int) -> None:
     chance = random.Random(seed)
     server = LateServer(chance)
     for name in CLAIMS:
         server.add(name)
     scheduler = Scheduler(server)
-    for kill in kills:
-        if kill:
+    for _ in range(STEPS):
+        if chance.random() < 0.01:
             await scheduler.kill()
             scheduler = Scheduler(server)
         waiting = [pod for pod in PODS if f"ml/{pod}" not in server.pods and pod not in scheduler.under_way]
         if waiting:
-            scheduler.decide(chance.sample(waiting, chance.randint(1, len(waiting))))
-        await asyncio.sleep(chance.uniform(0.0, 4.0))
-        for key in [key for key in server.pods if chance.random() < 0.2]:
+            scheduler.decide(chance.sample(waiting, min(len(waiting), chance.choice((1, 1, 2)))))
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+        for key in [key for key in server.pods if chance.random() < 0.1]:
             _end(server, key)
     server.faults, ran = 0.0, set[str]()
     for first in range(len(PODS)):  # each pod comes first once, so there are devices for it
@@ -178,7 +179,7 @@ def _end(server: LateServer, key: str) -> None:
         server.change(name, **{**kept, "reservedFor": left})
 
 
-@given(seed=st.integers(0, 2**32 - 1), kills=st.lists(st.sampled_from([False, False, True]), min_size=4, max_size=20))
-def test_no_device_is_in_two_claims_whatever_fails(seed: int, kills: list[bool]) -> None:
+@given(seed=st.integers(0, 2**32 - 1))
+def test_no_device_is_in_two_claims_whatever_fails(seed: int) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(play(seed, kills))
+        runner.run(play(seed))
