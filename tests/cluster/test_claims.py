@@ -179,3 +179,23 @@ def test_the_next_leader_binds_what_the_last_one_reserved(
     cluster.create_all(claims.pod(f"p-{n}", f"c-{n}") for n in range(3))
     cluster.wait_bound([f"p-{n}" for n in range(3)])
     claims.check_history(cluster, since)
+
+
+def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
+    cluster: Cluster, operator: StartOperator, proxy: Proxy
+) -> None:
+    """The API group is not served at first."""
+    absent = proxy.add("GET", "^/apis/resource.k8s.io/", status=404)
+    prepare(cluster)
+    replica = operator(proxy=proxy)
+    absent.wait_hits(3)
+    cluster.create(claims.claim("c"))
+    cluster.create_all([objects.pod("plain", gpus=0), claims.pod("p", "c")])
+    cluster.wait_bound(["plain"])
+    found = cluster.wait_condition("Pod", "p", "PodScheduled", status="False")
+    assert "ResourceClaim default/c does not exist" in found["message"]
+    assert replica.get("/readyz/scheduling")[0] == 200
+    assert [each for each in replica.logs() if each["level"] in ("warning", "error")] == []
+    proxy.remove(absent)
+    cluster.wait_bound(["p"])
+    assert claims.reserved(the_claim(cluster, "c")) == ["p"]
