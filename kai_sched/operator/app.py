@@ -36,6 +36,7 @@ from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.claim_binder import ClaimBinder
+from kai_sched.operator.delivery.claim_leftovers import ClaimLeftovers
 from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
@@ -170,7 +171,7 @@ class DeliveryParts:
     deleter: PodDeleter
     volumes: VolumeBinder
     claims: ClaimBinder
-    claim_reservations: ClaimReservations
+    leftovers: ClaimLeftovers
     shares: ShareBinder
     reservations: GpuReservations
 
@@ -214,7 +215,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("writer", reporting.writer.run, drain=reporting.writer.drained),
         Part("volumes", stop=delivery.volumes.stop),
         Part("claims", stop=delivery.claims.stop),
-        Part("claim releases", stop=delivery.claim_reservations.stop),
+        Part("claim releases", partial(startup.run_leading, delivery.leftovers.run), stop=delivery.leftovers.stop),
         Part("shares", stop=delivery.shares.stop),
         Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
@@ -349,9 +350,10 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     )
     shares = ShareBinder(sharing, reservations, store, base.settings.current, binder.submit, binds)
     claims = ClaimBinder(claim_reservations, shares.submit, binds)
+    leftovers = ClaimLeftovers(store, base.settings.config.scheduler_name, claim_reservations)
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
     executor = CycleExecutor(evictions, binds, volumes.submit, reporter.acted)
-    return DeliveryParts(executor, binder, deleter, volumes, claims, claim_reservations, shares, reservations)
+    return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:

@@ -17,9 +17,12 @@ from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim
 from kai_sched.model.config import Config
 from kai_sched.model.inflight_claims import ClaimOverlay
+from kai_sched.model.objects import Pod, Shape
 from kai_sched.model.read import RESOURCE_CLAIM, Reader
 from kai_sched.model.store import Store
+from kai_sched.operator.delivery import claim_leftovers
 from kai_sched.operator.delivery.claim_binder import DYNAMIC_RESOURCES, ClaimBinder
+from kai_sched.operator.delivery.claim_leftovers import ClaimLeftovers
 from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.plan.effects import Bind, ClaimUse
 from tests.unit.cluster.claim_server import ClaimServer
@@ -188,3 +191,24 @@ async def test_stopping_ends_what_is_under_way(bench: Bench) -> None:
     await bench.binder.stop()
     await bench.reservations.stop()
     assert (bench.sent, bench.failures, bench.server.devices("c")) == ([], {}, [])
+
+
+async def test_what_an_earlier_leader_reserved_for_a_pod_that_waits_is_released_at_the_second_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps = Naps()
+    monkeypatch.setattr(claim_leftovers, "asyncio", naps)
+    status = {
+        "allocation": {"devices": {"results": [_result("dev-0")]}},
+        "reservedFor": [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in ("a", "b", "x")],
+    }
+    bench.server.change("c", **status)
+    for name, node, scheduler in (("a", "", "kai-scheduler"), ("b", "n1", "kai-scheduler"), ("x", "", "other")):
+        bench.store.put(Pod("ml", name, Shape(), uid=f"uid-{name}", node=node, scheduler=scheduler))
+    leftovers = ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations)
+    assert [each.pod for each in leftovers.find().values()] == ["ml/a"]
+    looking = asyncio.create_task(leftovers.run())
+    await bench.until(lambda: bench.server.reserved("c") == ["uid-b", "uid-x"])
+    assert len(naps.seconds) > 1
+    looking.cancel()
+    await bench.reservations.stop()
