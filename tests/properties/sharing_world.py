@@ -128,8 +128,8 @@ class Server:
         return [json.dumps(pod).encode() for pod in self.pods.values()], self._watch
 
     def kubelets(self) -> None:
-        """Each pod that has come to a node is admitted or refused; each that is leaving, or whose node is gone, goes."""
-        for key, pod in list(self.pods.items()):
+        """Pods that have come to a node are admitted or refused; those that leave, or whose node is gone, go."""
+        for key, pod in sorted(self.pods.items()):
             if pod["metadata"].get("deletionTimestamp") or pod["spec"].get("nodeName", "") not in {"", *self.nodes}:
                 self.end(key)
         for key, pod in list(self.pods.items()):
