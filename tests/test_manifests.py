@@ -32,12 +32,12 @@ Document = dict[str, Any]
 
 NAMESPACE = "kai-scheduler"
 APP = {"app": "kai-scheduler-default"}
-
 REFLECTOR = "kai_sched.cluster.reflector"
 HANDLERS = "kai_sched.operator.kopf_frame"
 BINDER = "kai_sched.cluster.pod_binder"
 EVICTER = "kai_sched.cluster.pod_deleter"
 VOLUMES = "kai_sched.cluster.volume_binder"
+CLAIMS = "kai_sched.cluster.claim_requests"
 WRITER = "kai_sched.cluster.status_writer"
 CERTIFICATE = "kai_sched.operator.http.certificate"
 GROUPER = "kai_sched.cluster.pod_group_requests"
@@ -53,6 +53,8 @@ CLUSTER_RIGHTS = {
     ("/persistentvolumes", "list watch"): REFLECTOR,
     ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
     ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
+    **{(f"resource.k8s.io/{name}", "list watch"): REFLECTOR for name in ("deviceclasses", "resourceslices")},
+    ("resource.k8s.io/resourceclaims", "list watch"): REFLECTOR,
     ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,
     ("scheduling.run.ai/queues", "list watch"): REFLECTOR,  # and kopf
     ("scheduling.run.ai/podgroups", "list watch"): REFLECTOR,  # and kopf
@@ -65,6 +67,8 @@ CLUSTER_RIGHTS = {
     ("/pods/binding", "create"): BINDER,
     ("/persistentvolumeclaims", "patch"): VOLUMES,
     ("/persistentvolumes", "patch"): VOLUMES,
+    ("resource.k8s.io/resourceclaims", "get update"): CLAIMS,
+    **{(f"resource.k8s.io/resourceclaims/{part}", "update"): CLAIMS for part in ("status", "binding")},
     ("/pods/status", "patch"): WRITER,
     ("/events", "create get patch"): WRITER,
     ("scheduling.run.ai/podgroups", "create get update"): GROUPER,

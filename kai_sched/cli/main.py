@@ -142,7 +142,6 @@ def run(
         queue_label=queue_label_key,
         node_pool_label=nodepool_label_key,
         node_pool=partition_label_value,
-        device_claims=False,  # nothing writes the allocations of claims yet, without which devices are not prepared
     )
     options = RunOptions(
         kubeconfig=kubeconfig,

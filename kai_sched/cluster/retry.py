@@ -1,5 +1,5 @@
-"""Whether and when a failed write is sent again, by HTTP status: binds, evictions, statuses, volumes, PodGroups; for
-lists and watches ``reflector`` decides.
+"""Whether and when a failed write is sent again, by HTTP status: binds, evictions, statuses, volumes, claims,
+PodGroups; for lists and watches ``reflector`` decides.
 
 ``delivery.deliver`` and the PodGroup writer of the operator read it. A failure maps to one action by its HTTP status;
 status 0 means that no answer came, or that the request was not sent.
@@ -91,6 +91,22 @@ SHARES = RetryPolicy(
     attempts=6,
     backoff=Backoff(0.1, 2.0),
     statuses={429: _RETRY},
+    client_errors=_GIVE_UP,
+    otherwise=_RETRY,
+)
+# Claims for devices, which are read anew before each attempt. 409: somebody else has written to the claim.
+CLAIMS = RetryPolicy(
+    attempts=8,
+    backoff=Backoff(0.1, 2.0),
+    statuses={409: _RETRY, 429: _RETRY},
+    client_errors=_GIVE_UP,
+    otherwise=_RETRY,
+)
+# What is reserved for a pod that was not bound is taken back, however long that takes: nobody else does it.
+CLAIM_RELEASES = RetryPolicy(
+    attempts=FOREVER,
+    backoff=Backoff(0.2, 10.0),
+    statuses=CLAIMS.statuses,
     client_errors=_GIVE_UP,
     otherwise=_RETRY,
 )

@@ -37,7 +37,6 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
-DEVICE_CLAIMS = "spec.resourceClaims (dynamic resource allocation) in a live cluster"
 EXTENDED = "resource {}, for which a DeviceClass stands (extended resources by dynamic resource allocation)"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
@@ -244,8 +243,6 @@ def _not_supported(shape: Shape, config: Config, extended: Mapping[str, str]) ->
         return EXTENDED.format(stands_for[0])
     if shape.unsupported:
         return ", ".join(shape.unsupported)
-    if shape.n_claims and not config.device_claims:
-        return DEVICE_CLAIMS
     return GPU_SHARING_OFF if shape.share and not config.gpu_sharing else ""
 
 

@@ -125,7 +125,6 @@ class Config:
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
-    device_claims: bool = True  # whether pods with claims for devices of slices get them
     # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.
     gpu_memory_reserve_percent: float = 0.0
     gpu_memory_reserve_min_mib: int = 0

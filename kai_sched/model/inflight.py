@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from kai_sched.model.inflight_claims import ClaimOverlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
 
@@ -40,10 +41,16 @@ class Overlay:
     """Writes pods to the store: as the API server shows them, changed by the requests that are under way.
 
     All keys are "namespace/name". Calls for a pod that was deleted and created again (another uid) have no effect.
+
+    Attributes
+    ----------
+    claims
+        The same for the claims for devices.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.claims = ClaimOverlay(store)
         self._assumed: dict[str, Assumed] = {}
 
     @property

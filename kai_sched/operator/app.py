@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.owner_reader import OwnerReader
@@ -24,6 +26,7 @@ from kai_sched.cluster.status_writer import StatusWriter
 from kai_sched.cluster.volume_binder import VolumeBinder
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.cluster.write_queue import WriteQueue
+from kai_sched.model.claims import DeviceClass
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.read import VOLUME, Reader
 from kai_sched.model.store import Store
@@ -32,6 +35,8 @@ from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.claim_binder import ClaimBinder
+from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.gpu_reservations import GpuReservations
@@ -164,6 +169,8 @@ class DeliveryParts:
     binder: PodBinder
     deleter: PodDeleter
     volumes: VolumeBinder
+    claims: ClaimBinder
+    claim_reservations: ClaimReservations
     shares: ShareBinder
     reservations: GpuReservations
 
@@ -206,6 +213,8 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("reporter", reporter.run, drain=reporter.finish, stop=reporter.finish),
         Part("writer", reporting.writer.run, drain=reporting.writer.drained),
         Part("volumes", stop=delivery.volumes.stop),
+        Part("claims", stop=delivery.claims.stop),
+        Part("claim releases", stop=delivery.claim_reservations.stop),
         Part("shares", stop=delivery.shares.stop),
         Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
@@ -311,7 +320,14 @@ def _build_reporting(base: Base, intake: Intake) -> ReportingParts:
 
 def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> DeliveryParts:
     store, overlay, trigger, clock = intake.store, intake.overlay, intake.trigger, base.clock
-    binds = BindTracker(store, overlay, trigger, reporter, clock)
+
+    def class_config(name: str) -> Sequence[Mapping[str, Any]]:
+        found = store.get(DeviceClass, name)
+        return found.config if found is not None else ()
+
+    claim_requests = ClaimWriter(base.api, class_config, base.rng)
+    claim_reservations = ClaimReservations(claim_requests, overlay.claims, trigger.request)
+    binds = BindTracker(store, overlay, trigger, reporter, clock, claim_reservations)
     evictions = EvictionTracker(store, overlay, intake.evictions, reporter, trigger, clock)
     binder = PodBinder(base.api, intake.binds, binds, base.rng, base.api.binds_at_once)
     mark = base.options.mark_evicted
@@ -332,9 +348,10 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
         base.rng,
     )
     shares = ShareBinder(sharing, reservations, store, base.settings.current, binder.submit, binds)
-    volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, shares.submit, binds.failed, volume_version)
+    claims = ClaimBinder(claim_reservations, shares.submit, binds)
+    volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
     executor = CycleExecutor(evictions, binds, volumes.submit, reporter.acted)
-    return DeliveryParts(executor, binder, deleter, volumes, shares, reservations)
+    return DeliveryParts(executor, binder, deleter, volumes, claims, claim_reservations, shares, reservations)
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:

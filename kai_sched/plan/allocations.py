@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +26,52 @@ def wire_allocation(allocation: Allocation) -> dict[str, Any]:
             terms.append(listed)
         found["nodeSelector"] = {"nodeSelectorTerms": terms}
     return found
+
+
+def whole_allocation(
+    allocation: Mapping[str, Any],
+    devices: Mapping[str, Any],
+    class_config: Callable[[str], Iterable[Mapping[str, Any]]],
+) -> dict[str, Any]:
+    """The allocation as it is written to the claim: with what drivers are told, and which taints are tolerated.
+
+    Parameters
+    ----------
+    allocation
+        As of ``wire_allocation``.
+    devices
+        ``spec.devices`` of the claim, as the API server has it.
+    class_config
+        ``spec.config`` of the DeviceClass of a name.
+    """
+    options = dict(_options(devices))
+    results = []
+    for each in allocation["devices"]["results"]:
+        tolerations = options.get(each["request"], {}).get("tolerations")
+        results.append({**each, "tolerations": tolerations} if tolerations else each)
+    names = list(dict.fromkeys(each["request"] for each in results))
+    config = [
+        {**part, "source": "FromClass", "requests": [name]}
+        for name in names
+        for part in class_config(options.get(name, {}).get("deviceClassName", ""))
+    ]
+    # The config of a claim may name a request, or one option of it.
+    known = {*names, *(name.partition("/")[0] for name in names)}
+    config += [
+        {**part, "source": "FromClaim"}
+        for part in devices.get("config") or ()
+        if not part.get("requests") or not known.isdisjoint(part["requests"])
+    ]
+    return {**allocation, "devices": {"results": results, **({"config": config} if config else {})}}
+
+
+def _options(devices: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The exact requests of a claim, by the name that results have of them."""
+    for request in devices.get("requests") or ():
+        if request.get("exactly"):
+            yield request["name"], request["exactly"]
+        for option in request.get("firstAvailable") or ():
+            yield f"{request['name']}/{option['name']}", option
 
 
 def _result(each: AllocatedDevice) -> dict[str, Any]:

@@ -21,12 +21,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws")
+GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
 KWOK_STAGES = ("kustomize/stage/node/fast", "kustomize/stage/node/heartbeat", "kustomize/stage/pod/fast")
-GO_NAMES = {"etcd": "server", "kuberay": "ray-operator", "lws": "cmd"}  # what `go build` calls it instead
+GO_NAMES = {
+    "etcd": "server",
+    "kuberay": "ray-operator",
+    "lws": "cmd",
+    "dra": "dra-example-kubeletplugin",
+}  # what `go build` calls it instead
 # What else is taken from a group's module, into a folder beside its program.
 SHIPPED = {
     "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),

@@ -75,6 +75,7 @@ def _missing() -> str:
         if not os.environ.get(GIVEN):
             components.program("kubernetes", "kube-apiserver")
             components.program("etcd", "etcd")
+            components.program("dra", "dra")
             for name in OPERATORS:
                 components.program(name, name)
     except components.Unavailable as missing:

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from kai_sched.api import core, names
+from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.pod_binder import PodBinder
 from kai_sched.cluster.sharing_requests import SharingRequests
@@ -29,6 +30,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided import DecidedCycle
 from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.gpu_reservations import GpuReservations
@@ -230,9 +232,10 @@ class Replica:
             news.set()
 
         self.sink = EventSink(self.store, overlay, reader, _Gate(), CONFIG, changed, lambda *_: None)
-        self.binds = BindTracker(self.store, overlay, trigger, _Silent(), clock)
-        evictions = EvictionTracker(self.store, overlay, FifoQueue[Evict](), _Silent(), trigger, clock)
         api: Any = server
+        claims = ClaimReservations(ClaimWriter(api, lambda _: (), rng), overlay.claims, trigger.request)
+        self.binds = BindTracker(self.store, overlay, trigger, _Silent(), clock, claims)
+        evictions = EvictionTracker(self.store, overlay, FifoQueue[Evict](), _Silent(), trigger, clock)
         requests = SharingRequests(api, rng)
         binder = PodBinder(api, FifoQueue(), self.binds, rng)
         self.reservations = GpuReservations(

@@ -1,8 +1,9 @@
 """Validates each bind right before it is sent, and decides what follows its outcome: the pod stays placed or is pending
 again.
 
-The cycle executor hands binds over, the pod binder and the volume binder ask ``check`` and report outcomes. Invariant:
-a pod counts as placed on its node from ``assume`` until the API server shows it there, or ``failed`` is called.
+The cycle executor hands binds over, the binders of pods, volumes, claims and shares ask ``check`` and report outcomes.
+Invariant: a pod counts as placed on its node from ``assume`` until the API server shows it there, or ``failed`` is
+called.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.group_retries import GroupRetries
 from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Bind
@@ -46,6 +48,8 @@ class BindTracker:
         Hears of outcomes.
     clock
         The time.
+    claims
+        The claims for devices of pods whose binds are under way.
 
     Attributes
     ----------
@@ -54,13 +58,20 @@ class BindTracker:
     """
 
     def __init__(
-        self, store: Store, overlay: Overlay, trigger: CycleTrigger, reporter: BindReporter, clock: Clock
+        self,
+        store: Store,
+        overlay: Overlay,
+        trigger: CycleTrigger,
+        reporter: BindReporter,
+        clock: Clock,
+        claims: ClaimReservations,
     ) -> None:
         self._store = store
         self._overlay = overlay
         self._trigger = trigger
         self._reporter = reporter
         self._clock = clock
+        self._claims = claims
         self.retries = GroupRetries()
         self._group_of: dict[str, str] = {}  # by uid of the pod, while its bind is under way
 
@@ -73,6 +84,8 @@ class BindTracker:
                 assumed.append(bind)
             await time_slice.pause()
         if len(assumed) == len(binds):
+            for bind in binds:
+                self._claims.assume(bind)
             return True
         for bind in assumed:
             self._overlay.forget(bind.pod, bind.uid)
@@ -103,8 +116,10 @@ class BindTracker:
         self._reporter.bound(bind, seconds)
 
     def failed(self, bind: Bind, failure: BindFailure) -> None:
-        """The bind was given up: the pod is pending again, and its group is tried again after a backoff."""
+        """The bind was given up: the pod is pending again, its claims are released, and its group is tried again after
+        a backoff."""
         self._overlay.forget(bind.pod, bind.uid)
+        self._claims.release(bind)
         group = self._group_of.pop(bind.uid, bind.pod)
         is_stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
         again = None if is_stale else self.retries.add(group, self._clock.monotonic())

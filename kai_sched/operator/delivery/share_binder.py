@@ -1,7 +1,7 @@
 """What happens before the binds of a group whose pods share GPUs: the devices are reserved, then ConfigMaps and labels
 of the pods are written (API 7.3, 7.4).
 
-The volume binder hands groups over. While a group waits, its pods stay assumed, so nobody else gets their room. Groups
+The claim binder hands groups over. While a group waits, its pods stay assumed, so nobody else gets their room. Groups
 without shares go straight on, but for whole GPUs on a node where a shared device is being freed.
 """
 

@@ -16,11 +16,12 @@ from typing import Protocol
 import structlog
 
 from kai_sched.api import core
+from kai_sched.model.claims import ResourceClaim
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup
-from kai_sched.model.read import CLASSES, POD, POD_GROUP, Kind, Reader
+from kai_sched.model.read import CLASSES, POD, POD_GROUP, RESOURCE_CLAIM, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.object_head import ObjectHead, read_head
 from kai_sched.plan.effects import Ref
@@ -62,7 +63,7 @@ class EventSink:
     store
         Where objects are shown.
     overlay
-        Where pods are shown, with what is under way for them.
+        Where pods and claims for devices are shown, with what is under way for them.
     reader
         Reads objects.
     gate
@@ -219,6 +220,8 @@ class EventSink:
             self._gate.show(key, raw, found if isinstance(found, PodGroup) else None)
         elif found is None:
             self._forget(kind, key)
+        elif isinstance(found, ResourceClaim):
+            self._overlay.claims.observe(found, seen.version)
         else:
             self._store.put(self._marked(found) if isinstance(found, Node) else found)
         if self._store.serial != serial:
@@ -306,6 +309,8 @@ class EventSink:
             FAULTS.note("intake", f"{kind[1]} {key}", error)
         if kind == POD:
             self._overlay.gone(key)
+        elif kind == RESOURCE_CLAIM:
+            self._overlay.claims.gone(key)
         elif kind != POD_GROUP and kind in CLASSES:
             self._store.remove(CLASSES[kind], key)
 

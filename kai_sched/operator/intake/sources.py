@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import WatchSource
-from kai_sched.model.read import BIND_REQUEST, OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, TOPOLOGY, VOLUME
+from kai_sched.model.read import (
+    BIND_REQUEST,
+    DEVICE_CLASS,
+    OPERATOR_CONFIG,
+    POD,
+    POD_GROUP,
+    QUEUE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    SHARD,
+    TOPOLOGY,
+    VOLUME,
+)
 
 INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
 SOURCES = (
@@ -20,6 +32,9 @@ SOURCES = (
     WatchSource(VOLUME, objects_path("v1", "persistentvolumes")),
     WatchSource(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
     WatchSource(("v1", "ConfigMap"), objects_path("v1", "configmaps"), metadata_only=True),
+    WatchSource(DEVICE_CLASS, objects_path(DEVICE_CLASS[0], "deviceclasses"), optional=True),
+    WatchSource(RESOURCE_SLICE, objects_path(RESOURCE_SLICE[0], "resourceslices"), optional=True),
+    WatchSource(RESOURCE_CLAIM, objects_path(RESOURCE_CLAIM[0], "resourceclaims"), optional=True),
     WatchSource(BIND_REQUEST, objects_path(BIND_REQUEST[0], "bindrequests"), optional=True),
     WatchSource(POD, objects_path("v1", "pods")),
 )

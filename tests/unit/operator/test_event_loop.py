@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import uvloop
 
+from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.pod_binder import PodBinder
 from kai_sched.cluster.reflector import Reflector, WatchSource
 from kai_sched.cluster.status_writer import StatusWriter
@@ -28,6 +29,7 @@ from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.garbage_collection import GarbagePolicy
@@ -90,7 +92,8 @@ class World:
         version = self.sink.pending_version
         self.writer = StatusWriter(api, self.writes, "kai-scheduler", busy, clock.wall_ns, version, rng)
         self.telling = StatusReporter(self.store, self.news, metrics, config, busy, lambda: True, self.writes, clock)
-        tracker = BindTracker(self.store, overlay, self.trigger, self.telling, clock)
+        claims = ClaimReservations(ClaimWriter(api, lambda _: (), rng), overlay.claims, self.trigger.request)
+        tracker = BindTracker(self.store, overlay, self.trigger, self.telling, clock, claims)
         self.binder = PodBinder(api, binds, tracker, rng, 64)
         evicted: FifoQueue[Any] = FifoQueue()
         evictions = EvictionTracker(self.store, overlay, evicted, self.telling, self.trigger, clock)

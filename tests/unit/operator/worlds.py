@@ -16,6 +16,7 @@ from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.decided import DecidedCycle
 from kai_sched.operator.delivery.bind_tracker import BindTracker
+from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.plan.effects import Bind, Evict, Plan
@@ -128,7 +129,9 @@ class World:
         self.intake = Intake(self.store, changed=lambda matters: self.trigger.request(matters))
         self.sink, overlay = self.intake.sink, self.intake.overlay
         self.trigger = CycleTrigger(overlay)
-        self.binds = BindTracker(self.store, overlay, self.trigger, self.reports, clock)
+        nothing: Any = None  # no pod of these tests has claims
+        claims = ClaimReservations(nothing, overlay.claims, self.trigger.request)
+        self.binds = BindTracker(self.store, overlay, self.trigger, self.reports, clock, claims)
         self.evictions = EvictionTracker(
             self.store,
             overlay,

@@ -1,0 +1,71 @@
+"""A real driver of devices publishes slices, and pods with claims of templates get its devices."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import claims, components
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import StartOperator
+from tests.cluster.control_plane import WORKLOADS, ControlPlane
+from tests.cluster.processes import Process, wait_until
+
+DEVICES = 2
+CONFIG = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"}
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, controller_manager: ControlPlane) -> Iterator[list[str]]:
+    """Two nodes, on each of which the driver runs as its kubelet plugin; no kubelet asks it for anything."""
+    names = cluster.add_nodes(2, gpus=0)
+    with ExitStack() as stack:
+        for name in names:
+            # Paths of sockets are short.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-")))
+            for part in ("plugins", "registry", "cdi"):
+                (folder / part).mkdir()
+            flags = {
+                "kubeconfig": controller_manager.kubeconfig(WORKLOADS),
+                "node-name": name,
+                "num-devices": DEVICES,
+                "cdi-root": folder / "cdi",
+                "kubelet-plugins-directory-path": folder / "plugins",
+                "kubelet-registrar-directory-path": folder / "registry",
+            }
+            command = [str(components.program("dra", "dra")), *(f"--{flag}={value}" for flag, value in flags.items())]
+            process = Process(f"driver of {name}", command, folder / "driver.log")
+            stack.callback(process.end)
+        wait_until(lambda: len(cluster.list("ResourceSlice")) >= len(names), "the slices of both nodes", 60.0)
+        yield names
+
+
+def test_pods_get_the_devices_of_a_real_driver(cluster: Cluster, nodes: list[str], operator: StartOperator) -> None:
+    cluster.add_queues("team")
+    cluster.create(claims.device_class())
+    operator()
+    told = {"opaque": {"driver": claims.DRIVER, "parameters": CONFIG}}
+    template = claims.template("one")
+    template["spec"]["spec"]["devices"]["config"] = [told]
+    cluster.kubectl("create", "-f", "-", input=json.dumps(template, separators=(",", ":")))
+    names = [f"p-{n}" for n in range(DEVICES * len(nodes))]
+    cluster.create_all(claims.pod(name, template="one") for name in names)
+    bound = cluster.wait_bound(names)
+    assert sorted(bound.values()) == sorted(nodes * DEVICES)
+    devices = set()
+    for content in cluster.list("ResourceClaim", "default"):
+        [pod] = claims.reserved(content)
+        [(pool, device)] = claims.allocated(content)
+        assert pool == bound[pod]
+        devices.add((pool, device))
+        assert [each["source"] for each in content["status"]["allocation"]["devices"]["config"]] == ["FromClaim"]
+    assert len(devices) == len(names)
+    cluster.create(claims.pod("late", template="one"))
+    cluster.wait_condition("Pod", "late", "PodScheduled", status="False")
+    cluster.delete("Pod", names[0])
+    assert cluster.wait_bound(["late"])["late"] == bound[names[0]]
