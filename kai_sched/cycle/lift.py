@@ -116,8 +116,10 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
         if placed.waits:
             effects.append(Pipeline(pod.key, pod.uid, node))
         else:
-            groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
-            effects.append(Bind(pod.key, pod.uid, node, groups, claim_uses(placed.task, node, lowered, solution)))
+            devices = solution.devices_of(placed.task) if pod.shape.share else ()
+            groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in devices)
+            uses = claim_uses(placed.task, node, lowered, solution) if pod.claims else ()
+            effects.append(Bind(pod.key, pod.uid, node, groups, uses))
     return tuple(effects)
 
 

@@ -28,6 +28,7 @@ from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs
 
 DeviceKey = tuple[str, str, str]  # driver, pool, name
 AMOUNT_MAX = 2**61  # two of them can be added up
+KEPT_MAX = 4096  # distinct options whose answers are kept; users write any number of them
 SCALES = (1, 1_000, 1_000_000_000)  # Kubernetes quantities are multiples of one nano
 
 
@@ -179,6 +180,8 @@ class DeviceBook:
         """(V,) 1 where the option selects the device and tolerates its taints. Raises SelectorError."""
         found = self._matches.get(option)
         if found is None:
+            if len(self._matches) >= KEPT_MAX:
+                self._matches.clear()
             found = np.array([self._match(option, driver, each) for driver, _, each in self.devices], np.uint8)
             self._matches[option] = found
         return found
@@ -203,6 +206,8 @@ class DeviceBook:
         """(E,) what a use takes of each capacity if it asks for these amounts."""
         found = self._consumed.get(capacity)
         if found is None:
+            if len(self._consumed) >= KEPT_MAX:
+                self._consumed.clear()
             asked, amounts, d = dict(capacity), [], 0
             for driver, _, device in self.devices:
                 for name, each in sorted(device.capacity.items()) if device.shared else ():

@@ -8,6 +8,7 @@ order, first meet the classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,9 +21,10 @@ from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.roles import gpu_kind
 from kai_sched.lowering.terms import Term
+from kai_sched.model.claims import EXTENDED_PREFIX
 from kai_sched.model.config import Config
-from kai_sched.model.objects import HostPort, Node
-from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
+from kai_sched.model.objects import HostPort, Node, Shape
+from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, canonical, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
@@ -35,6 +37,7 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
+EXTENDED = "resource {}, for which a DeviceClass stands (extended resources by dynamic resource allocation)"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -194,7 +197,7 @@ def _table(
     cpu_only = np.zeros(len(found), np.uint8)
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
-    storage = VolumeBook(cluster)
+    storage, extended = VolumeBook(cluster), _extended_resources(cluster)
     for c, each in enumerate(found):
         shape = each.shape
         for name, amount in shape.request:
@@ -222,10 +225,8 @@ def _table(
             continue
         verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
-        if shape.unsupported:
-            verdict, refusals[c] = Verdict.NOT_SUPPORTED, ", ".join(shape.unsupported)
-        elif shape.share and not config.gpu_sharing:
-            verdict, refusals[c] = Verdict.NOT_SUPPORTED, GPU_SHARING_OFF
+        if text := _not_supported(shape, config, extended):
+            verdict, refusals[c] = Verdict.NOT_SUPPORTED, text
         elif verdict == Verdict.OK and missing:
             verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
         elif verdict == Verdict.OK and key.refusal:
@@ -233,6 +234,27 @@ def _table(
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, kind, volumes, config))
     return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)
+
+
+def _not_supported(shape: Shape, config: Config, extended: Mapping[str, str]) -> str:
+    """What the pod asks for that this version does not have; "" if nothing."""
+    stands_for = [extended[name] for name, _ in shape.request if name in extended]
+    if stands_for:
+        return EXTENDED.format(stands_for[0])
+    if shape.unsupported:
+        return ", ".join(shape.unsupported)
+    return GPU_SHARING_OFF if shape.share and not config.gpu_sharing else ""
+
+
+def _extended_resources(cluster: Cluster) -> dict[str, str]:
+    """The resources for which a DeviceClass stands and that no node offers by itself: how users name each."""
+    found = {}
+    for name, each in sorted(cluster.device_classes.items()):
+        for resource in (f"{EXTENDED_PREFIX}{name}", each.extended_resource):
+            known = canonical(resource)
+            if resource and not any(node.allocatable.get(known) for node in cluster.nodes.values()):
+                found[known] = resource
+    return found
 
 
 def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:

@@ -13,9 +13,11 @@ from kai_sched.model.objects import Node, Pod, PodGroup, Shape
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.gpu_kinds import GpuKind
 
+PREEMPTIBILITIES = {"preemptible": True, "non-preemptible": False}
+
 
 def group_of_bare_pod(pod: Pod) -> PodGroup:
-    """The PodGroup that stands for a bare pod."""
+    """The PodGroup that stands for a bare pod; a preemptibility label with another text leaves it to the priority."""
     return PodGroup(
         pod.namespace,
         pod.name,
@@ -23,6 +25,7 @@ def group_of_bare_pod(pod: Pod) -> PodGroup:
         created_ns=pod.created_ns,
         queue=pod.queue or names.DEFAULT_QUEUE,
         priority_class=pod.priority_class,
+        preemptible=PREEMPTIBILITIES.get(pod.labels.get(names.PREEMPTIBILITY_LABEL, "")),
     )
 
 

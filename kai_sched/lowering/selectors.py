@@ -25,7 +25,9 @@ _DOMAINS = re.compile(r"""(?:attributes|capacity)\s*\[\s*["']([^"']+)["']\s*\]""
 # Unless it asks whether they are there.
 _ASKED = re.compile(r"""["']([^"']+)["']\s+in\s+device\.(?:attributes|capacity)""")
 _SEMVER = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
-Pair = tuple[str, Device]
+# What is kept at most; users write any number of expressions.
+PROGRAMS_MAX = 4096
+ANSWERS_MAX = 4_000_000
 
 
 class SelectorError(ValueError):
@@ -44,6 +46,8 @@ class SelectorBook:
         """Whether the expression selects the device of this driver. Raises SelectorError."""
         known = self._answers.get((expression, id(device)))
         if known is None:
+            if len(self._answers) >= ANSWERS_MAX:
+                self._answers.clear()
             known = self._answers[expression, id(device)] = device, self._evaluate(expression, driver, device)
         return known[1]
 
@@ -60,6 +64,8 @@ class SelectorBook:
             except ValueError as error:
                 detail = " ".join(str(error).split())[:200]
                 raise SelectorError(f"{shown(expression)} cannot be compiled ({detail}): correct it") from None
+            if len(self._programs) >= PROGRAMS_MAX:
+                self._programs.clear()
             self._programs[expression] = program
         return program
 

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 from kai_sched.api import names
 from tests.cluster import objects
@@ -30,7 +31,7 @@ def turn_on(cluster: Cluster, timeout_s: int = 20, on: bool = True) -> None:
     cluster.apply(SETTINGS | {"spec": spec})
 
 
-def pod(name: str, fraction: str = "0.5", devices: int = 1, queue: str = "team", **more: str) -> Object:
+def pod(name: str, fraction: str = "0.5", devices: int = 1, queue: str = "team", **more: Any) -> Object:
     """A pod with a part of a GPU, as admission leaves it."""
     notes = {names.GPU_FRACTION_ANNOTATION: fraction, names.SHARED_GPU_CONFIG_MAP_ANNOTATION: f"{name}-maps"}
     if devices > 1:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import selectors
-from collections import defaultdict
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -75,17 +74,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class Server:
     """The API server and the kubelets. ``faults`` is the part of the requests that fail, half of them carried out."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, nodes: int = NODES, gpus: int = GPUS) -> None:
+        self.gpus = gpus
         self.chance = random.Random(seed)
         self.faults = 0.0
         self.pods: dict[str, Object] = {}
         self.maps: dict[str, Object] = {}
-        self.objects: dict[Kind, list[Object]] = defaultdict(list)
+        self.queues = _queues()
+        self.nodes = {f"node-{n}": _node(f"node-{n}", gpus) for n in range(nodes)}
         self.mute: set[str] = set()
         self.refused: list[str] = []  # pods that found no device on their node
         self.version = 0
         self._uid = 0
-        self._watch: asyncio.Queue[tuple[str, bytes]] | None = None
+        self._watch: asyncio.Queue[tuple[Kind, str, bytes]] | None = None
 
     # What the cluster does
 
@@ -107,19 +108,31 @@ class Server:
         self.maps = {name: each for name, each in self.maps.items() if _owner(each) != pod["metadata"]["uid"]}
         self._tell("DELETED", pod)
 
-    def _tell(self, event: str, pod: Object) -> None:
-        if self._watch is not None:
-            self._watch.put_nowait((event, json.dumps(pod).encode()))
+    def die(self, node: str) -> None:
+        """The node is gone, and with it its pods, as the garbage collector of pods has it."""
+        self._tell("DELETED", self.nodes.pop(node), NODE)
+        for key in [key for key, pod in self.pods.items() if pod["spec"].get("nodeName") == node]:
+            self.end(key)
 
-    def watch(self) -> tuple[list[bytes], asyncio.Queue[tuple[str, bytes]]]:
+    def join(self, node: str) -> None:
+        """A node comes."""
+        self.version += 1
+        self.nodes[node] = _node(node, self.gpus, self.version)
+        self._tell("ADDED", self.nodes[node], NODE)
+
+    def _tell(self, event: str, content: Object, kind: Kind = POD) -> None:
+        if self._watch is not None:
+            self._watch.put_nowait((kind, event, json.dumps(content).encode()))
+
+    def watch(self) -> tuple[list[bytes], asyncio.Queue[tuple[Kind, str, bytes]]]:
         """What there is, and what will be told from now on."""
         self._watch = asyncio.Queue()
         return [json.dumps(pod).encode() for pod in self.pods.values()], self._watch
 
     def kubelets(self) -> None:
-        """Each pod that has come to a node is admitted or refused, and each that is leaving goes."""
-        for key, pod in list(self.pods.items()):
-            if pod["metadata"].get("deletionTimestamp"):
+        """Pods that have come to a node are admitted or refused; those that leave, or whose node is gone, go."""
+        for key, pod in sorted(self.pods.items()):
+            if pod["metadata"].get("deletionTimestamp") or pod["spec"].get("nodeName", "") not in {"", *self.nodes}:
                 self.end(key)
         for key, pod in list(self.pods.items()):
             node = pod["spec"].get("nodeName")
@@ -143,7 +156,7 @@ class Server:
             if pod["spec"].get("nodeName") == node and pod["status"]["phase"] == "Running"
             for device in pod["metadata"]["annotations"].get("devices", "").split(",")
         }
-        return [device for device in (f"GPU-{node}-{n}" for n in range(GPUS)) if device not in taken]
+        return [device for device in (f"GPU-{node}-{n}" for n in range(self.gpus)) if device not in taken]
 
     # What the scheduler asks
 
@@ -236,7 +249,7 @@ class Replica:
 
     async def start(self) -> None:
         listed, self._watch = self.server.watch()
-        for kind, objects in self.server.objects.items():
+        for kind, objects in ((QUEUE, self.server.queues), (NODE, self.server.nodes.values())):
             for each in objects:
                 self.sink.changed(kind, json.dumps(each).encode())
         self.sink.begin(POD)
@@ -260,9 +273,9 @@ class Replica:
 
     async def _follow(self) -> None:
         while True:
-            event, raw = await self._watch.get()
+            kind, event, raw = await self._watch.get()
             await asyncio.sleep(self.server.chance.uniform(0.0, LATE_S if self.server.faults else 0.01))
-            (self.sink.deleted if event == "DELETED" else self.sink.changed)(POD, raw)
+            (self.sink.deleted if event == "DELETED" else self.sink.changed)(kind, raw)
 
     async def _decide(self) -> None:
         while True:
@@ -326,20 +339,18 @@ def pod(name: str, fraction: str, devices: int = 1) -> Object:
     }
 
 
-def surroundings() -> dict[Kind, list[Object]]:
-    """Nodes and queues, of which there is more than enough."""
+def _queues() -> list[Object]:
     free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-    size = {"cpu": "64", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": str(GPUS)}
-    queue = {"resources": {"cpu": free, "memory": free, "gpu": free}}
-    ready = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-    labels = {names.GPU_MEMORY_LABEL: "1000"}
-    return {
-        QUEUE: [
-            {"metadata": _meta("org"), "spec": queue},
-            {"metadata": _meta("team"), "spec": queue | {"parentQueue": "org"}},
-        ],
-        NODE: [{"metadata": _meta(f"node-{n}", labels=labels), "spec": {}, "status": ready} for n in range(NODES)],
-    }
+    spec = {"resources": {"cpu": free, "memory": free, "gpu": free}}
+    above = {"metadata": _meta("org"), "spec": spec}
+    return [above, {"metadata": _meta("team"), "spec": spec | {"parentQueue": "org"}}]
+
+
+def _node(name: str, gpus: int, version: int = 1) -> Object:
+    size = {"cpu": "640", "memory": "64Gi", "pods": "1000", "nvidia.com/gpu": str(gpus)}
+    status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
+    meta = _meta(name, labels={names.GPU_MEMORY_LABEL: "1000"}) | {"resourceVersion": str(version)}
+    return {"metadata": meta, "spec": {}, "status": status}
 
 
 def _meta(name: str, **more: Any) -> Object:

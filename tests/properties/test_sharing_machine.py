@@ -7,6 +7,7 @@ import asyncio
 from collections import defaultdict
 from fractions import Fraction
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,7 +24,6 @@ from tests.properties.sharing_world import (
     Server,
     VirtualLoop,
     pod,
-    surroundings,
 )
 
 STEP_S = 0.25
@@ -38,7 +38,6 @@ class Sharing(RuleBasedStateMachine):
     def start(self, seed: int) -> None:
         self.loop = VirtualLoop()
         self.server = Server(seed)
-        self.server.objects.update(surroundings())
         self.number = 0
         self.hands = False  # somebody has deleted a reservation pod
         self.replica = Replica(self.server, self.loop)
@@ -74,6 +73,14 @@ class Sharing(RuleBasedStateMachine):
     @rule(nodes=st.sets(st.sampled_from([f"node-{n}" for n in range(NODES)])))
     def kubelets_hang(self, nodes: set[str]) -> None:
         self.server.mute = nodes
+
+    @rule(number=st.integers(0, NODES - 1))
+    def a_node_dies_or_comes_back(self, number: int) -> None:
+        node = f"node-{number}"
+        if node in self.server.nodes:
+            self.server.die(node)
+        else:
+            self.server.join(node)
 
     @rule()
     def the_replica_is_killed(self) -> None:
@@ -163,3 +170,73 @@ def groups_of(each: Object) -> list[str]:
 
 TestSharing = Sharing.TestCase
 TestSharing.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+
+
+async def served(server: Server, replica: Replica, loop: VirtualLoop, life_s: float) -> int:
+    """How many moments it took until all pods have run for ``life_s`` and gone, each looked at."""
+    since: dict[str, float] = {}
+    moments = 0
+    while any(not key.startswith(NAMESPACE) for key in server.pods):
+        assert loop.time() < 50_000.0, sorted(server.pods)
+        server.kubelets()
+        shares: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+        for key, each in list(server.pods.items()):
+            if key.startswith(NAMESPACE) or each["status"]["phase"] != "Running":
+                continue
+            for group in groups_of(each):
+                part = each["metadata"]["annotations"][names.GPU_FRACTION_ANNOTATION]
+                shares[each["spec"]["nodeName"], group] += Fraction(part)
+            if loop.time() - since.setdefault(key, loop.time()) > life_s:
+                server.end(key)
+        assert all(share <= 1 for share in shares.values()), shares
+        moments += 1
+        await asyncio.sleep(0.25)
+    replica.check()
+    return moments
+
+
+def burst(seed: int, nodes: int, gpus: int, pods: list[Object], faults: float) -> Server:
+    """All pods come at once; returns the cluster after the last one has gone, and all reservations."""
+    loop, server = VirtualLoop(), Server(seed, nodes, gpus)
+    asyncio.set_event_loop(loop)
+    server.faults = faults
+    for each in pods:
+        server.put(each)
+    replica = Replica(server, loop)
+
+    async def run() -> None:
+        await replica.start()
+        await served(server, replica, loop, 20.0)
+        server.faults = 0.0
+        for _ in range(200):
+            server.kubelets()
+            await asyncio.sleep(0.5)
+        await replica.kill()
+
+    loop.run_until_complete(run())
+    loop.close()
+    return server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [0.0, 0.2])
+def test_sixteen_halves_on_eight_devices_run_at_once_whatever_happens(faults: float) -> None:
+    for seed in range(100):
+        server = burst(seed, 1, 8, [pod(f"half-{n}", "0.5") for n in range(16)], faults)
+        assert (server.pods, server.refused) == ({}, [])
+
+
+@pytest.mark.slow
+def test_five_hundred_parts_of_all_sizes_are_served_by_twenty_devices() -> None:
+    sizes = [f"0.{n % 9 + 1}" for n in range(450)] + ["0.5"] * 50
+    pods = [pod(f"part-{n}", size, 2 if n >= 450 else 1) for n, size in enumerate(sizes)]
+    server = burst(1, 5, 4, pods, 0.0)
+    assert (server.pods, server.refused) == ({}, [])
+
+
+@pytest.mark.slow
+def test_groups_on_four_nodes_are_served_while_the_watch_is_late() -> None:
+    for seed in range(10):
+        pods = [pod(f"pair-{n}-{side}", "0.5") for n in range(32) for side in "ab"]
+        server = burst(seed, 4, 4, pods, 0.3)
+        assert (server.pods, server.refused) == ({}, [])

@@ -68,6 +68,10 @@ class DeviceUsers:
         """The devices of the node that have a reservation pod."""
         return self._on_node.get(node, set())
 
+    def reservation_uids(self) -> set[str]:
+        """The uids of all reservation pods."""
+        return {pod.uid for key in self._reserves if (pod := self._store.get(Pod, key)) is not None}
+
     def _all(self) -> set[str]:
         return {*self._uses, *self._reserves, *self._store.all(Pod)}
 

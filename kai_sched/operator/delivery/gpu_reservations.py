@@ -32,6 +32,7 @@ BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05
 RESYNC_S = 1.0
+DOOMED_MAX = 1_000  # from then on those that are gone are forgotten
 FAKE_GPU_LABEL = "run.ai/fake.gpu"
 NO_IMAGE = (
     "no image is known for reservation pods: set spec.binder.resourceReservation.image in kai-config, "
@@ -296,6 +297,8 @@ class GpuReservations:
 
     async def _delete(self, pod: Pod) -> None:
         """Delete the reservation pod. From now on it counts as leaving, even if the answer is lost."""
+        if len(self._doomed) > DOOMED_MAX:
+            self._doomed &= self._users.reservation_uids()
         self._doomed.add(pod.uid)
         await self._requests.delete(pod.key, pod.uid)
 

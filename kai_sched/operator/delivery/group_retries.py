@@ -60,6 +60,7 @@ class GroupRetries:
     def next_hints(self, now: float) -> SchedulingHints:
         """Return the hints for the next cycle: who goes first, who waits, and what earlier cycles found."""
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
+        self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
         return self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
 

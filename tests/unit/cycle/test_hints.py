@@ -6,7 +6,7 @@ import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.model.hints import ALL_PODS, SchedulingHints
-from kai_sched.model.objects import Node, Phase, Pod, PodGroup, Queue, Shape, Share
+from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, Queue, Shape, Share
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 GPU = Shape((("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)))
@@ -56,3 +56,20 @@ def test_a_warm_cache_keeps_no_turns(store: Store) -> None:
     cache = Cache()
     assert bound(store, SchedulingHints(first={"ml/new": ALL_PODS}), cache) == ["ml/new-1"]
     assert bound(store, SchedulingHints(), cache) == ["ml/old-0", "ml/old-1"]
+
+
+def test_a_closed_node_gets_no_pods_that_share_gpus_but_all_others() -> None:
+    store = Store()
+    store.put(Queue("a", cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED))
+    for node in ("n1", "n2"):
+        store.put(Node(node, allocatable={"cpu": 8000.0, "memory": 1e12, "gpu": 1.0, "pods": 110.0}))
+    half = Shape((("cpu", 1000.0), ("pods", 1.0)), share=GpuShare(1, 0.5))
+    for name, shape in (("half-0", half), ("half-1", half), ("half-2", half), ("whole", GPU)):
+        store.put(PodGroup("ml", name, name, 1, queue="a"))
+        store.put(Pod("ml", name, shape, name, 1, group=name, scheduler="kai-scheduler"))
+    result = run_cycle(store.cluster(), Config(), 0, hints=SchedulingHints(closed_nodes=frozenset({"n1"})))
+    nodes = {effect.pod: effect.node for effect in result.effects}
+    assert nodes == {"ml/half-0": "n2", "ml/half-1": "n2", "ml/whole": "n1"}
+    reason = result.groups["ml/half-2"].reason
+    assert reason is not None
+    assert "a GPU could not be reserved for sharing there lately" in reason.message

@@ -294,6 +294,21 @@ def test_backoff_grows_to_its_bound_and_counts_a_gang_once() -> None:
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, BACKOFF_MAX_S, BACKOFF_MAX_S, BACKOFF_MAX_S]
 
 
+def test_a_node_where_no_device_could_be_reserved_is_closed_for_a_while() -> None:
+    setbacks = GroupRetries()
+    setbacks.close_node("n1", 0.0)
+    assert setbacks.next_hints(29.0).closed_nodes == {"n1"}
+    assert setbacks.next_end(29.0) == 30.0
+    assert setbacks.next_hints(30.0).closed_nodes == frozenset()
+    setbacks.close_node("n1", 30.0)
+    assert setbacks.next_hints(89.0).closed_nodes == {"n1"}
+    setbacks.open_node("n1")
+    assert setbacks.next_hints(89.0).closed_nodes == frozenset()
+    setbacks.close_node("gone", 0.0)
+    assert setbacks.next_hints(1000.0).closed_nodes == frozenset()
+    assert setbacks.nodes == {}
+
+
 async def test_a_promise_on_free_room_is_kept_without_news(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Consolidation gives ``b`` the room that ``a`` was to have, and ``a`` other room, in every cycle."""
     monkeypatch.setattr(cycle_trigger, "LAZY_S", 0.05)

@@ -1,0 +1,89 @@
+"""Who uses which device, and what reserves it, by the journal of the store and by looking at everything."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.model.config import Config
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Phase, Pod, Shape
+from kai_sched.model.store import Store
+from kai_sched.operator.delivery.device_users import DeviceUsers
+from kai_sched.reconcile.gpu_reservation import GpuGroup
+
+CONFIG = Config()
+NAMESPACE = CONFIG.reservation.namespace
+RESERVES = {"app": CONFIG.reservation.app_label}
+DEVICES = [GpuGroup(node, group) for node in ("n1", "n2") for group in ("a", "b")]
+
+pods = st.builds(
+    lambda name, reserves, node, groups, phase, leaves: Pod(
+        NAMESPACE if reserves else "ml",
+        name,
+        Shape(),
+        uid=name,
+        labels=RESERVES if reserves else {},
+        node=node,
+        gpu_groups=tuple(sorted(groups)),
+        phase=phase,
+        deleted_ns=leaves,
+    ),
+    st.sampled_from(["x", "y", "z"]),
+    st.booleans(),
+    st.sampled_from(["", "n1", "n2"]),
+    st.sets(st.sampled_from("ab")),
+    st.sampled_from([Phase.PENDING, Phase.RUNNING, Phase.SUCCEEDED]),
+    st.sampled_from([0, 0, 1]),
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), pods, st.booleans()), max_size=20))
+def test_the_journal_tells_as_much_as_a_look_at_everything(steps: list[tuple[bool, Pod, bool]]) -> None:
+    """Whenever it is read. What changed is among the devices that it names."""
+    store = Store()
+    overlay = Overlay(store)
+    users = DeviceUsers(store, overlay, lambda: CONFIG)
+    named: set[GpuGroup] = set()
+    before = seen(users)
+    for stays, pod, reads in steps:
+        if stays:
+            overlay.observe(pod)
+        else:
+            overlay.gone(pod.key)
+        if reads:
+            named |= users.catch_up()
+    named |= users.catch_up()
+    fresh = DeviceUsers(store, overlay, lambda: CONFIG)
+    fresh.catch_up()
+    assert seen(users) == seen(fresh)
+    assert {device for device in DEVICES if seen(users)[device] != before[device]} <= named
+
+
+def seen(users: DeviceUsers) -> dict[GpuGroup, object]:
+    return {
+        device: (
+            [pod.key for pod in users.users(device)],
+            [pod.key for pod in users.bound(device)],
+            [pod.key for pod in users.reservations(device)],
+            device in users.reserved_on(device.node),
+        )
+        for device in DEVICES
+    }
+
+
+def test_a_pod_whose_bind_is_under_way_uses_its_device_and_is_not_bound_yet() -> None:
+    store = Store()
+    overlay = Overlay(store)
+    users = DeviceUsers(store, overlay, lambda: CONFIG)
+    overlay.observe(Pod("ml", "x", Shape(), uid="x"))
+    overlay.assume("ml/x", "x", "n1", ("a",))
+    assert users.catch_up() == {GpuGroup("n1", "a")}
+    assert [pod.name for pod in users.users(GpuGroup("n1", "a"))] == ["x"]
+    assert users.bound(GpuGroup("n1", "a")) == []
+    overlay.observe(Pod("ml", "x", Shape(), uid="x", node="n1", gpu_groups=("a",)))
+    users.catch_up()
+    assert [pod.name for pod in users.bound(GpuGroup("n1", "a"))] == ["x"]
+    overlay.gone("ml/x")
+    assert users.catch_up() == {GpuGroup("n1", "a")}
+    assert users.users(GpuGroup("n1", "a")) == []
