@@ -31,6 +31,7 @@ PROJECT_LABEL = "project"
 TASK_PRIORITY_LABEL = "kai.scheduler/task-priority"
 GPU_GROUP_LABEL = "runai-gpu-group"
 GPU_GROUPS_PREFIX = "runai-gpu-group/"
+SHARED_GPU_LABEL = "kai.scheduler/shared-gpu"  # of ConfigMaps that tell containers their devices
 APP_LABEL = "app"
 SCALING_APP = "scaling-pod"  # the value of the label "app" of scaling pods, and the pod that each of them is for
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"

@@ -136,7 +136,12 @@ def device_maps(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": pod.namespace, "ownerReferences": [owner]},
+            "metadata": {
+                "name": name,
+                "namespace": pod.namespace,
+                "labels": {names.SHARED_GPU_LABEL: "true"},
+                "ownerReferences": [owner],
+            },
             "data": data,
         }
         for name, data in (

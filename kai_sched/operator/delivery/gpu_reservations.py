@@ -27,7 +27,7 @@ from kai_sched.operator.delivery.device_users import DeviceUsers
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 
-WORKERS = 16
+WORKERS = 32
 BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kai_sched.api import names
 from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import WatchSource
 from kai_sched.model.read import (
@@ -19,6 +20,8 @@ from kai_sched.model.read import (
 )
 
 INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
+# ConfigMaps that are written for pods that share GPUs: no pod waits for them, and there are two for each.
+NOT_OURS = (("labelSelector", f"!{names.SHARED_GPU_LABEL}"),)
 SOURCES = (
     WatchSource(OPERATOR_CONFIG, objects_path(OPERATOR_CONFIG[0], "configs"), optional=True),
     WatchSource(SHARD, objects_path(SHARD[0], "schedulingshards"), optional=True),
@@ -31,7 +34,7 @@ SOURCES = (
     WatchSource(("storage.k8s.io/v1", "StorageClass"), objects_path("storage.k8s.io/v1", "storageclasses")),
     WatchSource(VOLUME, objects_path("v1", "persistentvolumes")),
     WatchSource(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
-    WatchSource(("v1", "ConfigMap"), objects_path("v1", "configmaps"), metadata_only=True),
+    WatchSource(("v1", "ConfigMap"), objects_path("v1", "configmaps"), NOT_OURS, metadata_only=True),
     WatchSource(DEVICE_CLASS, objects_path(DEVICE_CLASS[0], "deviceclasses"), optional=True),
     WatchSource(RESOURCE_SLICE, objects_path(RESOURCE_SLICE[0], "resourceslices"), optional=True),
     WatchSource(RESOURCE_CLAIM, objects_path(RESOURCE_CLAIM[0], "resourceclaims"), optional=True),

@@ -70,6 +70,7 @@ def test_containers_read_their_devices_from_two_maps_of_the_pod() -> None:
         "half-x-shared-gpu-0-evar",
         {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"},
     )
+    assert first["metadata"]["labels"] == {"kai.scheduler/shared-gpu": "true"}
     assert first["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Pod", "name": "half", "uid": "u1"}]
     limited, _ = device_maps(POD, ["GPU-1"], "0.50", "100m", replace(SETTINGS, cdi_enabled=True))
     assert limited["data"]["CUDA_DEVICE_MEMORY_LIMIT"] == "100m"
