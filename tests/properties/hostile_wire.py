@@ -106,6 +106,7 @@ LABELS: dict[str, str] = {
     names.TASK_PRIORITY_LABEL: "digits",
     names.GPU_GROUP_LABEL: "name",
     names.GPU_GROUPS_PREFIX: "name",
+    names.SHARED_GPU_LABEL: "name",
     names.APP_LABEL: "application",
     names.SCALED_NAME_LABEL: "name",
     names.SCALED_NAMESPACE_LABEL: "name",
