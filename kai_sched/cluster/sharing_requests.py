@@ -7,9 +7,9 @@ labels before its bind.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ from kai_sched.model.objects import Pod
 from kai_sched.reconcile.gpu_reservation import GpuGroup, visible_device
 
 Manifest = Mapping[str, Any]
+Found = TypeVar("Found")
 
 
 class _Image(core.Wire):
@@ -88,7 +89,7 @@ class SharingRequests:
             async for items, _ in pages:
                 for pod in (read(_decode_pod, bytes(raw), path, "a pod of the node") for raw in items):
                     meta, status = pod.metadata or core.Meta(), pod.status or core.PodStatus()
-                    is_user = meta.namespace != reservation_namespace and _shares(meta.labels or {}, device.group)
+                    is_user = meta.namespace != reservation_namespace and _shares(meta, device.group)
                     if is_user and status.phase not in ("Succeeded", "Failed"):
                         found.append(object_key(meta.namespace or "", meta.name or ""))
         return found
@@ -100,34 +101,35 @@ class SharingRequests:
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""
-        path = object_path("v1", "configmaps", pod.namespace, pod.device_map) if pod.device_map else None
-        if path is None:
+        if not pod.device_map:
             return ""
-        try:
-            found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod")
-        except ApiFailure as failure:
-            if failure.status == 404:
-                return ""
-            raise
-        return visible_device(found.data or {}, pod, group)
+        path = object_path("v1", "configmaps", pod.namespace, pod.device_map)
+        found = await self._find(_decode_map, path, "the ConfigMap of the pod")
+        return visible_device((found.data if found else None) or {}, pod, group)
 
     async def image_of(self, key: str) -> str:
         """The image of the first container of the pod; "" where there is no such pod."""
-        path = pod_path(key)
+        own = await self._find(_decode_own, pod_path(key), "the pod of the scheduler")
+        return (own.spec.containers[0].image or "") if own and own.spec.containers else ""
+
+    async def _find(self, decode: Callable[[bytes], Found], path: Path, what: str) -> Found | None:
+        """The object; None where there is none."""
         try:
-            own = read(_decode_own, await self._api.request("GET", path), path, "the pod of the scheduler")
+            return read(decode, await self._api.request("GET", path), path, what)
         except ApiFailure as failure:
             if failure.status == 404:
-                return ""
+                return None
             raise
-        return (own.spec.containers[0].image or "") if own.spec.containers else ""
 
     async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
         await deliver(_Steps(self._api, steps), SHARES, self._rng)
 
 
-def _shares(labels: Mapping[str, str], group: str) -> bool:
-    return labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels
+def _shares(meta: core.Meta, group: str) -> bool:
+    """Whether the pod asks for a part of a GPU, and has the label of the group; the label alone keeps no device."""
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    asks = names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
+    return asks and (labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels)
 
 
 class _Steps(Delivery[bool]):

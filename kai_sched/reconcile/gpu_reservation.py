@@ -178,5 +178,6 @@ def sharing_patch(
 
 
 def is_user(pod: Pod, reservation_namespace: str) -> bool:
-    """Whether the pod uses a shared device: it is on a node, has not ended, and is no reservation pod."""
-    return bool(pod.gpu_groups and pod.node) and not pod.has_ended and pod.namespace != reservation_namespace
+    """Whether the pod uses a shared device: it asks for a part of one, is on a node and has not ended."""
+    shares = pod.shape.share is not None and bool(pod.gpu_groups and pod.node)
+    return shares and not pod.has_ended and pod.namespace != reservation_namespace

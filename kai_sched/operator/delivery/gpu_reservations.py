@@ -18,7 +18,7 @@ from kai_sched.cluster.delivery import Workers
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.cluster.work_queue import WorkQueue
-from kai_sched.model.config import Config
+from kai_sched.model.config import Config, in_pool
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Toleration
 from kai_sched.model.store import Store
@@ -32,6 +32,7 @@ BACKOFF = Backoff(0.2, 30.0)
 CLOSING_S = 10.0  # the longest that a pod waits for devices that are being freed on its node
 CLOSING_POLL_S = 0.05
 RESYNC_S = 1.0
+IN_USE_S = 10.0  # after which a device is looked at again that the API server says is in use
 DOOMED_MAX = 1_000  # from then on those that are gone are forgotten
 FAKE_GPU_LABEL = "run.ai/fake.gpu"
 NO_IMAGE = (
@@ -160,7 +161,8 @@ class GpuReservations:
     async def _reconcile(self, device: GpuGroup) -> None:
         self._catch_up()
         try:
-            await self._settle(device)
+            if self._is_ours(device):
+                await self._settle(device)
         except ApiFailure as failure:
             self._fail(device, ReservationFailure(str(failure), failure.status))
             self._queue.failed(device)
@@ -169,6 +171,11 @@ class GpuReservations:
             self._queue.failed(device)
         else:
             self._queue.done(device)
+
+    def _is_ours(self, device: GpuGroup) -> bool:
+        """Whether the node is in the node pool of this scheduler, or gone: another one may be about to bind pods."""
+        node = self._store.get(Node, device.node)
+        return node is None or in_pool(node.labels, self._config())
 
     async def _settle(self, device: GpuGroup) -> None:
         found = self._users.reservations(device)
@@ -218,7 +225,7 @@ class GpuReservations:
     async def _create(self, device: GpuGroup) -> None:
         """Reserve the device. Where pods use it already, its reservation is lost, and has to be the same device."""
         users = self._users.bound(device)
-        if users and not await self._expected(device):
+        if users and device not in self._known and not any(seen for _, seen in await self._visible_devices(device)):
             await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
             raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
         if not users and device not in self._waiting:
@@ -238,13 +245,9 @@ class GpuReservations:
         await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
         self._is_late(device, None)
 
-    async def _expected(self, device: GpuGroup) -> str:
-        """The device that its pods use, as far as it is known: as it was reported, else as a pod was told."""
-        if device not in self._known:
-            seen = {await self._requests.visible_device(pod, device.group) for pod in self._users.bound(device)} - {""}
-            if seen:
-                self._known[device] = min(seen)
-        return self._known.get(device, "")
+    async def _visible_devices(self, device: GpuGroup) -> list[tuple[Pod, str]]:
+        """Which device each pod that is bound to it was told; "" where that is not known."""
+        return [(pod, await self._requests.visible_device(pod, device.group)) for pod in self._users.bound(device)]
 
     async def _image(self) -> str:
         if not self._own_image:
@@ -256,12 +259,15 @@ class GpuReservations:
     async def _reported(self, device: GpuGroup, pod: Pod) -> None:
         """The reservation pod says which device it has."""
         uuid = pod.reserved_device
-        expected = await self._expected(device)
-        if expected not in ("", uuid):
-            why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {expected}"
+        if self._known.get(device, uuid) != uuid:
+            why = f"the reservation of their GPU was lost, and is now for {uuid} instead of {self._known[device]}"
             await self._evict(self._users.bound(device), why)
             await self._delete(pod)
             raise ReservationFailure(why)
+        if device not in self._known:
+            # Each pod by what it was told: users may write into the ConfigMaps of their own pods.
+            others = [each for each, seen in await self._visible_devices(device) if seen not in ("", uuid)]
+            await self._evict(others, f"the reservation of their GPU was lost, and is now for {uuid}")
         for other in sorted(self._users.reserved_on(device.node) - {device}, key=lambda each: each.group):
             for rival in self._users.reservations(other):
                 if rival.reserved_device == uuid and (rival.created_ns, rival.uid) < (pod.created_ns, pod.uid):
@@ -292,7 +298,9 @@ class GpuReservations:
 
     async def _delete_unused(self, device: GpuGroup, pod: Pod) -> None:
         users = await self._requests.users(device, self._config().reservation.namespace)
-        if not users and not self._is_wanted(device):
+        if users:
+            self._queue.add(device, IN_USE_S)  # the store may never show these pods
+        elif not self._is_wanted(device):
             await self._delete(pod)
 
     async def _delete(self, pod: Pod) -> None:

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Phase, Pod, Shape
+from kai_sched.model.objects import GpuShare, Phase, Pod, Shape
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.device_users import DeviceUsers
 from kai_sched.reconcile.gpu_reservation import GpuGroup
 
 CONFIG = Config()
+HALF = Shape(share=GpuShare(1, 0.5))
 NAMESPACE = CONFIG.reservation.namespace
 RESERVES = {"app": CONFIG.reservation.app_label}
 DEVICES = [GpuGroup(node, group) for node in ("n1", "n2") for group in ("a", "b")]
@@ -21,7 +22,7 @@ pods = st.builds(
     lambda name, reserves, node, groups, phase, leaves: Pod(
         NAMESPACE if reserves else "ml",
         name,
-        Shape(),
+        HALF,
         uid=name,
         labels=RESERVES if reserves else {},
         node=node,
@@ -76,12 +77,12 @@ def test_a_pod_whose_bind_is_under_way_uses_its_device_and_is_not_bound_yet() ->
     store = Store()
     overlay = Overlay(store)
     users = DeviceUsers(store, overlay, lambda: CONFIG)
-    overlay.observe(Pod("ml", "x", Shape(), uid="x"))
+    overlay.observe(Pod("ml", "x", HALF, uid="x"))
     overlay.assume("ml/x", "x", "n1", ("a",))
     assert users.catch_up() == {GpuGroup("n1", "a")}
     assert [pod.name for pod in users.users(GpuGroup("n1", "a"))] == ["x"]
     assert users.bound(GpuGroup("n1", "a")) == []
-    overlay.observe(Pod("ml", "x", Shape(), uid="x", node="n1", gpu_groups=("a",)))
+    overlay.observe(Pod("ml", "x", HALF, uid="x", node="n1", gpu_groups=("a",)))
     users.catch_up()
     assert [pod.name for pod in users.bound(GpuGroup("n1", "a"))] == ["x"]
     overlay.gone("ml/x")

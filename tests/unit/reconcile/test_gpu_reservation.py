@@ -102,9 +102,11 @@ def test_labels_of_a_bind_that_failed_go() -> None:
 
 
 def test_who_uses_a_device() -> None:
-    running = replace(POD, node="node-1", gpu_groups=("a",), phase=Phase.RUNNING)
+    half = Shape(share=GpuShare(1, 0.5))
+    running = replace(POD, shape=half, node="node-1", gpu_groups=("a",), phase=Phase.RUNNING)
     assert is_user(running, SETTINGS.namespace)
     for other in (
+        replace(running, shape=Shape()),
         replace(running, node=""),
         replace(running, gpu_groups=()),
         replace(running, phase=Phase.SUCCEEDED),

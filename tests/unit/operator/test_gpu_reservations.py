@@ -1,0 +1,114 @@
+"""Whom the controller of reservation pods believes, and whose devices it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from kai_sched.model.config import Config, ReservationSettings
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
+from kai_sched.model.store import Store
+from kai_sched.operator.clock import Clock
+from kai_sched.operator.delivery import gpu_reservations
+from kai_sched.operator.delivery.gpu_reservations import GpuReservations
+from kai_sched.reconcile.gpu_reservation import GpuGroup
+
+DEVICE = GpuGroup("n1", "g")
+HALF = Shape((("pods", 1.0),), share=GpuShare(1, 0.5))
+SETTINGS = ReservationSettings(image="kai-sched")
+
+
+class Requests:
+    """What the API server is asked; ``visible`` is what pods were told, ``users`` who uses the device there."""
+
+    def __init__(self) -> None:
+        self.created: list[str] = []
+        self.deleted: list[str] = []
+        self.visible: dict[str, str] = {}
+        self.users_there: list[str] = []
+
+    async def create(self, pod: dict[str, Any]) -> None:
+        self.created.append(pod["metadata"]["name"])
+
+    async def delete(self, key: str, uid: str) -> None:
+        assert uid
+        self.deleted.append(key)
+
+    async def users(self, device: GpuGroup, namespace: str) -> Sequence[str]:
+        assert device == DEVICE
+        assert namespace == SETTINGS.namespace
+        return list(self.users_there)
+
+    async def visible_device(self, pod: Pod, group: str) -> str:
+        assert group == DEVICE.group
+        return self.visible.get(pod.name, "")
+
+
+def user(name: str, shape: Shape = HALF) -> Pod:
+    return Pod("ml", name, shape, uid=name, node="n1", phase=Phase.RUNNING, gpu_groups=("g",))
+
+
+def reservation(uuid: str) -> Pod:
+    labels = {"app": SETTINGS.app_label}
+    name = DEVICE.reservation
+    return Pod(
+        SETTINGS.namespace, name, Shape(), uid="r", labels=labels, node="n1", gpu_groups=("g",), reserved_device=uuid
+    )
+
+
+@asynccontextmanager
+async def running(*objects: Node | Pod, config: Config | None = None) -> AsyncIterator[tuple[Requests, Store]]:
+    store, requests = Store(), Requests()
+    for each in objects:
+        store.put(each)
+    given: Any = requests
+    used = config or Config(reservation=SETTINGS)
+    controller = GpuReservations(
+        given, (store, Overlay(store)), asyncio.Event(), lambda: used, lambda _: None, "", Clock(), random.Random(1)
+    )
+    task = asyncio.create_task(controller.run())
+    try:
+        yield requests, store
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_only_pods_that_were_told_another_device_go() -> None:
+    """A tenant may write into the ConfigMap of its own pod, and must not end the pods of others by that."""
+    async with running(Node("n1"), user("good"), user("hostile"), reservation("GPU-1")) as (requests, _):
+        requests.visible = {"good": "GPU-1", "hostile": "GPU-0"}
+        await asyncio.sleep(0.05)
+        assert requests.deleted == ["ml/hostile"]
+
+
+async def test_devices_on_nodes_of_other_pools_are_left_alone() -> None:
+    """The scheduler of that pool may be about to bind the first pod to the device."""
+    config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
+    async with running(Node("n1", labels={"pool": "b"}), reservation("GPU-1"), config=config) as (requests, _):
+        await asyncio.sleep(0.05)
+        assert (requests.created, requests.deleted) == ([], [])
+
+
+async def test_a_label_alone_makes_no_user() -> None:
+    """Else a pod that asks for no GPU could keep one from everybody."""
+    async with running(Node("n1"), user("labelled", Shape()), reservation("GPU-1")) as (requests, _):
+        await asyncio.sleep(0.05)
+        assert requests.deleted == [reservation("").key]
+
+
+async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None:
+    """The API server knew of a user that the store did not show, and does not show when it has gone."""
+    monkeypatch.setattr(gpu_reservations, "IN_USE_S", 0.05, raising=False)
+    async with running(Node("n1"), reservation("GPU-1")) as (requests, _):
+        requests.users_there = ["ml/late"]
+        await asyncio.sleep(0.02)
+        assert requests.deleted == []
+        requests.users_there = []
+        await asyncio.sleep(0.15)
+        assert requests.deleted == [reservation("").key]
