@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
+from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.model.config import Config
@@ -20,6 +20,7 @@ from kai_sched.model.objects import Node, Pod, Toleration
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
+from kai_sched.operator.delivery.preparation import BindChecker, Preparation, request_failure
 from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.gpu_reservation import (
     GpuGroup,
@@ -27,7 +28,6 @@ from kai_sched.reconcile.gpu_reservation import (
     portion_text,
     sharing_patch,
 )
-from kai_sched.telemetry.faults import FAULTS
 
 SHARING = "GPUSharing"
 NO_MAP = (
@@ -52,14 +52,8 @@ class Reservations(Protocol):
         """Return once no device of the node is being freed, or after a while."""
 
 
-class Observer(Protocol):
+class Observer(BindChecker, Protocol):
     """Hears what became of the preparation. The bind tracker is one, with ``group_retries`` behind it."""
-
-    def check(self, bind: Bind) -> str:
-        """Return why the bind must not be sent any more, or an empty string."""
-
-    def failed(self, bind: Bind, failure: BindFailure) -> None:
-        """The bind was given up."""
 
     def reserved(self, node: str, succeeded: bool) -> None:
         """A device of the node was reserved, or could not be."""
@@ -99,43 +93,21 @@ class ShareBinder:
         self._config = config
         self._submit = submit
         self._observer = observer
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._preparation = Preparation("shares", self._prepare, submit, observer)
+        self.stop = self._preparation.stop
 
     def submit(self, group: Sequence[Bind]) -> None:
         """Prepare the pods of the group where they share GPUs, then bind them."""
-        if not any(bind.gpu_groups for bind in group) and not any(map(self._has_to_wait, group)):
+        if any(bind.gpu_groups for bind in group) or any(map(self._has_to_wait, group)):
+            self._preparation.start(group)
+        else:
             self._submit(group)
-            return
-        task = asyncio.create_task(self._carry_out(group), name="shares")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-
-    async def stop(self) -> None:
-        """Give up what is under way; the next replica that leads takes it up."""
-        tasks = list(self._under_way)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _has_to_wait(self, bind: Bind) -> bool:
         """Whether the pod gets whole GPUs of a node that still frees one: the kubelet would refuse the pod."""
         pod = self._store.get(Pod, bind.pod)
         takes_gpus = pod is not None and any(name == GPU for name, _ in pod.shape.request)
         return takes_gpus and not bind.gpu_groups and self._reservations.is_closing(bind.node)
-
-    async def _carry_out(self, group: Sequence[Bind]) -> None:
-        try:
-            failure = await self._prepare(group)
-        except Exception as error:
-            failure = BindFailure("InternalError", FAULTS.note("shares", group[0].pod, error))
-        if failure is None:
-            self._submit(group)
-            return
-        for bind in group:
-            try:
-                self._observer.failed(bind, failure)
-            except Exception as error:
-                FAULTS.note("shares", bind.pod, error)
 
     async def _prepare(self, group: Sequence[Bind]) -> BindFailure | None:
         """Return why the group cannot be bound, or None once it can."""
@@ -200,6 +172,5 @@ def _as_failure(error: BaseException) -> BindFailure:
     if isinstance(error, ReservationFailure):
         return BindFailure(SHARING, str(error), error.status)
     if isinstance(error, ApiFailure):
-        reason = error.reason if error.reason == NOT_LEADER or error.status else SHARING
-        return BindFailure(OBSOLETE if error.status == 404 else reason, str(error), error.status)
+        return request_failure(error, SHARING)
     raise error
