@@ -1,7 +1,11 @@
-"""Which devices the claims of a pod have at the end of a cycle, as an allocation that the API takes (semantics 8.6)."""
+"""Which devices the claims of a pod have at the end of a cycle, as an allocation that the API takes, and which GPUs
+evictions free with them (semantics 8.6).
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from hashlib import sha256
 
@@ -10,14 +14,56 @@ from kai_sched.model.claims import AllocatedDevice, Allocation, Device, DeviceOp
 from kai_sched.model.objects import NodeSelector, Requirement
 from kai_sched.model.selectors import NODE_NAME
 from kai_sched.plan.effects import ClaimUse
+from kai_sched.snapshot.tables import Status
 from kai_sched.solver.solution import Solution
 
 
 def claim_uses(t: int, node: str, lowered: Lowered, solution: Solution) -> tuple[ClaimUse, ...]:
     """The claims of task ``t``, which is bound to the node, in the order of the pod."""
+    return tuple(_use(row, node, lowered, solution) for row in _rows(t, lowered))
+
+
+def freed_gpus(evicted: list[int], lowered: Lowered) -> Iterator[float]:
+    """The GPUs that each of the evicted tasks frees by its claims, in the order of the evictions.
+
+    The last user of a claim frees its devices; GPUs of which claims have parts do not count.
+    """
+    users: Counter[int] | None = None
+    for t in evicted:
+        rows = _rows(t, lowered)
+        if rows and users is None:
+            users = _users(lowered)
+        gpus = 0
+        for row in rows:
+            assert users is not None
+            users[row] -= 1
+            if users[row] <= 0:
+                gpus += _whole_gpus(row, lowered)
+        yield float(gpus)
+
+
+def _rows(t: int, lowered: Lowered) -> list[int]:
     table = lowered.snapshot.dra_claims
-    rows = table.claim[table.task_ptr[t] : table.task_ptr[t + 1]].tolist()
-    return tuple(_use(row, node, lowered, solution) for row in rows)
+    rows: list[int] = table.claim[table.task_ptr[t] : table.task_ptr[t + 1]].tolist()
+    return rows
+
+
+def _users(lowered: Lowered) -> Counter[int]:
+    """How many pods use each claim and stay, unless they are evicted; pods that are no tasks among them."""
+    table, status = lowered.snapshot.dra_claims, lowered.snapshot.tasks.status
+    users = Counter(dict(enumerate(table.others.tolist())))
+    for t in ((status > Status.PENDING) & (status <= Status.RUNNING)).nonzero()[0].tolist():
+        users.update(_rows(t, lowered))
+    return users
+
+
+def _whole_gpus(row: int, lowered: Lowered) -> int:
+    """How many GPUs of nodes the claim has for itself; those for extended resources are in the request of the pod."""
+    book, allocation = lowered.claims.book, lowered.claims.allocations.get(row)
+    if book is None or allocation is None or lowered.claims.claims[row].extended:
+        return 0
+    names = [(each.driver, each.pool, each.device) for each in allocation.devices if not each.admin]
+    return sum(bool(book.is_gpu[book.row_of[name]]) for name in names if name in book.row_of)
 
 
 def _use(row: int, node: str, lowered: Lowered, solution: Solution) -> ClaimUse:

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.faults import shown
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
 from kai_sched.plan.reasons import NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
 from kai_sched.snapshot.tables import DEFERRED, GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
 from kai_sched.solver.solution import JobOutcome, Solution
 
@@ -273,6 +276,8 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         }
         names = reasons.some_of(sorted(f"{taint.key}={taint.value}" if taint.value else taint.key for taint in taints))
         verdicts[f"{NODE_TEXTS[Verdict.TAINT]} ({names})"] = plain
+    if unknown := verdicts.pop(NODE_TEXTS[Verdict.NO_GPU_MEMORY], 0):
+        verdicts[_memory_text(lowered)] = unknown
     scarce = _scarce(request, facts.short)
     free = {}
     if scarce != NULL:
@@ -291,6 +296,19 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
         holders_of=lowered.resources[scarce] if scarce != NULL else "",
     )
+
+
+def _memory_text(lowered: Lowered) -> str:
+    """Why the memory of GPUs is not known: which nodes have a label that cannot be read, and what is in it."""
+    unknown = [lowered.nodes[n] for n in np.flatnonzero(lowered.snapshot.nodes.device_memory == UNKNOWN_MEMORY)]
+    labels = {node.name: node.labels.get(GPU_MEMORY_LABEL) for node in unknown}
+    bad = [f"{shown(value)} on {name}" for name, value in sorted(labels.items()) if value is not None]
+    if not bad:
+        return NODE_TEXTS[Verdict.NO_GPU_MEMORY]
+    missing = "no label" if None in labels.values() else "label"
+    or_bad = ", or one that is" if None in labels.values() else " is"
+    what = f"{missing} {GPU_MEMORY_LABEL}{or_bad} no whole number of MiB above 0"
+    return f"GPU memory not known ({what}: {reasons.some_of(bad)}; correct it)"
 
 
 def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, shared: SharedFacts) -> NoFit:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kai_sched.cycle.claim_uses import claim_uses
+from kai_sched.cycle.claim_uses import claim_uses, freed_gpus
 from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
 from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.lower import Lowered
@@ -132,7 +132,9 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:
     """The evictions in the order of the decisions."""
     key_of = _group_key(lowered)
     effects = []
-    for evicted in solution.evictions():
+    found = list(solution.evictions())
+    claimed = freed_gpus([evicted.task for evicted in found], lowered)
+    for evicted, gpus in zip(found, claimed, strict=True):
         pod, j = lowered.pods[evicted.task], int(lowered.snapshot.tasks.job[evicted.task])
         effects.append(
             Evict(
@@ -142,7 +144,7 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:
                 ACTION_NAMES[evicted.action],
                 key_of(evicted.preemptor) if evicted.preemptor != NULL else "",
                 key_of(j),
-                _freed(pod, evicted.node, lowered),
+                _freed(pod, evicted.node, gpus, lowered),
                 lowered.nodes[evicted.moves_to].name if evicted.moves_to != NULL else "",
                 evicted.moved,
                 tuple(_side(held, lowered, solution) for held in evicted.held),
@@ -151,14 +153,17 @@ def _evictions(lowered: Lowered, solution: Solution) -> tuple[Evict, ...]:
     return tuple(effects)
 
 
-def _freed(pod: Pod, n: int, lowered: Lowered) -> tuple[tuple[str, float], ...]:
-    """What the pod leaves on node ``n``: its request, and its part of devices."""
+def _freed(pod: Pod, n: int, claimed: float, lowered: Lowered) -> tuple[tuple[str, float], ...]:
+    """What the pod leaves on node ``n``: its request, its part of devices, and the GPUs that its claims give back."""
     share = pod.shape.share
-    if not share or n == NULL:
+    if share and n != NULL:
+        memory = int(lowered.snapshot.nodes.device_memory[n])
+        claimed += memory_price(share, memory) if share.memory_mib else share.quota
+    if not claimed:
         return pod.shape.request
-    memory = int(lowered.snapshot.nodes.device_memory[n])
-    gpus = memory_price(share, memory) if share.memory_mib else share.quota
-    return tuple(sorted((*pod.shape.request, (resources.GPU, gpus))))
+    amounts = dict(pod.shape.request)
+    amounts[resources.GPU] = amounts.get(resources.GPU, 0.0) + claimed
+    return tuple(sorted(amounts.items()))
 
 
 def _side(held: HeldBefore, lowered: Lowered, solution: Solution) -> Side:

@@ -186,6 +186,10 @@ class DeviceBook:
             self._matches[option] = found
         return found
 
+    def check(self, expression: str) -> None:
+        """Compile a selector, whether there are devices to try it on or not. Raises SelectorError."""
+        self._selectors.check(expression)
+
     def _match(self, option: DeviceOption, driver: str, device: Device) -> bool:
         of_class = self._cluster.device_classes[option.device_class].selectors
         for expression in (*of_class, *option.selectors):

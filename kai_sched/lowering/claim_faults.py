@@ -62,8 +62,9 @@ class ClaimJudge:
         if known is None:
             known = asks.fault
             for i, request in enumerate(asks.requests):
-                for option in request.options:
-                    known = known or self._option_fault(option, f"spec.devices.requests[{i}]")
+                for k, option in enumerate(request.options):
+                    part = "exactly" if request.exact else f"firstAvailable[{k}]"
+                    known = known or self._option_fault(option, f"spec.devices.requests[{i}].{part}")
             self._faults[asks] = known
         return known
 
@@ -72,12 +73,23 @@ class ClaimJudge:
             return f"{path} names the DeviceClass {option.device_class}, which does not exist: create it"
         if option.count is not None and option.count > RESULTS_MAX:
             return f"{path} asks for {option.count} devices: a claim can have {RESULTS_MAX} at most"
+        if self._book is None:
+            return ""
         try:
-            if self._book is not None:
-                self._book.matches(option)
+            for expression in (*self._cluster.device_classes[option.device_class].selectors, *option.selectors):
+                self._book.check(expression)
+            self._book.matches(option)
         except SelectorError as error:
-            return f"a selector of {path} or of its DeviceClass {option.device_class}: {error}"
+            return f"{self._where(error.expression, option, path)}: {error}"
         return ""
+
+    def _where(self, expression: str, option: DeviceOption, path: str) -> str:
+        """The field with a selector of the option, or of its class."""
+        of_class = self._cluster.device_classes[option.device_class].selectors
+        if expression in of_class:
+            field = f"spec.selectors[{of_class.index(expression)}].cel.expression"
+            return f"{field} of its DeviceClass {option.device_class}"
+        return f"{path}.selectors[{option.selectors.index(expression)}].cel.expression"
 
     def booked(self, asks: ClaimRequests) -> float:
         """How many GPUs of one node a claim takes for certain; what it takes besides is decided by devices alone."""

@@ -30,8 +30,32 @@ PROGRAMS_MAX = 4096
 ANSWERS_MAX = 4_000_000
 
 
+# What the library itself has, beside operators and macros.
+_TIMES = (
+    "Date",
+    "DayOfMonth",
+    "DayOfWeek",
+    "DayOfYear",
+    "FullYear",
+    "Hours",
+    "Milliseconds",
+    "Minutes",
+    "Month",
+    "Seconds",
+)
+_TYPES = ("bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+_TEXTS = ("contains", "endsWith", "matches", "size", "startsWith")
+_OPTIONAL = ("hasValue", "none", "of", "ofNonZeroValue", "or", "orValue", "value")
+_BUILT_IN = frozenset((*(f"get{part}" for part in _TIMES), *_TYPES, *_TEXTS, *_OPTIONAL))
+_UNSUPPORTED = re.compile(r"unsupported syntax '([^']*)'")
+
+
 class SelectorError(ValueError):
     """An expression that cannot be compiled, or that fails for a device; the message says what and how to help it."""
+
+    def __init__(self, expression: str, message: str) -> None:
+        super().__init__(f"{shown(expression)} {message}")
+        self.expression = expression
 
 
 class SelectorBook:
@@ -51,6 +75,10 @@ class SelectorBook:
             known = self._answers[expression, id(device)] = device, self._evaluate(expression, driver, device)
         return known[1]
 
+    def check(self, expression: str) -> None:
+        """Compile the expression, which needs no device. Raises SelectorError."""
+        self._program(expression)
+
     def forget(self, devices: Iterable[Device]) -> None:
         """Drop the answers about all devices but these."""
         live = {id(device) for device in devices}
@@ -59,11 +87,7 @@ class SelectorBook:
     def _program(self, expression: str) -> Any:
         program = self._programs.get(expression)
         if program is None:
-            try:
-                program = cel.compile(expression)
-            except ValueError as error:
-                detail = " ".join(str(error).split())[:200]
-                raise SelectorError(f"{shown(expression)} cannot be compiled ({detail}): correct it") from None
+            program = _compiled(expression)
             if len(self._programs) >= PROGRAMS_MAX:
                 self._programs.clear()
             self._programs[expression] = program
@@ -77,12 +101,35 @@ class SelectorBook:
         except (ValueError, TypeError, KeyError, RuntimeError) as error:
             detail = " ".join(str(error).split())[:200]
             raise SelectorError(
-                f"{shown(expression)} fails for device {device.name} of driver {driver} ({detail}): "
-                "correct it, or ask first whether the device has the attribute"
+                expression,
+                f"fails for device {device.name} of driver {driver} ({detail}): "
+                "correct it, or ask first whether the device has the attribute",
             ) from None
         if not isinstance(found, bool):
-            raise SelectorError(f"{shown(expression)} is neither true nor false for device {device.name}: correct it")
+            raise SelectorError(expression, f"is neither true nor false for device {device.name}: correct it")
         return found
+
+
+def _compiled(expression: str) -> Any:
+    """The program of the expression. Raises SelectorError, also for what Kubernetes knows and the library does not."""
+    try:
+        program = cel.compile(expression)
+    except ValueError as error:
+        if found := _UNSUPPORTED.search(str(error)):
+            raise SelectorError(expression, _lacks(f"optional selection ({found[1]})")) from None
+        detail = " ".join(str(error).split())[:200]
+        raise SelectorError(expression, f"cannot be compiled ({detail}): correct it") from None
+    names = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
+    if missing := sorted(names - _BUILT_IN - FUNCTIONS.keys()):
+        what = "cel.bind" if "bind" in missing else f"the function {missing[0]}"
+        raise SelectorError(expression, _lacks(what))
+    return program
+
+
+def _lacks(what: str) -> str:
+    return (
+        f'uses {what}, which this scheduler does not have: write it without, with has(...), "in", or the value itself'
+    )
 
 
 def _variables(expression: str, driver: str, device: Device) -> dict[str, Any]:

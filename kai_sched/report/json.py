@@ -16,10 +16,11 @@ import msgspec
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
-from kai_sched.plan.allocations import wire_allocation
+from kai_sched.plan.allocations import quantity, wire_allocation
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import freed, receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, PodState, QueueState
+from kai_sched.report.claims import ClaimedDevice, claimed_devices
 from kai_sched.report.devices import SharedDevice, shared_devices
 from kai_sched.report.text import finite
 
@@ -36,7 +37,8 @@ class Cycle:
 
 
 def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
-    """The cycle as plain data; ``plain`` adds shared GPUs, queues, groups with their counts, and evictions."""
+    """The cycle as plain data; ``plain`` adds shared GPUs, devices of claims, queues, groups with their counts, and
+    evictions."""
     result, pods = cycle.result, cycle.cluster.pods
     # The solver never sees failed pods, but readers of the output expect them.
     failed = {key: {"status": "Failed", "node": pod.node} for key, pod in pods.items() if pod.phase == Phase.FAILED}
@@ -62,6 +64,7 @@ def cycle_document(cycle: Cycle, plain: bool) -> dict[str, Any]:
     }
     if plain:
         document["sharedGPUs"] = _devices(shared_devices(cycle.cluster, result))
+        document["claimedDevices"] = _claimed(claimed_devices(cycle.cluster, result))
         document["queues"] = {queue.name: _queue(queue) for queue in result.queues}
         document["groups"] = {key: _group(group) for key, group in result.groups.items()}
         document["evictions"] = [_eviction(effect) for effect in result.effects if isinstance(effect, Evict)]
@@ -79,6 +82,25 @@ def _devices(devices: Sequence[SharedDevice]) -> dict[str, Any]:
             for sharer in device.sharers
         }
         found.setdefault(device.node, []).append({"gpuGroup": device.group, "held": device.held, "pods": pods})
+    return found
+
+
+def _claimed(devices: Sequence[ClaimedDevice]) -> dict[str, Any]:
+    """By node: the devices that claims hold. Amounts of capacities are Kubernetes quantities."""
+    found: dict[str, Any] = {}
+    for device in devices:
+        entry: dict[str, Any] = {
+            "driver": device.driver,
+            "pool": device.pool,
+            "device": device.device,
+            "claim": device.claim,
+            "gpus": device.gpus,
+        }
+        if device.admin:
+            entry["adminAccess"] = True
+        if device.consumed:
+            entry["consumedCapacity"] = {name: quantity(amount) for name, amount in device.consumed}
+        found.setdefault(device.node, []).append({**entry, "pods": dict(device.pods)})
     return found
 
 

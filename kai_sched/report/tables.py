@@ -1,20 +1,24 @@
-"""What ``simulate`` prints: the tables of queues, groups, shared GPUs and evictions, their columns and words, and the
-summary.
+"""What ``simulate`` prints: the tables of queues, groups, shared GPUs, devices of claims and evictions, with their
+columns and words, and the summary.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 from kai_sched.model.config import Config
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import Phase
 from kai_sched.model.store import Cluster
 from kai_sched.plan import waits
+from kai_sched.plan.allocations import quantity
 from kai_sched.plan.effects import Bind, Evict, Pipeline
-from kai_sched.plan.reasons import some_of
+from kai_sched.plan.reasons import show_amount, some_of
 from kai_sched.plan.receipts import receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
+from kai_sched.report.claims import ClaimedDevice, claimed_devices
 from kai_sched.report.devices import Sharer, shared_devices
 from kai_sched.report.layout import Cell, Line, fold, lay_out
 from kai_sched.report.text import amount, count, plain
@@ -46,7 +50,7 @@ LEGEND = {
 
 
 def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
-    """The queues, the pod groups, the GPUs that are shared and the evictions of one cycle, line by line.
+    """The queues, the pod groups, shared GPUs, devices of claims and the evictions of one cycle, line by line.
 
     ``width`` is the width of the terminal in columns. Rows of ``wide`` tables are not folded.
     """
@@ -56,8 +60,9 @@ def tables(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Ite
     if result.groups:
         yield from _groups(cluster, result, width, wide)
         yield []
-    for lines in (list(_devices(cluster, result, width, wide)), list(evictions(result, width, wide))):
-        if lines:
+    sections = (_devices(cluster, result, width, wide), _claimed(cluster, result, width, wide))
+    for section in (*sections, evictions(result, width, wide)):
+        if lines := list(section):
             yield from lines
             yield []
 
@@ -191,6 +196,53 @@ def _sharer(sharer: Sharer) -> str:
     part = f"{share.memory_mib:,} MiB" if share.memory_mib else f"{share.portion:g}"
     word = "" if sharer.status in ("Running", "Bound") else f", {WORDS[sharer.status][0]}"
     return f"{plain(sharer.pod)} ({part}{word})"
+
+
+def _claimed(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
+    """The devices that claims hold. A row leaves out what the one above it says, and a pool called like the node."""
+    found = claimed_devices(cluster, result)
+    if not found:
+        return
+    yield [("Devices of claims", "bold")]
+    rows = [[Cell(title, "dim") for title in ("Node", "Device", "Takes", "Claim", "Pods")]]
+    before = ("", "")
+    for each in found if wide else found[:MOST_DEVICES]:
+        device = "/".join((each.driver, *([each.pool] if each.pool != each.node else []), each.device))
+        node = "" if before[0] == each.node and before[1] else each.node or "-"
+        name = "" if before == (each.node, device) else device
+        before = (each.node, device)
+        pods = [_user(key, status) for key, status in each.pods.items()]
+        if not wide and len(pods) > MOST_NODES:
+            pods = [*pods[:MOST_NODES], f"and {len(pods) - MOST_NODES} more"]
+        texts = (plain(node), plain(name), _taken(each), plain(each.claim), ", ".join(pods) or "none")
+        rows.append([Cell(text) for text in texts])
+    for lines in lay_out(rows, None if wide else width):
+        yield from lines
+    if len(found) >= len(rows):
+        yield [(f"and {len(found) - len(rows) + 1} more: -o wide shows all", "dim")]
+
+
+def _user(pod: str, status: str) -> str:
+    """The name of the pod, which is in the namespace of its claim, and its status unless it runs."""
+    name = plain(split_key(pod)[1])
+    return name if status in ("Running", "Bound") else f"{name} ({WORDS[status][0]})"
+
+
+def _taken(device: ClaimedDevice) -> str:
+    """What the claim takes of the device: capacities, or a GPU; amounts from a mebibyte on are sizes."""
+    if device.admin:
+        return "admin access"
+    if device.consumed:
+        sizes = [
+            (name, show_amount("memory", float(amount)).split(" ", 1)[0] if amount >= 2**20 else _exact(amount))
+            for name, amount in device.consumed
+        ]
+        return ", ".join(f"{size} {plain(name)}" for name, size in sizes)
+    return f"{device.gpus} GPU" if device.gpus else ""
+
+
+def _exact(amount: Fraction) -> str:
+    return f"{float(amount):g}" if (amount * 1000).denominator == 1 else quantity(amount)
 
 
 def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from kai_sched.model import objects as o
+from tests.scenarios import claims as c
 
 MINUTE_NS = 60 * 10**9
 NOW_NS = 1_800_000_000 * 10**9
@@ -160,6 +161,7 @@ def shape(words: Words) -> o.Shape:
         preferred_affinity=tuple(o.WeightedPodTerm(int(weight), pod_term(term)) for weight, term in weighted),
         claims=tuple(f"ns/{name}" for name in listed(words, "claims")),
         config_maps=tuple(f"ns/{name}" for name in listed(words, "configmaps")),
+        n_claims=len(c.uses(words)),
         unsupported=(words["unsupported"],) if "unsupported" in words else (),
     )
 
@@ -185,6 +187,7 @@ def pod(words: Words, place: int) -> o.Pod:
         phase=o.Phase(PHASES.get(status, 1)),
         deleted_ns=deleted_ns.get(status, 0),
         gates=("held",) if status == "Gated" else (),
+        claims=c.uses(words),
     )
 
 
@@ -251,5 +254,6 @@ MAKERS: Mapping[str, Callable[[Words, int], o.Object]] = {
     "storageclass": storage_class,
     "configmap": lambda words, _place: o.ConfigMap("ns", words["name"]),
     "namespace": lambda words, _place: o.Namespace(words["name"], mapped(words, "labels")),
+    **c.MAKERS,
     "priorityclass": lambda words, _place: o.PriorityClass(words["name"], int(words["value"]), "default" in words),
 }

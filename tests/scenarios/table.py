@@ -13,6 +13,7 @@ from kai_sched import Config, CycleResult
 from kai_sched.model.config import OPERATOR_PLUGINS
 from kai_sched.model.objects import Object, PriorityClass
 from kai_sched.plan.result import QUEUE_RESOURCES
+from tests.scenarios.claims import has, own_claim
 from tests.scenarios.objects import MAKERS, G
 
 UNITS = {"cpu": 1000.0, "memory": G}
@@ -128,6 +129,9 @@ def _objects(lines: list[tuple[str, dict[str, str]]]) -> list[Object]:
     named = dict.fromkeys(words["group"] for words in pods if words["group"] not in groups | {""})
     sizes = {name: str(sum(words["group"] == name for words in pods)) for name in named}
     lines.extend(("group", {"name": name, "min": size}) for name, size in sizes.items())
+    queues = {words["name"]: words.get("queue", "q") for kind, words in lines if kind == "group"}
+    owned = [{**own_claim(words), "queue": queues.get(words["group"], "q")} for words in pods if "own" in words]
+    lines.extend(("resourceclaim", words) for words in owned)
     if all(kind != "queue" for kind, _ in lines):
         lines.append(("queue", {"name": "q"}))
     made = [MAKERS[kind](words, place) for place, (kind, words) in enumerate(lines)]
@@ -150,6 +154,8 @@ def outcome(expected: list[str], result: CycleResult) -> list[str]:
             message = reason.message if reason else ""
             missing = [f"(not in {message!r}: {text})" for text in texts if text not in message]
             return ["group", name, reason.code if reason else "-", *(missing or texts)]
+        case [names, "has", *_]:
+            return [names, "has", *has(expand(names), result)]
         case ["queue", name, field_name, *amounts]:
             (queue,) = (queue for queue in result.queues if queue.name == name)
             found = dict(zip(QUEUE_RESOURCES, getattr(queue, field_name), strict=True))

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cluster, run_cycle
+from kai_sched.model.claims import ResourceSlice
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Node, Queue
 from tests.oracle.actions import decide
-from tests.oracle.between import Stands, moved_on, stamped
+from tests.oracle.between import Stands, moved_on, objects_of, stamped
 from tests.oracle.world import RESOURCES
+from tests.scenarios.claims import moved_on as moved_on_claims
 from tests.scenarios.objects import NOW_NS
 from tests.scenarios.table import Scenario, blocks, evictions, expand, in_words, outcome
 
@@ -32,7 +34,11 @@ def test_decision(scenario: Scenario) -> None:
     for _ in range(scenario.cycles - 1):
         stands = {key: (state.status, state.node) for key, state in result.pods.items()}
         victims = {effect.pod: effect.action for effect in evictions(result)}
-        cluster, now_ns = next_cluster(cluster, stands, victims, now_ns), now_ns + scenario.step_ns
+        before, cluster = cluster, next_cluster(cluster, stands, victims, now_ns)
+        if before.resource_claims:
+            objects = objects_of(cluster)
+            cluster = Cluster.of([*objects, *moved_on_claims(before, result, objects)])
+        now_ns += scenario.step_ns
         result = run_cycle(cluster, scenario.config(), now_ns, hints=hints)
     got = [outcome(expected, result) for expected in scenario.expected]
     assert got == scenario.expected, f"{scenario.name} (semantics {scenario.rule})"
@@ -57,6 +63,7 @@ def in_scope(scenario: Scenario) -> bool:
     beyond = any(s.affinity or s.anti_affinity or s.preferred_affinity or s.claims or s.config_maps for s in shapes)
     labels = [label for item in scenario.objects if isinstance(item, Node | Queue) for label in item.labels]
     special = any("mig" in label or "node-pool" in label for label in labels)
+    beyond = beyond or any(isinstance(item, ResourceSlice) for item in scenario.objects)
     return not beyond and not special and not {"restrict", "pool", "flat", "keep"} & scenario.options.keys()
 
 

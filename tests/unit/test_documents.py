@@ -44,8 +44,9 @@ NOW_NS = 1_800_000_000 * 10**9
         (SIMULATE, "kai-sched simulate --cycles 2 examples/rayservice.yaml"),
         (GPU_SHARING, "kai-sched simulate examples/gpu-sharing/pods.yaml"),
         (GPU_SHARING, "kai-sched simulate examples/gpu-sharing/raycluster.yaml"),
+        (GPU_SHARING, "kai-sched simulate examples/gpu-sharing/claims.yaml"),
     ],
-    ids=["teams", "raycluster", "rayservice", "parts", "half-gpu"],
+    ids=["teams", "raycluster", "rayservice", "parts", "half-gpu", "claims"],
 )
 def test_a_document_shows_a_command_and_what_it_prints(document: str, command: str) -> None:
     _, after = document.split(command, 1)

@@ -120,6 +120,33 @@ def test_a_reclaim_frees_the_devices_of_its_victims(tmp_path: Path) -> None:
     assert [each["device"] for each in results] == ["gpu-0", "gpu-1"]
 
 
+def test_an_eviction_says_which_gpus_it_frees(tmp_path: Path) -> None:
+    """In the text and the data, and with the CPU; of two pods with one claim the last one frees its devices."""
+    devices = [("n", "gpu-0"), ("n", "gpu-1")]
+    objects = [*node("n", 2), queue("q", 0), queue("mine", 2), CLASS, claim("old", [count(2)], had=devices)]
+    pods = [pod("p-old", "old", node="n"), pod("r-old", "old", node="n"), pod("new", "", "mine")]
+    for each, cores in zip(pods, ("8", "8", "16"), strict=True):
+        each["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cores}}
+    del pods[2]["spec"]["resourceClaims"]
+    objects[2]["spec"]["resources"]["cpu"] = {**FREE, "quota": 0}
+    (found,) = simulate(tmp_path, *objects, *pods)
+    first, second = found["evictions"]
+    assert (first["freed"], second["freed"]) == ({"cpu": 8000.0}, {"cpu": 8000.0, "gpu": 2.0})
+    assert "(frees 8 CPU cores, 2 GPUs on n)" in second["message"]
+
+
+def test_gpus_that_others_keep_are_not_freed(tmp_path: Path) -> None:
+    """One of the two claims of the victim is reserved for a pod that is no task."""
+    kept = claim("kept", [EXACT], had=[("n", "gpu-1")])
+    kept["status"]["reservedFor"] += [{"resource": "pods", "name": "other", "uid": "other"}]
+    victim = pod("p-old", "old", node="n")
+    victim["spec"]["resourceClaims"] += [{"name": "d", "resourceClaimName": "kept"}]
+    objects = [*node("n", 2), queue("q", 0), queue("mine", 1), CLASS, claim("old", [EXACT], had=[("n", "gpu-0")])]
+    objects += [kept, victim, claim("new", [EXACT], "mine"), pod("new", "new", "mine")]
+    (found,) = simulate(tmp_path, *objects)
+    assert [each["freed"] for each in found["evictions"]] == [{"gpu": 1.0}]
+
+
 def test_an_allocated_claim_keeps_its_pod_to_its_node(tmp_path: Path) -> None:
     objects = [*node("m", 1), *node("n", 1), queue("q"), CLASS, claim("c", [EXACT], had=[("n", "gpu-0")])]
     (found,) = simulate(tmp_path, *objects, pod("p-c", "c"))
@@ -134,7 +161,7 @@ def test_an_allocated_claim_keeps_its_pod_to_its_node(tmp_path: Path) -> None:
         ([claim("c", [EXACT], "")], "ResourceClaim a/c is without the label kai.scheduler/queue"),
         (
             [claim("c", [{"name": "r", "exactly": {"deviceClassName": "none"}}])],
-            "spec.devices.requests[0] names the DeviceClass none, which does not exist: create it",
+            "spec.devices.requests[0].exactly names the DeviceClass none, which does not exist: create it",
         ),
         ([claim("c", [count(33)])], "asks for 33 devices: a claim can have 32 at most"),
         ([claim("c", [{"name": "r"}])], "neither exactly nor firstAvailable is given"),
@@ -144,13 +171,33 @@ def test_an_allocated_claim_keeps_its_pod_to_its_node(tmp_path: Path) -> None:
                     "c", [{"name": "r", "exactly": {**EXACT["exactly"], "selectors": [{"cel": {"expression": "1 +"}}]}}]
                 )
             ],  # type: ignore[dict-item]
-            "a selector of spec.devices.requests[0] or of its DeviceClass gpu: '1 +' cannot be compiled",
+            "ResourceClaim a/c: spec.devices.requests[0].exactly.selectors[0].cel.expression: '1 +' cannot be compiled",
         ),
     ],
 )
 def test_a_claim_that_cannot_be_used_says_why(tmp_path: Path, objects: list[dict[str, Any]], text: str) -> None:
     (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, *objects, pod("p", "c"))
     assert text in found["podGroups"]["a/p"]["message"]
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_selectors_are_judged_with_and_without_devices(tmp_path: Path, gpus: int) -> None:
+    """Object, field, what is wrong and what helps, before a driver has published a device."""
+    broken = thing("DeviceClass", "broken", spec={"selectors": [{"cel": {"expression": "device.driver =="}}]})
+    listed = [{"name": "one", "deviceClassName": "gpu"}, {"name": "two", "deviceClassName": "gpu", "selectors": []}]
+    listed[1]["selectors"] = [{"cel": {"expression": "device.?driver.hasValue()"}}]  # type: ignore[assignment]
+    objects = [
+        claim("c", [{"name": "r", "exactly": {"deviceClassName": "broken"}}]),
+        claim("d", [{"name": "r", "firstAvailable": listed}]),
+        *(pod("p", "c"), pod("q", "d")),
+    ]
+    (found,) = simulate(tmp_path, *node("n", gpus), queue("q"), CLASS, broken, *objects)
+    texts = [found["podGroups"][f"a/{name}"]["message"] for name in "pq"]
+    field = "spec.selectors[0].cel.expression of its DeviceClass broken: 'device.driver ==' cannot be compiled"
+    assert f"ResourceClaim a/c: {field}" in texts[0]
+    assert "correct it" in texts[0]
+    field = "spec.devices.requests[0].firstAvailable[1].selectors[0].cel.expression"
+    assert f"ResourceClaim a/d: {field}: 'device.?driver.hasValue()' uses optional selection (.?)" in texts[1]
 
 
 def test_gpus_of_slices_are_for_claims_alone(tmp_path: Path) -> None:

@@ -93,3 +93,31 @@ def test_what_an_eviction_frees(share: GpuShare, words: str) -> None:
     result = run_cycle(cluster(victim, pod("top", GpuShare(1, 0.9)), groups=groups), Config(), 0)
     (eviction,) = [effect for effect in result.effects if isinstance(effect, Evict)]
     assert words in notice(eviction)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ([None, None], "2 of 2 nodes: GPU memory not known (no label nvidia.com/gpu.memory)"),
+        (
+            ["lots", "80Gi"],
+            "2 of 2 nodes: GPU memory not known (label nvidia.com/gpu.memory is no whole number of MiB above 0: "
+            "'lots' on n0, '80Gi' on n1; correct it)",
+        ),
+        (
+            [None, "0"],
+            "2 of 2 nodes: GPU memory not known (no label nvidia.com/gpu.memory, or one that is no whole number of MiB "
+            "above 0: '0' on n1; correct it)",
+        ),
+    ],
+)
+def test_a_label_that_cannot_be_read_is_told(labels: list[str | None], text: str) -> None:
+    made = [
+        Node(f"n{i}", labels={} if value is None else {"nvidia.com/gpu.memory": value}, allocatable=ROOM)
+        for i, value in enumerate(labels)
+    ]
+    group = PodGroup("ml", "a", queue="q", min_member=1)
+    objects = [Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), *made, group, pod("a", GpuShare(1, 0.0, 4000))]
+    reason = run_cycle(Cluster.of(objects), Config(), 0).groups["ml/a"].reason
+    assert reason is not None
+    assert text in reason.message
