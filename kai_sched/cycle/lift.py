@@ -115,6 +115,8 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
         if placed.waits:
             effects.append(Pipeline(pod.key, pod.uid, node))
+        elif not pod.shape.share and not pod.claims:
+            effects.append(Bind(pod.key, pod.uid, node))
         else:
             devices = solution.devices_of(placed.task) if pod.shape.share else ()
             groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in devices)

@@ -292,14 +292,15 @@ class Cache:
         bare: list[Entry] = []
         for key, pod, known in present:
             try:
-                entries.append((key, (pod.created_ns, pod.uid, key), pod, self._pod_cells(key, pod, known, config)))
+                reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
+                cells = self._pod_cells(key, pod, known, reserves, config)
+                entries.append((key, (pod.created_ns, pod.uid, key), pod, cells))
                 own = bare_pod_group_key(key)
                 if is_bare(pod, config):
                     group = group_of_bare_pod(pod)
                     bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
                 elif own in self.groups.row_of:
                     gone_groups.append(own)
-                reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
                 (self.reservations.add if reserves else self.reservations.discard)(key)
             except Exception as error:
                 errors.add(Pod, key, error)
@@ -309,12 +310,11 @@ class Cache:
         _put(self.pods, entries, Pod)
         self.groups.put(bare)
 
-    def _pod_cells(self, key: str, pod: Pod, known: KnownShape, config: Config) -> tuple[int, ...]:
+    def _pod_cells(self, key: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
         if pod.group:
             group = self.group_ids.row(pod.group_key)
         else:
             group = self.group_ids.row(bare_pod_group_key(key)) if is_bare(pod, config) else NULL
-        reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
         labelled, priority = task_priority(pod)
         binding = self.binding(key, pod)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
 from kai_sched.model.gpu_memory import memory_price, usable_memory_mib
@@ -57,7 +58,19 @@ def device_memory(node: Node, config: Config) -> int:
 
 def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Longs:
     """(N,) ``device_memory`` of the nodes, kept until a node changes."""
-    return cache.column("memory", lambda: np.array([device_memory(node, config) for node in nodes], np.int64))
+    return cache.column("memory", lambda: _memories(nodes, config))
+
+
+def _memories(nodes: Sequence[Node], config: Config) -> Longs:
+    by_label: dict[str | None, int] = {}  # a cluster has few kinds of GPUs
+    found = []
+    for node in nodes:
+        label = node.labels.get(names.GPU_MEMORY_LABEL)
+        memory = by_label.get(label)
+        if memory is None:
+            memory = by_label[label] = device_memory(node, config)
+        found.append(memory)
+    return np.array(found, np.int64)
 
 
 def part_of(share: GpuShare, sizes: Sequence[int]) -> float:

@@ -6,6 +6,8 @@ Invariant: nodes are in the order of their names. Columns that depend on nodes o
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -127,7 +129,13 @@ def _is_mig(node: Node) -> bool:
     label = node.labels.get(names.MIG_ENABLED_LABEL)
     if label is not None:
         return label.lower() in ("true", "1", "t")
-    return any(name.startswith(names.MIG_PREFIX) and amount > 0 for name, amount in node.allocatable.items())
+    return any(node.allocatable[name] > 0 for name in _mig_names(tuple(node.allocatable)))
+
+
+@lru_cache(maxsize=256)
+def _mig_names(resources: tuple[str, ...]) -> tuple[str, ...]:
+    # Most nodes offer the same resources, and nearly none has MIG devices.
+    return tuple(name for name in resources if name.startswith(names.MIG_PREFIX))
 
 
 def _is_cpu_only(node: Node) -> bool:
@@ -141,6 +149,4 @@ def _mig(node: Node) -> int:
 
 def _mig_gpus(node: Node) -> float:
     """The GPUs that the MIG devices of the node count as."""
-    return sum(
-        mig_gpus(name) * amount for name, amount in node.allocatable.items() if name.startswith(names.MIG_PREFIX)
-    )
+    return sum(mig_gpus(name) * node.allocatable[name] for name in _mig_names(tuple(node.allocatable)))

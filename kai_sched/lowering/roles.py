@@ -58,10 +58,8 @@ def is_reservation(pod: Pod, config: Config) -> bool:
 
     Users can set labels on their pods, so the namespace must be that of reservation pods, too.
     """
-    return (
-        pod.labels.get(names.APP_LABEL) == config.reservation.app_label
-        and pod.namespace == config.reservation.namespace
-    )
+    ours = config.reservation
+    return pod.namespace == ours.namespace and pod.labels.get(names.APP_LABEL) == ours.app_label
 
 
 def is_scaling(pod: Pod, config: Config) -> bool:

@@ -57,6 +57,8 @@ class Picks(NamedTuple):
 
 def claim_writes(snapshot: Snapshot) -> int:
     """Return how many writes the claims of one pod need: its slots, and what is used now and later; a scalar."""
+    if not snapshot.dra_claims.claim.size:  # no pod uses one
+        return 0
     devices = snapshot.dra_devices
     claims = int(np.diff(snapshot.dra_claims.task_ptr).max(initial=0))
     each = 1 + int(np.diff(devices.limit_ptr).max(initial=0)) + int(np.diff(devices.counter_ptr).max(initial=0))
@@ -67,6 +69,8 @@ def claim_writes(snapshot: Snapshot) -> int:
 def longest_claims(snapshot: Snapshot) -> int:
     """Return the most devices that the claims of one task can have."""
     claims = snapshot.dra_claims
+    if not claims.claim.size:
+        return 0
     sizes = np.diff(claims.slot_ptr)[claims.claim]
     of_task = np.repeat(np.arange(claims.task_ptr.size - 1), np.diff(claims.task_ptr))
     return int(np.bincount(of_task, weights=sizes, minlength=1).max(initial=0))
