@@ -17,7 +17,7 @@ from kai_sched.lowering.lower import Lowered
 from kai_sched.model.faults import shown
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
-from kai_sched.plan.reasons import NoFit, Reason
+from kai_sched.plan.reasons import Free, NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
@@ -92,12 +92,12 @@ class SharedFacts:
     leaves
         By queue: the leaf queues below it; "" for all leaf queues.
     free
-        By column of the resource: free on nodes that accept pods, capacity of these nodes, free on the other nodes.
+        By column of the resource: what is free of it.
     """
 
     facts: dict[int, NoFit] = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
-    free: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    free: dict[int, Free] = field(default_factory=dict)
 
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
@@ -327,7 +327,8 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
             continue
         if r not in shared.free:
             shared.free[r] = _free(r, lowered, solution)
-        if booked[r] > shared.free[r][0]:
+        shares = r == GPU and bool(classes.shares[waiting].any())
+        if booked[r] > shared.free[r].amount - (0.0 if shares else shared.free[r].shared):
             resource = lowered.resources[r]
             holders = _holders(r, lowered, solution) if r < PODS else []
             free = {resource: shared.free[r]}
@@ -335,12 +336,14 @@ def _as_a_gang(j: int, facts: NoFit, lowered: Lowered, solution: Solution, share
     return facts
 
 
-def _free(r: int, lowered: Lowered, solution: Solution) -> tuple[float, float, float]:
-    """Of resource ``r``: free on nodes that accept pods, capacity of these nodes, free on the other nodes."""
+def _free(r: int, lowered: Lowered, solution: Solution) -> Free:
+    """What is free of resource ``r`` in the cluster."""
     left = (solution.idle[:, r] + solution.releasing[:, r]).clip(min=0)
+    shared = solution.shared_left if r == GPU else np.zeros(left.size)
     usable = np.array([node.takes_pods for node in lowered.nodes], bool)
     total = lowered.snapshot.nodes.allocatable[usable, r].sum()
-    return float(left[usable].sum()), float(total), float(left[~usable].sum())
+    sums = (left + shared)[usable].sum(), total, (left + shared)[~usable].sum(), shared[usable].sum()
+    return Free(*(float(each) for each in sums))
 
 
 def _scarce(request: Floats, short: Longs) -> int:

@@ -286,6 +286,7 @@ def _nodes(lowered: Lowered, solution: Solution) -> dict[str, NodeState]:
             dict(zip(lowered.resources, allocatable[n].tolist(), strict=True)),
             dict(zip(lowered.resources, idle[n].tolist(), strict=True)),
             dict(zip(lowered.resources, releasing[n].tolist(), strict=True)),
+            float(solution.shared_left[n]),
         )
         for n, node in enumerate(lowered.nodes)
     }

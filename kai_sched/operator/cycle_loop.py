@@ -168,7 +168,7 @@ class CycleLoop:
             self.busy_since = None
         self._health.decided(outcome)
         self._retry_at = outcome.retry_at
-        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started)
+        return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config)
 
     async def _in_thread(self, work: Callable[[], Done]) -> Done:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

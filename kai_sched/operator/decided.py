@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kai_sched.model.config import Config
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 
@@ -20,8 +21,11 @@ class DecidedCycle:
         The decisions.
     seconds
         How long the decision took.
+    config
+        The settings that were in force.
     """
 
     cluster: Cluster
     result: CycleResult
     seconds: float
+    config: Config

@@ -51,6 +51,7 @@ DELAYED = "PreemptionDelayNotElapsed"
 
 
 MOST_HOLDERS = 3
+LEAST_SHOWN = 0.001
 
 
 def show_amount(resource: str, amount: float) -> str:
@@ -225,6 +226,26 @@ def not_tried() -> Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Free:
+    """What is free of a resource, in scheduler units.
+
+    Attributes
+    ----------
+    amount, total
+        What is free on nodes that accept pods, and the capacity of these nodes.
+    apart
+        What is free on the other nodes.
+    shared
+        What of ``amount`` is left of GPUs that pods share, which no pod with whole GPUs gets.
+    """
+
+    amount: float
+    total: float
+    apart: float
+    shared: float
+
+
+@dataclass(frozen=True, slots=True)
 class NoFit:
     """The facts about a pod that fits no node. Amounts are in scheduler units.
 
@@ -243,7 +264,7 @@ class NoFit:
     verdicts
         Number of nodes by the text of what keeps the pod away.
     free
-        By resource: free on nodes that accept pods, capacity of these nodes, free on the other nodes.
+        By resource: what is free.
     holders, holders_of
         Queues with what they hold of one resource, largest first, and that resource.
     in_all
@@ -257,7 +278,7 @@ class NoFit:
     n_nodes: int
     short: Mapping[str, tuple[int, float, float]]
     verdicts: Mapping[str, int]
-    free: Mapping[str, tuple[float, float, float]]
+    free: Mapping[str, Free]
     holders: Sequence[tuple[str, float]]
     holders_of: str
     in_all: Mapping[str, float] = field(default_factory=dict)
@@ -279,16 +300,22 @@ def no_fit(facts: NoFit) -> Reason:
         parts.append(f"there is room for {facts.room} such pod{'' if facts.room == 1 else 's'} only")
     parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]
     text = opening + ": " + "; ".join(parts)
-    for resource, (free, total, apart) in facts.free.items():
-        text += f". Free in all: {_plain(resource, free)} of {show_amount(resource, total)}"
-        if apart > 0:
-            text += f", and {_plain(resource, apart)} on nodes that are cordoned or not ready"
+    for resource, free in facts.free.items():
+        text += f". Free in all: {_plain(resource, free.amount)} of {show_amount(resource, free.total)}"
+        text += of_shared(free.shared)
+        if free.apart > 0:
+            text += f", and {_plain(resource, free.apart)} on nodes that are cordoned or not ready"
     if facts.holders:
         most_holding = facts.holders[:MOST_HOLDERS]
         shown = ", ".join(f"{name} {show_amount(facts.holders_of, held)}" for name, held in most_holding)
         more = len(facts.holders) - MOST_HOLDERS
         text += f". Held by: {shown}" + (f" and {more} more" if more > 0 else "")
     return Reason(NO_FIT, text)
+
+
+def of_shared(gpus: float) -> str:
+    """After what is free of GPUs: how much of it is left of those that pods share; "" for nothing."""
+    return f" ({_number(gpus)} left of shared ones)" if gpus >= LEAST_SHOWN else ""
 
 
 def _plain(resource: str, amount: float) -> str:

@@ -61,11 +61,16 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """The room of a node at the end of the cycle, in scheduler units by resource name ("gpu" for GPU devices)."""
+    """The room of a node at the end of the cycle, in scheduler units by resource name ("gpu" for GPU devices).
+
+    ``idle`` and ``releasing`` count whole GPUs; ``shared`` is what is left of those that pods share, once leaving pods
+    have left.
+    """
 
     allocatable: Mapping[str, float]
     idle: Mapping[str, float]
     releasing: Mapping[str, float]
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

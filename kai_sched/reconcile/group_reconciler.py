@@ -47,7 +47,7 @@ class GroupReconciler(ObjectReconciler):
         super().__init__()
         self._tracked = ShownObjects()
         self._pool = config.node_pool or names.DEFAULT_POOL
-        self._grace_s = config.staleness_grace_s
+        self.grace_s = config.staleness_grace_s
         self._holds: dict[str, tuple[str, bool]] = {}  # uid, and whether the group held room the last time
         self._started_ns: dict[str, tuple[str, int]] = {}  # uid, and the start that is to be written
 
@@ -122,7 +122,7 @@ class GroupReconciler(ObjectReconciler):
         before = list_of(tracked.status, "schedulingConditions")
         details = None
         if state.reason is not None:
-            state = replace(state, reason=with_end(state.reason, group, members, self._grace_s))
+            state = replace(state, reason=with_end(state.reason, group, members, self.grace_s))
             details = queue_details(state.reason, members, usage, inputs.queues) if state.reason else None
         after = scheduling_conditions(before, state, self._pool, details, now_ns)
         if self._throttle.due(tracked, _SCHEDULING, _content(after), _content(before)):

@@ -83,6 +83,14 @@ class StatusReconciler:
         """The pod is gone."""
         self._pods.forget(key)
 
+    def follow(self, config: Config) -> None:
+        """The settings in force are these now. All but those of which amounts and times are made never change."""
+        if _matters(config) == _matters(self._config):
+            return
+        self._config = config
+        self._groups.grace_s = config.staleness_grace_s
+        self.mark_all()
+
     def mark_all(self) -> None:
         """Reconcile everything the next time."""
         self._cluster = self._usage = None
@@ -169,6 +177,10 @@ class StatusReconciler:
         for key in reworded:
             self._pods.reword((unmarked(key), *usage.members.get(key, ())))
         self._placed, self._states = placed, states
+
+
+def _matters(config: Config) -> tuple[float, ...]:
+    return config.gpu_memory_reserve_percent, config.gpu_memory_reserve_min_mib, config.staleness_grace_s
 
 
 def _weight(state: GroupState) -> tuple[object, ...]:

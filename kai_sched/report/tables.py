@@ -15,7 +15,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan import waits
 from kai_sched.plan.allocations import quantity
 from kai_sched.plan.effects import Bind, Evict, Pipeline
-from kai_sched.plan.reasons import show_amount, some_of
+from kai_sched.plan.reasons import of_shared, show_amount, some_of
 from kai_sched.plan.receipts import receipt
 from kai_sched.plan.result import QUEUE_RESOURCES, CycleResult, GroupState, QueueState
 from kai_sched.report.claims import ClaimedDevice, claimed_devices
@@ -295,9 +295,11 @@ def summary(cluster: Cluster, result: CycleResult, config: Config, title: str = 
     resource = _main_resource(result)
     usable = {name for name, node in cluster.nodes.items() if node.takes_pods}
     total = sum(node.allocatable.get(resource, 0.0) for name, node in result.nodes.items() if name in usable)
-    free = {name: _room(node.idle, node.releasing, resource) for name, node in result.nodes.items()}
-    room = sum(free[name] for name in free.keys() & usable)
+    shared = {name: node.shared if resource == "gpu" else 0.0 for name, node in result.nodes.items()}
+    free = {name: _room(node.idle, node.releasing, resource) + shared[name] for name, node in result.nodes.items()}
+    room = sum(free[name] for name in sorted(free.keys() & usable))
     text = f"{count(len(free), 'node')}; free: {amount(resource, room)} of {amount(resource, total)} {UNITS[resource]}"
+    text += of_shared(sum(shared[name] for name in sorted(free.keys() & usable)))
     if apart := len(free.keys() - usable):
         where = f"{count(apart, 'node')} that {'takes' if apart == 1 else 'take'} no pods (cordoned or not ready)"
         text += f"; {amount(resource, sum(free.values()) - room)} more on {where}"

@@ -110,6 +110,15 @@ class QueueShares(NamedTuple):
     asked: Floats
 
 
+def _shared_left(snapshot: Snapshot, state: State) -> Floats:
+    """(N,) By the memory that pods hold; the books of nodes count memory as its part of the largest device."""
+    memory, later = snapshot.nodes.device_memory, state.devices.later
+    node = np.repeat(np.arange(memory.size), np.diff(snapshot.devices.ptr))
+    left = np.where(later > 0, 1.0 - later / memory[node], 0.0).clip(min=0.0)
+    found: Floats = np.bincount(node, left, memory.size).astype(np.float64)
+    return found
+
+
 class Solution:
     """The answers of one cycle.
 
@@ -120,6 +129,7 @@ class Solution:
     lost : (T,) whether the pending task got a node in this cycle and lost it again, so that it is pending as before
     idle : (N, R) what is left of each node, in the units of resources; whole GPUs alone
     releasing : (N, R) what leaving pods hold, less what is pipelined
+    shared_left : (N,) GPUs left of those that pods share, once leaving pods have left; counted in neither of these
     help : (J, 4) by action, what it found for the job, each a ``Help``
     pipelined_free : (J,) whether the job is pipelined onto room that is free already
     queues : what each queue has, holds and requests
@@ -141,6 +151,7 @@ class Solution:
         # Users count whole GPUs; what is left of shared devices is no whole one.
         self.idle[:, GPU] -= state.spare[:, 0]
         self.releasing[:, GPU] -= state.spare[:, 1] - state.spare[:, 0]
+        self.shared_left = _shared_left(snapshot, state)
         self._shares: Longs = state.shares
         self._claims = state.claims
         self.help = decisions.help

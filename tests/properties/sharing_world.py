@@ -285,7 +285,7 @@ class Replica:
             result = run_cycle(view, CONFIG, int(now * 1e9), self._cache, hints=hints)
             self.binds.retries.settle(result, hints)
             self.binds.retries.tracker.record(view, result, CONFIG)
-            await self.executor.carry_out(DecidedCycle(view, result, 0.0))
+            await self.executor.carry_out(DecidedCycle(view, result, 0.0, CONFIG))
             end = self.binds.retries.next_end(now)
             await self._trigger.wait(None if end is None else max(0.01, end - now))
 

@@ -228,7 +228,11 @@ class GpuReservations:
         if users and device not in self._known and not any(seen for _, seen in await self._visible_devices(device)):
             await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
             raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
-        if not users and device not in self._waiting:
+        if device not in self._waiting and not any(self._is_own(pod) for pod in users):
+            # Whoever may create pods can label them: a pod that no scheduler placed must not make GPUs look reserved.
+            await self._evict(
+                users, f"nothing reserves their device, and this scheduler did not place them: {device.group}"
+            )
             return
         node, now = self._store.get(Node, device.node), self._monotonic()
         if node is None:
@@ -244,6 +248,10 @@ class GpuReservations:
         self._since[device] = now
         await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
         self._is_late(device, None)
+
+    def _is_own(self, pod: Pod) -> bool:
+        """Whether the pod is for this scheduler, so that its part of the device counts for a queue."""
+        return pod.scheduler == self._config().scheduler_name
 
     async def _visible_devices(self, device: GpuGroup) -> list[tuple[Pod, str]]:
         """Which device each pod that is bound to it was told; "" where that is not known."""

@@ -29,8 +29,10 @@ log = structlog.get_logger("settings")
 BACKOFF = Backoff(0.2, 10.0)
 ReadConfig = Callable[[bytes, Config, Warn], Config]
 
-# Objects are read with these fields: a change takes effect when the process is started again.
+# Objects are read with these fields, and reservation pods are found by them, so that the devices of pods that run would
+# look free: a change takes effect when the process is started again.
 FIXED = ("scheduler_name", "queue_label", "node_pool_label", "node_pool")
+FIXED_RESERVATION = ("namespace", "app_label")
 
 
 class LiveSettings:
@@ -45,7 +47,8 @@ class LiveSettings:
     problems
         The mistakes in each object.
     fixed
-        Set once objects have been read with these settings: from then on the fields in FIXED do not change.
+        Set once objects have been read with these settings: from then on the fields in FIXED, and where
+        reservation pods are, do not change.
     """
 
     def __init__(self, base: Config, shard: str) -> None:
@@ -80,12 +83,14 @@ class LiveSettings:
         if self._own is not None:
             config = self._changed(config, self._own, f"SchedulingShard {self._shard}", config_from_shard)
         if self.fixed:
-            moved = [field for field in FIXED if getattr(config, field) != getattr(self.config, field)]
+            kept = _with_fixed(config, self.config)
+            moved = [field for field in FIXED if getattr(config, field) != getattr(kept, field)]
+            moved += ["reservation"] if config.reservation != kept.reservation else []
             if moved:
                 log.warning(
                     "settings.need_restart", fields=moved, remedy="restart the scheduler for them to take effect"
                 )
-            config = replace(config, **{field: getattr(self.config, field) for field in FIXED})
+            config = kept
         # In a cluster somebody has to turn it on, as it needs rights that not all have given.
         config = replace(config, gpu_sharing=config.gpu_sharing and self.admission.gpu_sharing)
         self.admission = self.admission.with_names(config)
@@ -113,6 +118,13 @@ class LiveSettings:
             log.warning("settings.problem", object=what, problem=text)
         self.problems[what] = text
         return config
+
+
+def _with_fixed(config: Config, since: Config) -> Config:
+    """``config`` with the settings of ``since`` that cannot change while the process runs."""
+    own = {field: getattr(since.reservation, field) for field in FIXED_RESERVATION}
+    reservation = replace(config.reservation, **own)
+    return replace(config, reservation=reservation, **{field: getattr(since, field) for field in FIXED})
 
 
 async def read_settings(

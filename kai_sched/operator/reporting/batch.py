@@ -113,6 +113,7 @@ class StatusComputer:
     def _statuses(self, batch: Batch, decided: DecidedCycle) -> tuple[list[Write], float | None]:
         self._metrics.show_pending(decided.result)
         self._metrics.forget_groups(decided.cluster)
+        self._reconciler.follow(decided.config)
         found = self._reconciler.writes(decided.cluster, decided.result, batch.now_ns, batch.steady_ns, batch.most)
         faults, self._reconciler.faults = self._reconciler.faults, []
         for fault in faults:

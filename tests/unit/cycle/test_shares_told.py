@@ -121,3 +121,24 @@ def test_a_label_that_cannot_be_read_is_told(labels: list[str | None], text: str
     reason = run_cycle(Cluster.of(objects), Config(), 0).groups["ml/a"].reason
     assert reason is not None
     assert text in reason.message
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [shape(GpuShare(1, 0.8)), Shape((("gpu", 1.0), ("pods", 1.0)))],
+    ids=["a part", "a whole GPU"],
+)
+def test_what_is_left_of_shared_devices_is_free(asks: Shape) -> None:
+    """A quarter is held, by memory on a device that is smaller than the largest; what is leaving counts as free."""
+    small = Node("small", labels={"nvidia.com/gpu.memory": "16000"}, allocatable=ROOM)
+    large = Node("large", labels=MEMORY, allocatable={**ROOM, "gpu": 0.0})
+    held = pod("a", GpuShare(1, 0.0, 4000), node="small", phase=Phase.RUNNING, gpu_groups=("g",))
+    going = pod("c", GpuShare(1, 0.5), node="small", phase=Phase.RUNNING, gpu_groups=("g",), deleted_ns=1)
+    waits = Pod("ml", "b", asks, group="b", scheduler="kai-scheduler")
+    groups = [PodGroup("ml", each, queue="q", min_member=1) for each in "abc"]
+    objects = [Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), small, large, *groups, held, going, waits]
+    result = run_cycle(Cluster.of(objects), Config(actions=("allocate",)), 2)
+    reason = result.groups["ml/b"].reason
+    assert reason is not None
+    assert "Free in all: 0.75 of 1 GPU (0.75 left of shared ones)" in reason.message
+    assert result.nodes["small"].shared == 0.75

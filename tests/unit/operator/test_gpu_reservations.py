@@ -48,8 +48,8 @@ class Requests:
         return self.visible.get(pod.name, "")
 
 
-def user(name: str, shape: Shape = HALF) -> Pod:
-    return Pod("ml", name, shape, uid=name, node="n1", phase=Phase.RUNNING, gpu_groups=("g",))
+def user(name: str, shape: Shape = HALF, scheduler: str = "kai-scheduler") -> Pod:
+    return Pod("ml", name, shape, uid=name, node="n1", phase=Phase.RUNNING, gpu_groups=("g",), scheduler=scheduler)
 
 
 def reservation(uuid: str) -> Pod:
@@ -100,6 +100,27 @@ async def test_a_label_alone_makes_no_user() -> None:
     async with running(Node("n1"), user("labelled", Shape()), reservation("GPU-1")) as (requests, _):
         await asyncio.sleep(0.05)
         assert requests.deleted == [reservation("").key]
+
+
+async def test_pods_of_other_schedulers_get_no_reservation() -> None:
+    """A tenant may give a pod a node, the annotation, the label and a ConfigMap; the GPU would count for no queue."""
+    async with running(Node("n1"), user("forged", scheduler="mine")) as (requests, _):
+        requests.visible = {"forged": "GPU-1"}
+        await asyncio.sleep(0.05)
+        assert requests.created == []
+        assert set(requests.deleted) == {"ml/forged"}
+    async with running(Node("n1"), user("placed"), user("forged", scheduler="mine")) as (requests, _):
+        requests.visible = {"placed": "GPU-1", "forged": "GPU-1"}
+        await asyncio.sleep(0.05)
+        assert set(requests.created) == {DEVICE.reservation}
+        assert requests.deleted == []
+
+
+async def test_a_reservation_that_others_use_stays() -> None:
+    """They may be of a scheduler that had another name, and somebody else would get their device."""
+    async with running(Node("n1"), user("old", scheduler="old-name"), reservation("GPU-1")) as (requests, _):
+        await asyncio.sleep(0.05)
+        assert (requests.created, requests.deleted) == ([], [])
 
 
 async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None:

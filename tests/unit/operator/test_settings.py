@@ -83,3 +83,23 @@ def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> No
     settings.observe(SHARD, "default", raw({"partitionLabelValue": "blue", "placementStrategy": {"cpu": "spread"}}))
     assert (settings.config.queue_label, settings.config.node_pool) == (Config().queue_label, "")
     assert settings.config.plugins["nodeplacement"]["cpu"] == "spread"
+
+
+def test_where_reservation_pods_are_stays_until_the_process_starts_anew() -> None:
+    """They would no longer be found, and the devices that they hold would look free."""
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    before = settings.config.reservation
+    where = {"namespace": "elsewhere", "appLabel": "others", "allocationTimeout": 7}
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"binder": {"resourceReservation": where}}))
+    after = settings.config.reservation
+    assert (after.namespace, after.app_label) == (before.namespace, before.app_label)
+    assert after.allocation_timeout_s == 7
+    assert settings.admission.reservation_namespace == before.namespace
+
+
+def test_what_drivers_keep_is_in_force_at_once() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuMemoryReserve": {"percent": 3}}}))
+    assert settings.config.gpu_memory_reserve_percent == 3

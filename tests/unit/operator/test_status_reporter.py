@@ -80,7 +80,7 @@ class Bench:
             self.news.observe_pod_group(item.key, item.uid, b"{}")
 
     def decide(self, *effects: Effect, groups: Any = ()) -> DecidedCycle:
-        found = DecidedCycle(self.store.cluster(), decided(groups, effects=effects), 0.01)
+        found = DecidedCycle(self.store.cluster(), decided(groups, effects=effects), 0.01, Config())
         self.telling.acted(found)
         return found
 
@@ -227,8 +227,8 @@ async def test_who_has_a_place_is_told_once_who_leaves_it(bench: Bench) -> None:
     bench.add(pod("a"))
     first, second = Pipeline("ml/a", "uid-a", "node-1"), Pipeline("ml/a", "uid-a", "node-2")
     view, result = bench.store.cluster(), replace(decided((), effects=(first,)), leaving={"node-1": ("ml/x",)})
-    bench.telling.acted(DecidedCycle(view, result, 0.01))
-    bench.telling.acted(DecidedCycle(view, result, 0.01))
+    bench.telling.acted(DecidedCycle(view, result, 0.01, Config()))
+    bench.telling.acted(DecidedCycle(view, result, 0.01, Config()))
     bench.decide(second)
     await bench.until(lambda: len(bench.taken.events("Pipelined")) == 2)
     assert bench.taken.events("Pipelined") == [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.model.config import Config
-from kai_sched.model.objects import BindRequest, Object, Pod, SubGroup
+from kai_sched.model.objects import BindRequest, GpuShare, Node, Object, Phase, Pod, Shape, SubGroup
 from kai_sched.plan import reasons
 from kai_sched.plan.effects import Bind, Emit, Pipeline, Ref, SetCondition
 from kai_sched.plan.reasons import Reason
@@ -273,3 +273,24 @@ def test_events_for_the_executor() -> None:
     assert "500 oh" in event.message
     assert condition.message == event.message
     assert len(events.emit(ref, "Normal", "Bound", "ä" * 1000).message.encode()) <= 1024
+
+
+def test_a_new_reserve_of_gpu_memory_changes_statuses_at_once() -> None:
+    """Half of the memory of a device, and all of what is left of it for pods."""
+    node = Node("node-1", labels={"nvidia.com/gpu.memory": "16000"})
+    shape = Shape((("cpu", 500.0), ("pods", 1.0)), share=GpuShare(1, 0.0, 8000))
+    world = World(node, queue("team"), pod_group("a"), pod("a-0", "a", node="node-1", phase=Phase.RUNNING, shape=shape))
+    result = decided([state(A, {"Running": 1})])
+    world.run(result)
+    assert gpus_of(world) == "500m"
+    world.reconciler.follow(Config())
+    world.run(result, 60.0)
+    assert gpus_of(world) == "500m"
+    world.reconciler.follow(Config(gpu_memory_reserve_min_mib=8000))
+    world.run(result, 120.0)
+    assert gpus_of(world) == "1"
+
+
+def gpus_of(world: World) -> str:
+    held: str = world.status[A]["resourcesStatus"]["allocated"]["nvidia.com/gpu"]
+    return held
