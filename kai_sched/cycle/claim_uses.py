@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 
@@ -14,10 +15,19 @@ from kai_sched.solver.solution import Solution
 
 
 def claim_uses(t: int, node: str, lowered: Lowered, solution: Solution) -> tuple[ClaimUse, ...]:
-    """The claims of task ``t``, which is bound to the node, in the order of the pod."""
+    """The claims of task ``t``, which is bound to the node, in the order of the pod; that for its extended resources
+    comes last, if the node does not offer them."""
     table = lowered.snapshot.dra_claims
-    rows = table.claim[table.task_ptr[t] : table.task_ptr[t + 1]].tolist()
-    return tuple(_use(row, node, lowered, solution) for row in rows)
+    found = []
+    for row in table.claim[table.task_ptr[t] : table.task_ptr[t + 1]].tolist():
+        use, asked = _use(row, node, lowered, solution), lowered.claims.asked.get(row)
+        if asked is not None and lowered.claims.extended is not None:
+            made = lowered.claims.extended.needed_on(int(solution.node[t]), asked)
+            use = replace(use, made=made)
+            if not made.requests:
+                continue
+        found.append(use)
+    return tuple(found)
 
 
 def _use(row: int, node: str, lowered: Lowered, solution: Solution) -> ClaimUse:
