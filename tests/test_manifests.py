@@ -65,9 +65,9 @@ CLUSTER_RIGHTS = {
     ("/pods", "delete"): EVICTER,
     ("/pods", "get patch"): BINDER,  # and the grouper
     ("/pods/binding", "create"): BINDER,
-    ("/persistentvolumeclaims", "patch"): VOLUMES,
-    ("/persistentvolumes", "patch"): VOLUMES,
-    ("resource.k8s.io/resourceclaims", "get update"): CLAIMS,
+    **{(f"/{kind}", "patch"): VOLUMES for kind in ("persistentvolumeclaims", "persistentvolumes")},
+    ("resource.k8s.io/resourceclaims", "create delete get update"): CLAIMS,
+    ("/pods/finalizers", "update"): "kai_sched.cluster.extended_claim_requests",
     **{(f"resource.k8s.io/resourceclaims/{part}", "update"): CLAIMS for part in ("status", "binding")},
     ("/pods/status", "patch"): WRITER,
     ("/events", "create get patch"): WRITER,

@@ -157,17 +157,10 @@ class PodClaimStatus(Wire):
     resource_claim_name: str | None = None
 
 
-class ExtendedClaimStatus(Wire):
-    """The ResourceClaim that was made for extended resources of the pod."""
-
-    resource_claim_name: str | None = None
-
-
 class PodStatus(Wire):
     phase: str | None = None
     nominated_node_name: str | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
-    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
 class WirePod(Wire):

@@ -13,44 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import structlog
 
-from kai_sched.api import core, names
+from kai_sched.api import names
+from kai_sched.cluster.claim_writes import ClaimTaken, ClaimWrite, SentClaim, allocated_devices
 from kai_sched.cluster.client import Api, ApiFailure
-from kai_sched.cluster.delivery import Delivery, deliver
-from kai_sched.cluster.failure import read
-from kai_sched.cluster.paths import Path, object_path, pod_path
+from kai_sched.cluster.delivery import deliver
+from kai_sched.cluster.extended_claim_requests import DeleteClaim, ExtendedReservation, MakeClaim
 from kai_sched.cluster.retry import CLAIM_RELEASES, CLAIMS
 from kai_sched.model.claims import CONSUMERS_MAX, Allocation
-from kai_sched.model.keys import split_key
-from kai_sched.model.read_meta import version_number
 from kai_sched.plan.allocations import whole_allocation, wire_allocation
 
 log = structlog.get_logger("claims")
-
-
-class _Claim(msgspec.Struct, rename="camel"):
-    """A claim as it is read and written back. The spec keeps its bytes: the API server takes no other ones."""
-
-    metadata: dict[str, Any]
-    spec: msgspec.Raw
-    api_version: str = names.DRA_VERSION
-    kind: str = "ResourceClaim"
-    status: dict[str, Any] | None = None
-
-
-class _ClaimSpec(msgspec.Struct):
-    devices: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-_decode_claim = msgspec.json.Decoder(_Claim).decode
-_decode_spec = msgspec.json.Decoder(_ClaimSpec).decode
-_decode_pod = msgspec.json.Decoder(core.WirePod).decode
-
-
-class ClaimTaken(Exception):
-    """The claim cannot be had as it was decided; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +81,19 @@ class ClaimWriter:
         """
         await deliver(_Release(self._api, claim, uid, (pod, pod_uid)), CLAIM_RELEASES, self._rng)
 
+    async def make(self, wanted: ExtendedReservation) -> int:
+        """Make the claim for extended resources of a pod; return the resourceVersion in which it is reserved.
 
-class _ClaimWrite(Delivery[int]):
-    """One claim, read and written. A failure that lasts is raised."""
+        Raises ApiFailure, and ClaimTaken.
+        """
+        return await deliver(MakeClaim(self._api, wanted, self._class_config), CLAIMS, self._rng)
 
-    def __init__(self, api: Api, key: str) -> None:
-        self._api = api
-        self._key = key
-
-    def path(self, part: str = "") -> Path:
-        namespace, name = split_key(self._key)
-        return object_path(names.DRA_VERSION, "resourceclaims", namespace, name, part)
-
-    async def read_claim(self) -> _Claim:
-        path = self.path()
-        return read(_decode_claim, await self._api.request("GET", path), path, "the claim")
-
-    async def write(self, claim: _Claim, part: str = "") -> _Claim:
-        path = self.path(part)
-        answer = await self._api.request("PUT", path, body=msgspec.json.encode(claim))
-        return read(_decode_claim, answer, path, "the claim")
-
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> int:
-        raise failure or ValueError(reason)
+    async def delete(self, claim: str, pod: str, pod_uid: str) -> None:
+        """Delete the claim for extended resources of a pod that has no node. Raises ApiFailure."""
+        await deliver(DeleteClaim(self._api, claim, pod, pod_uid), CLAIM_RELEASES, self._rng)
 
 
-class _Reserve(_ClaimWrite):
+class _Reserve(ClaimWrite):
     def __init__(
         self, api: Api, wanted: ClaimReservation, class_config: Callable[[str], Iterable[Mapping[str, Any]]]
     ) -> None:
@@ -149,10 +110,10 @@ class _Reserve(_ClaimWrite):
         known = {each.get("uid") for each in consumers}
         new = [{"resource": "pods", "name": name, "uid": uid} for name, uid in wanted.pods if uid not in known]
         if status.get("allocation") and not new:
-            return _version(claim)
+            return claim.version
         if len(consumers) + len(new) > CONSUMERS_MAX:
             pods = f"{len(consumers)} pods already, and {CONSUMERS_MAX} is the most that it can have"
-            raise ClaimTaken(f"ResourceClaim {self._key} has {pods}: use another claim")
+            raise ClaimTaken(f"ResourceClaim {self.key} has {pods}: use another claim")
         if not status.get("allocation"):
             # The finalizer is no part of the status. It comes first: an allocated claim must not vanish.
             finalizers = claim.metadata.setdefault("finalizers", [])
@@ -160,12 +121,12 @@ class _Reserve(_ClaimWrite):
                 finalizers.append(names.CLAIM_FINALIZER)
                 claim = await self._protect(claim)
                 status = claim.status or {}
-            devices = read(_decode_spec, claim.spec, self.path(), "the spec of the claim").devices
-            status["allocation"] = whole_allocation(wire_allocation(wanted.allocation), devices, self._class_config)
+            allocation = wire_allocation(wanted.allocation)
+            status["allocation"] = whole_allocation(allocation, self.devices_of(claim), self._class_config)
         claim.status = {**status, "reservedFor": [*consumers, *new]}
-        return _version(await self.write(claim, "status"))
+        return (await self.write(claim, "status")).version
 
-    async def _protect(self, claim: _Claim) -> _Claim:
+    async def _protect(self, claim: SentClaim) -> SentClaim:
         try:
             return await self.write(claim)
         except ApiFailure as failure:
@@ -173,62 +134,38 @@ class _Reserve(_ClaimWrite):
                 raise
             # The API server compares the spec with the bytes that it was once sent, and gives others out: those of a
             # config with spaces are not known here. Only a deletion of the claim by hand needs the finalizer.
-            log.warning("claim.unprotected", claim=self._key, problem=str(failure))
+            log.warning("claim.unprotected", claim=self.key, problem=str(failure))
             return claim
 
-    def _check(self, claim: _Claim) -> None:
+    def _check(self, claim: SentClaim) -> None:
         """Raises ClaimTaken if the claim is not the one that was decided about, or has other devices."""
-        meta, name = claim.metadata, f"ResourceClaim {self._key}"
+        meta, name = claim.metadata, f"ResourceClaim {self.key}"
         if meta.get("uid") != self._wanted.uid:
             raise ClaimTaken(f"{name} was deleted and created again")
         if meta.get("deletionTimestamp"):
             raise ClaimTaken(f"{name} is being deleted")
         allocation = (claim.status or {}).get("allocation")
-        if allocation and _devices(allocation) != _devices(wire_allocation(self._wanted.allocation)):
+        if allocation and allocated_devices(allocation) != allocated_devices(wire_allocation(self._wanted.allocation)):
             raise ClaimTaken(f"{name} was allocated by somebody else meanwhile")
 
 
-class _Release(_ClaimWrite):
+class _Release(ClaimWrite):
     def __init__(self, api: Api, key: str, uid: str, pod: tuple[str, str]) -> None:
         super().__init__(api, key)
         self._uid = uid
         self._pod, self._pod_uid = pod
 
     async def send(self) -> int:
-        try:
-            claim = await self.read_claim()
-        except ApiFailure as failure:
-            if failure.status == 404:
-                return 0
-            raise
+        claim = await self.find_claim()
+        if claim is None:
+            return 0
         status = claim.status or {}
         consumers = status.get("reservedFor") or []
         left = [each for each in consumers if each.get("uid") != self._pod_uid]
         is_other = claim.metadata.get("uid") != self._uid
-        if is_other or len(left) == len(consumers) or await self._is_bound():
-            return _version(claim)
+        if is_other or len(left) == len(consumers) or await self.is_bound(self._pod, self._pod_uid):
+            return claim.version
         # What drivers say of the devices goes with the allocation: the API server sees to that.
         kept = {name: part for name, part in status.items() if left or name != "allocation"}
         claim.status = {**kept, "reservedFor": left}
-        return _version(await self.write(claim, "status"))
-
-    async def _is_bound(self) -> bool:
-        """Whether somebody else has bound the pod, which then needs its claims."""
-        path = pod_path(self._pod)
-        try:
-            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod")
-        except ApiFailure as failure:
-            if failure.status == 404:
-                return False
-            raise
-        is_same = pod.metadata is not None and pod.metadata.uid == self._pod_uid
-        return is_same and pod.spec is not None and bool(pod.spec.node_name)
-
-
-def _devices(allocation: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    results = (allocation.get("devices") or {}).get("results") or ()
-    return {tuple(each.get(part) or "" for part in ("request", "driver", "pool", "device")) for each in results}
-
-
-def _version(claim: _Claim) -> int:
-    return version_number(claim.metadata.get("resourceVersion"))
+        return (await self.write(claim, "status")).version

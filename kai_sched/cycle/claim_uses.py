@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 
@@ -19,8 +20,18 @@ from kai_sched.solver.solution import Solution
 
 
 def claim_uses(t: int, node: str, lowered: Lowered, solution: Solution) -> tuple[ClaimUse, ...]:
-    """The claims of task ``t``, which is bound to the node, in the order of the pod."""
-    return tuple(_use(row, node, lowered, solution) for row in _rows(t, lowered))
+    """The claims of task ``t``, which is bound to the node, in the order of the pod; that for its extended resources
+    comes last, if the node does not offer them."""
+    found = []
+    for row in _rows(t, lowered):
+        use, asked = _use(row, node, lowered, solution), lowered.claims.asked.get(row)
+        if asked is not None and lowered.claims.extended is not None:
+            made = lowered.claims.extended.needed_on(int(solution.node[t]), asked)
+            use = replace(use, made=made)
+            if not made.requests:
+                continue
+        found.append(use)
+    return tuple(found)
 
 
 def freed_gpus(evicted: list[int], lowered: Lowered) -> Iterator[float]:

@@ -1,5 +1,5 @@
 """Offline, what happens to claims for devices between two cycles: they get the devices that were decided, and lose them
-with their last pod.
+with their last pod. Those for extended resources are made with a bind, and are gone with their pod.
 """
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kai_sched.model.claims import ResourceClaim
+from kai_sched.model.claims import ClaimRequests, ResourceClaim
+from kai_sched.model.keys import split_key
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, ClaimUse
 
 
 def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: Mapping[str, Pod]) -> None:
@@ -22,20 +23,32 @@ def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: M
     for bind in binds:
         pod = cluster.pods[bind.pod]
         for use in bind.claims:
-            claim = changed.get(use.claim) or cluster.resource_claims[use.claim]
+            claim = changed.get(use.claim) or cluster.resource_claims.get(use.claim) or _made(use, pod)
             consumers = tuple(dict.fromkeys((*claim.consumers, (pod.name, pod.uid))))
             changed[use.claim] = replace(claim, allocation=use.allocation, consumers=consumers)
+    for claim in changed.values():
+        store.put(claim)
     if not cluster.resource_claims:
         return
+    owned = {(claim.namespace, claim.owner): key for key, claim in cluster.resource_claims.items() if claim.extended}
     used = {f"{pod.namespace}/{use.claim}" for pod in pods.values() if pod.node or pod.deleted_ns for use in pod.claims}
     for key, pod in cluster.pods.items():
         after = pods.get(key)
-        if not pod.claims or not pod.node or (after is not None and after.node):
+        if not pod.node or (after is not None and after.node):
             continue
+        made = owned.get((pod.namespace, pod.uid or pod.name))
+        if made is not None:
+            store.remove(ResourceClaim, made)
         for name in (f"{pod.namespace}/{use.claim}" for use in pod.claims):
             if (known := changed.get(name) or cluster.resource_claims.get(name)) is not None:
                 consumers = tuple(each for each in known.consumers if each != (pod.name, pod.uid))
                 allocation = known.allocation if consumers or name in used else None
                 changed[name] = replace(known, allocation=allocation, consumers=consumers)
-    for claim in changed.values():
-        store.put(claim)
+                store.put(changed[name])
+
+
+def _made(use: ClaimUse, pod: Pod) -> ResourceClaim:
+    """The claim that is made for extended resources of the pod."""
+    namespace, name = split_key(use.claim)
+    asks = ClaimRequests(use.made.requests) if use.made else ClaimRequests()
+    return ResourceClaim(namespace, name, use.claim, asks, owner=pod.uid or pod.name, extended=True)

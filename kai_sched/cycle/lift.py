@@ -24,6 +24,7 @@ from kai_sched.model.objects import Pod
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline, Side
 from kai_sched.plan.result import CycleResult, GroupState, NodeState, PodState, QueueState
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.gpu_kinds import BY_DEVICES
 from kai_sched.snapshot.tables import DEFERRED, GPU, Floats, Help, Status
 from kai_sched.solver.solution import HeldBefore, Solution
 
@@ -111,16 +112,17 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
 
 def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect, ...]:
     effects: list[Effect] = []
+    with_claims = lowered.snapshot.dra_claims.claim.size > 0
     for placed in solution.placements():
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
         if placed.waits:
             effects.append(Pipeline(pod.key, pod.uid, node))
-        elif not pod.shape.share and not pod.claims:
+        elif not pod.shape.share and not with_claims:
             effects.append(Bind(pod.key, pod.uid, node))
         else:
             devices = solution.devices_of(placed.task) if pod.shape.share else ()
             groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in devices)
-            uses = claim_uses(placed.task, node, lowered, solution) if pod.claims else ()
+            uses = claim_uses(placed.task, node, lowered, solution) if with_claims else ()
             effects.append(Bind(pod.key, pod.uid, node, groups, uses))
     return tuple(effects)
 
@@ -279,6 +281,9 @@ def _count_claimed(book: DeviceBook, solution: Solution, idle: Floats, releasing
 def _nodes(lowered: Lowered, solution: Solution) -> dict[str, NodeState]:
     allocatable = lowered.snapshot.nodes.allocatable
     idle, releasing = solution.idle.copy(), solution.releasing.copy()
+    by_devices = allocatable == BY_DEVICES
+    if by_devices.any():
+        allocatable, idle[by_devices], releasing[by_devices] = np.where(by_devices, 0.0, allocatable), 0.0, 0.0
     if lowered.claims.book is not None:
         _count_claimed(lowered.claims.book, solution, idle, releasing)
     return {

@@ -21,6 +21,7 @@ from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.lowering.selectors import SelectorBook, SelectorError
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
 from kai_sched.model.objects import Node, NodeSelector
+from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.claim_tables import DraDevices
 from kai_sched.snapshot.columns import NULL
@@ -106,7 +107,11 @@ class DeviceBook:
         return found
 
     def _count_gpus(self, nodes: list[Node]) -> None:
-        classes = [each for _, each in sorted(self._cluster.device_classes.items()) if each.counts_as_gpus]
+        classes = [
+            each
+            for _, each in sorted(self._cluster.device_classes.items())
+            if each.counts_as_gpus or each.extended_resource in GPU_NAMES
+        ]
         is_gpu = np.zeros(len(self.devices), bool)
         for v, (driver, _, device) in enumerate(self.devices):
             is_gpu[v] = is_gpu_name(driver) or any(self._selected(each.selectors, driver, device) for each in classes)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from kai_sched.lowering.claim_devices import DeviceBook
+from kai_sched.lowering.extended import ExtendedBook
 from kai_sched.lowering.selectors import SelectorError
 from kai_sched.model.claims import (
     CONSUMERS_MAX,
@@ -17,14 +18,16 @@ from kai_sched.model.claims import (
 )
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
+from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
 
 
 class ClaimJudge:
     """Why claims cannot be used, whatever the node is (semantics 12.1), and which GPUs they surely take."""
 
-    def __init__(self, cluster: Cluster, config: Config, book: DeviceBook | None) -> None:
+    def __init__(self, cluster: Cluster, config: Config, book: DeviceBook | None, extended: ExtendedBook) -> None:
         self._cluster, self._queue_label, self._book = cluster, config.queue_label, book
+        self._extended = extended
         self._faults: dict[ClaimRequests, str] = {}
         self._booked: dict[ClaimRequests, float] = {}
 
@@ -56,6 +59,21 @@ class ClaimJudge:
             return ""
         fault = self._fault(claim.asks)
         return f"{name}: {fault}" if fault else ""
+
+    def extended_refusal(self, claim: ResourceClaim, on_node: bool) -> str:
+        """The same for the claim that is made for extended resources of a pod.
+
+        Resources that some node offers keep the pod from no node: there it needs no request for them.
+        """
+        if claim.deleted and not on_node:
+            return f"ResourceClaim {claim.key} of an earlier attempt is being deleted: wait until it is gone"
+        everywhere = [each for each in claim.asks.requests if not self._extended.offered(each.resource).any()]
+        for request in everywhere:
+            if fault := self._option_fault(request.options[0], f"its request for {request.resource}"):
+                return fault
+        count = sum(request.options[0].count or 0 for request in everywhere)
+        too_many = f"its containers ask for {count} devices: a claim can have {RESULTS_MAX} at most"
+        return too_many if count > RESULTS_MAX else ""
 
     def _fault(self, asks: ClaimRequests) -> str:
         known = self._faults.get(asks)
@@ -103,6 +121,9 @@ class ClaimJudge:
 
     def _surely(self, request: DeviceRequest) -> int:
         option = request.options[0]
+        # Whole GPUs count by what containers request; what a node offers itself needs no device of a slice there.
+        if request.resource and (canonical(request.resource) == GPU or self._extended.offered(request.resource).any()):
+            return 0
         if self._book is None or not request.exact or option.admin:
             return 0
         matched = self._book.matches(option) == 1

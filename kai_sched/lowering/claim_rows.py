@@ -15,12 +15,13 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_devices import DeviceBook, selected_nodes
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
+from kai_sched.lowering.extended import ExtendedBook
 from kai_sched.lowering.selectors import SelectorError
-from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption
+from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption, DeviceRequest
 from kai_sched.model.objects import Node
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints, freeze
+from kai_sched.snapshot.tables import Flags, Ints, freeze
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class _Requests:
     """The rows of ``DraRequests`` as they are found."""
 
     book: DeviceBook
+    extended: ExtendedBook
     rows: dict[ClaimRequests, int] = field(default_factory=dict)
     request_ptr: list[int] = field(default_factory=lambda: [0])
     option_ptr: list[int] = field(default_factory=lambda: [0])
@@ -41,6 +43,8 @@ class _Requests:
     attributes: dict[str, int] = field(default_factory=dict)
     constraints: list[tuple[bool, int]] = field(default_factory=list)
     of_option: list[list[int]] = field(default_factory=list)
+    needs: list[int] = field(default_factory=list)
+    needed: dict[str, int] = field(default_factory=dict)
     slots: list[int] = field(default_factory=list)
 
     def row(self, asks: ClaimRequests) -> int:
@@ -57,7 +61,7 @@ class _Requests:
             most = 0
             for option in request.options:
                 name = request.name if request.exact else f"{request.name}/{option.name}"
-                matched = self.book.matches(option)
+                matched = self._matched(request, option)
                 applies = [
                     first + i
                     for i, each in enumerate(asks.constraints)
@@ -71,9 +75,20 @@ class _Requests:
                 most = max(most, min(count, RESULTS_MAX))
             slots += most
             self.option_ptr.append(len(self.options))
+            known = self.needed.setdefault(request.resource, len(self.needed)) if request.resource else NULL
+            self.needs.append(known)
         self.request_ptr.append(len(self.option_ptr) - 1)
         self.slots.append(min(slots, RESULTS_MAX))
         return self.rows.setdefault(asks, len(self.rows))
+
+    def _matched(self, request: DeviceRequest, option: DeviceOption) -> Flags:
+        try:
+            return self.book.matches(option)
+        except SelectorError:
+            if not request.resource:
+                raise
+            # The pod can run on nodes that offer the resource, and on no other one.
+            return np.zeros(len(self.book.devices), np.uint8)
 
     def _option(self, name: str, option: DeviceOption, matcher: int, consumer: int, applies: list[int]) -> int:
         self.options.append((name, option))
@@ -105,9 +120,9 @@ def lower_claims(
 ) -> tuple[DraDevices, DraRequests, DraClaims]:
     """The tables. ``classes`` (C,) are the keys of the classes, ``shape`` the numbers of tasks and of nodes."""
     n_tasks, n_nodes = shape
-    if found.book is None:
+    if found.book is None or found.extended is None:
         return no_claims(len(classes), n_tasks, n_nodes)
-    specs = _Requests(found.book)
+    specs = _Requests(found.book, found.extended)
     class_ptr, spec, certain = [0], [], []
     for key in classes:
         for asks, name in key.specs if not key.refusal else ():
@@ -125,6 +140,8 @@ def lower_claims(
         np.array(spec, np.int32),
         np.array(certain, np.int32),
         np.array(specs.request_ptr, np.int32),
+        np.array(specs.needs, np.int32),
+        np.array([found.extended.offered(name) == 0 for name in specs.needed], np.uint8).reshape(-1, n_nodes),
         np.array(specs.option_ptr, np.int32),
         np.array([min(option.count or 0, RESULTS_MAX + 1) for _, option in specs.options], np.int32),
         np.array([option.admin for _, option in specs.options], np.uint8),
@@ -168,6 +185,9 @@ def _lower_rows(found: ClaimRows, specs: _Requests, n_tasks: int, cache: Cache, 
                 there = selected_nodes(allocation.nodes, cache, nodes)
             for v, _ in had:
                 there = there & book.usable_from(v, len(nodes))
+            if row in found.asked:
+                names = {each.request for each in allocation.devices}
+                there = there & specs.extended.made_for(names, found.asked[row])
             where[-1] = len(available)
             available.append(there)
     return DraClaims(
@@ -188,7 +208,7 @@ def _usable(asks: ClaimRequests, book: DeviceBook) -> bool:
     """Whether all options of the requests can be judged; otherwise its pods have a refusal."""
     try:
         for request in asks.requests:
-            for option in request.options:
+            for option in request.options if not request.resource else ():
                 book.matches(option)
     except (KeyError, SelectorError):
         return False
@@ -238,8 +258,13 @@ def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, D
     )
     requests = DraRequests(
         ints(n_classes + 1),
-        *(ints(0), ints(0), ints(1), ints(1), ints(0), flags.copy(), ints(0), ints(0)),
-        *(ints(1), ints(0), flags.copy(), ints(0)),
+        *(ints(0), ints(0), ints(1), ints(0)),
+        np.zeros((0, n_nodes), np.uint8),
+        *(ints(1), ints(0)),
+        flags.copy(),
+        *(ints(0), ints(0), ints(1), ints(0)),
+        flags.copy(),
+        ints(0),
         np.zeros((0, 0), np.uint8),
         np.zeros((0, 0), np.int64),
         np.zeros((0, 0), np.int32),

@@ -19,10 +19,20 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.claim_faults import ClaimJudge
-from kai_sched.model.claims import Allocation, ClaimRequests, DeviceOption, PodClaim, ResourceClaim
+from kai_sched.lowering.extended import ExtendedBook
+from kai_sched.model.claims import (
+    EXTENDED_CLAIM,
+    Allocation,
+    ClaimRequests,
+    DeviceOption,
+    ExtendedRequests,
+    PodClaim,
+    ResourceClaim,
+)
 from kai_sched.model.config import Config
 from kai_sched.model.keys import ObjectKey
 from kai_sched.model.objects import Node, Pod
+from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Status
@@ -33,13 +43,15 @@ class ClaimKey:
     """What tells classes apart by their claims: equal for pods that can have the same devices.
 
     ``specs`` has what each claim asks for, and the key of the claim where it is a certain one ("" otherwise).
-    ``refusal``: why no node will do; "" if none. ``gpus`` count for the queue, ``booked`` for the room of nodes.
+    ``refusal``: why no node will do; "" if none. ``gpus`` count for the queue, ``booked`` for the room of nodes, both
+    beside what containers request. ``whole``: a claim is made for the GPUs that containers request.
     """
 
     specs: tuple[tuple[ClaimRequests, str], ...] = ()
     refusal: str = ""
     gpus: float = 0.0
     booked: float = 0.0
+    whole: bool = False
 
 
 NO_CLAIMS = ClaimKey()
@@ -59,11 +71,15 @@ class ClaimRows:
         (O,) name of the request and option of each row: "request" or "request/option", and the option.
     gpus
         (N,) GPUs of slices on the nodes.
+    extended, asked
+        The extended resources for which classes stand, and what claims that are made for them ask for, by row.
     """
 
     book: DeviceBook | None
     keys: list[ClaimKey]
     of_task: Ints
+    extended: ExtendedBook | None = None
+    asked: dict[int, ExtendedRequests] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     claims: list[ResourceClaim] = field(default_factory=list)
     by_task: list[list[int]] = field(default_factory=list)
@@ -90,24 +106,26 @@ def find_claims(
     ``pods`` (T,) are the pods of the tasks, ``placed`` their nodes and statuses, (T,) each.
     """
     of_task = np.zeros(pods.size, np.int32)
-    if not cluster.resource_claims and not cluster.resource_slices and not cache.has_claims:
+    unused = not cluster.resource_claims and not cluster.resource_slices
+    if unused and not cluster.device_classes and not cache.has_claims:
         return ClaimRows(None, [NO_CLAIMS], of_task)
     book = cache.device_book(lambda: DeviceBook(cluster, cache, nodes, cache.selectors))
-    found = ClaimRows(book, [NO_CLAIMS], of_task)
+    extended = ExtendedBook(cluster, cache, nodes)
+    found = ClaimRows(book, [NO_CLAIMS], of_task, extended)
     node, status = placed
-    uses = [
-        _Uses(
-            t,
-            pod,
-            bool(node[t] != NULL and status[t] >= Status.PIPELINED),
-            [(use, cluster.resource_claims.get(f"{pod.namespace}/{use.claim}")) for use in pod.claims],
-        )
-        for t, pod in enumerate(pods)
-        if pod.claims and status[t] >= Status.GATED
-    ]
+    uses = []
+    for t, pod in enumerate(pods):
+        asked = extended.requests(pod)
+        if (pod.claims or asked) and status[t] >= Status.GATED:
+            on_node = bool(node[t] != NULL and status[t] >= Status.PIPELINED)
+            listed = [(use, cluster.resource_claims.get(f"{pod.namespace}/{use.claim}")) for use in pod.claims]
+            own = extended.claim(pod, asked) if asked else None
+            uses.append(_Uses(t, pod, on_node, listed, asked, own))
+    if unused and not uses:
+        return ClaimRows(None, [NO_CLAIMS], of_task)
     _number(uses, found, cache)
     numbers = {NO_CLAIMS: 0}
-    judge = ClaimJudge(cluster, config, found.book)
+    judge = ClaimJudge(cluster, config, found.book, extended)
     for each in uses:
         of_task[each.task] = numbers.setdefault(_key(each, found, judge), len(numbers))
     found.keys = list(numbers)
@@ -122,16 +140,20 @@ def find_claims(
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """A task with claims: whether it is on a node, and its claims with the objects, as far as they exist."""
+    """A task with claims: whether it is on a node, its claims with the objects, as far as they exist, and what it asks
+    for as extended resources with the claim that is made for that."""
 
     task: int
     pod: Pod
     on_node: bool
     listed: list[tuple[PodClaim, ResourceClaim | None]]
+    asked: ExtendedRequests | None
+    own: ResourceClaim | None
 
     def claims(self) -> dict[ObjectKey, ResourceClaim]:
-        """The claims that exist, each once, by key."""
-        return {claim.key: claim for _, claim in self.listed if claim is not None}
+        """The claims that exist and the one for extended resources, each once, by key."""
+        found = {claim.key: claim for _, claim in self.listed if claim is not None}
+        return found | ({self.own.key: self.own} if self.own is not None else {})
 
 
 def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
@@ -143,12 +165,16 @@ def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
         holder = cache.binding(each.pod.key, each.pod)
         binding = dict(holder.claims) if holder else {}
         names = {claim.key: use.name for use, claim in each.listed if claim is not None}
+        if each.own is not None:
+            names[each.own.key] = EXTENDED_CLAIM
         for key, claim in each.claims().items():
             allocation = claim.allocation or (binding.get(names[key]) if each.on_node else None)
             row = found.rows.setdefault(key, len(found.claims))
             if row == len(found.claims):
                 found.claims.append(claim)
                 found.certain.append(False)
+            if each.asked is not None and claim is each.own:
+                found.asked[row] = each.asked
             if allocation is not None:
                 found.allocations[row] = allocation
             elsewhere = len(set(claim.consumers)) > there[key]
@@ -163,10 +189,13 @@ def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
     for use, claim in each.listed:
         allocated = claim is not None and found.rows[claim.key] in found.allocations
         refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
+    if each.own is not None:
+        refusal = refusal or judge.extended_refusal(each.own, each.on_node)
     asks = [(found.claims[row], found.certain[row]) for row in found.by_task[each.task]]
     return ClaimKey(
         tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),
         refusal,
-        sum(claim.asks.gpus() for claim, _ in asks if not claim.extended),
+        sum(claim.asks.gpus() for claim, _ in asks if not claim.extended or claim is each.own),
         sum(judge.booked(claim.asks) for claim, certain in asks if not certain),
+        any(canonical(request.resource) == GPU for claim, _ in asks for request in claim.asks.requests),
     )

@@ -8,7 +8,6 @@ order, first meet the classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +20,9 @@ from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.roles import gpu_kind
 from kai_sched.lowering.terms import Term
-from kai_sched.model.claims import EXTENDED_PREFIX
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node, Shape
-from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, canonical, mig_gpus
+from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
@@ -37,7 +35,6 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
-EXTENDED = "resource {}, for which a DeviceClass stands (extended resources by dynamic resource allocation)"
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -119,7 +116,8 @@ def lower_classes(
     of_task = merged[of_task]
     waits = np.zeros(len(found), bool)
     waits[of_task[movable]] = True
-    resources = _resources(found, nodes)
+    backed = claims.extended.backed if claims.extended is not None else frozenset()
+    resources = _resources(found, nodes, backed)
     book = SignatureBook()
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
@@ -170,11 +168,12 @@ def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodCla
     return kept, merged
 
 
-def _resources(found: list[PodClass], nodes: list[Node]) -> tuple[str, ...]:
+def _resources(found: list[PodClass], nodes: list[Node], backed: frozenset[str]) -> tuple[str, ...]:
+    """The columns of amounts; ``backed`` are resources that devices of slices may serve on any node."""
     asked = {name for each in found for name, _ in each.shape.request} - set(BASE_RESOURCES)
     if len(asked) <= ABSENT_MAX:
         return BASE_RESOURCES + tuple(sorted(asked))
-    absent = sorted(asked - {name for node in nodes for name in node.allocatable})
+    absent = sorted(asked - {name for node in nodes for name in node.allocatable} - backed)
     rest = (UNKNOWN,) if len(absent) > ABSENT_MAX else ()
     return BASE_RESOURCES + tuple(sorted(asked - set(absent[ABSENT_MAX:]))) + rest
 
@@ -197,7 +196,7 @@ def _table(
     cpu_only = np.zeros(len(found), np.uint8)
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
-    storage, extended = VolumeBook(cluster), _extended_resources(cluster)
+    storage = VolumeBook(cluster)
     for c, each in enumerate(found):
         shape = each.shape
         for name, amount in shape.request:
@@ -220,12 +219,14 @@ def _table(
             quota[c, 2] += key.gpus
             gate[c] += key.gpus
             kind = GpuKind.CLAIM if kind in (GpuKind.NONE, GpuKind.LEGACY_MIG) else kind
+        if key.whole and kind == GpuKind.WHOLE:
+            kind = GpuKind.EXTENDED
         cpu_only[c] = each.reserves or kind in (GpuKind.NONE, GpuKind.LEGACY_MIG)
         if not waits[c]:
             continue
         verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
-        if text := _not_supported(shape, config, extended):
+        if text := _not_supported(shape, config):
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, text
         elif verdict == Verdict.OK and missing:
             verdict, refusals[c] = Verdict.CONFIG_MAP_MISSING, ", ".join(missing)
@@ -236,25 +237,11 @@ def _table(
     return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)
 
 
-def _not_supported(shape: Shape, config: Config, extended: Mapping[str, str]) -> str:
+def _not_supported(shape: Shape, config: Config) -> str:
     """What the pod asks for that this version does not have; "" if nothing."""
-    stands_for = [extended[name] for name, _ in shape.request if name in extended]
-    if stands_for:
-        return EXTENDED.format(stands_for[0])
     if shape.unsupported:
         return ", ".join(shape.unsupported)
     return GPU_SHARING_OFF if shape.share and not config.gpu_sharing else ""
-
-
-def _extended_resources(cluster: Cluster) -> dict[str, str]:
-    """The resources for which a DeviceClass stands and that no node offers by itself: how users name each."""
-    found = {}
-    for name, each in sorted(cluster.device_classes.items()):
-        for resource in (f"{EXTENDED_PREFIX}{name}", each.extended_resource):
-            known = canonical(resource)
-            if resource and not any(node.allocatable.get(known) for node in cluster.nodes.values()):
-                found[known] = resource
-    return found
 
 
 def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:

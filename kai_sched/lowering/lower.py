@@ -132,8 +132,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods), claims)
     devices = lower_devices(cache, nodes, objects, at, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
-    closed, gpus = hints.closed_nodes, claims.gpus
-    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, closed, gpus)
+    node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
     job_tables = _job_tables(cache, classes, pods, jobs, config)
     snapshot = Snapshot(
         freeze(queues.table),

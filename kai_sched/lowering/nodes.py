@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.claims import ClaimRows
 from kai_sched.lowering.devices import device_memories
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint
 from kai_sched.model.resources import GPU, mig_gpus
-from kai_sched.snapshot.gpu_kinds import MigMode
+from kai_sched.snapshot.gpu_kinds import BY_DEVICES, MigMode
 from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
 
 MIG_STRATEGIES = {"single": MigMode.SINGLE, "mixed": MigMode.MIXED}
@@ -45,7 +46,7 @@ def lower_nodes(
     config: Config,
     legacy: npt.NDArray[np.bool_],
     closed: frozenset[str],
-    gpus: Floats | None,
+    claims: ClaimRows,
 ) -> tuple[Nodes, list[tuple[Taint, ...]]]:
     """The node table, and the distinct taint lists that its column ``taints`` refers to.
 
@@ -59,16 +60,19 @@ def lower_nodes(
         (N,) whether pods are there that ask for MIG devices in the legacy way.
     closed
         ``SchedulingHints.closed_nodes``.
-    gpus
-        (N,) GPUs of slices on the nodes, if there are slices. A node with such GPUs gives them to claims alone, also
-        where it says that it has as many for others: they are the same devices.
+    claims
+        The GPUs of slices on the nodes, if there are slices: a node with such GPUs gives them to claims alone, also
+        where it says that it has as many for others, as they are the same devices. And the resources for which
+        DeviceClasses stand: nodes that do not offer them have as much as devices say.
     """
 
-    kept = cache.column
+    kept, gpus = cache.column, claims.gpus
     allocatable = np.zeros((len(nodes), len(resources)))
     for r, resource in enumerate(resources):
         amounts = kept(("allocatable", resource), lambda name=resource: _amounts(nodes, name))  # type: ignore[misc]
         allocatable[:, r] = amounts
+        if claims.extended is not None and resource in claims.extended.backed and resource != GPU:
+            allocatable[amounts <= 0.0, r] = BY_DEVICES
     by_claims = np.zeros(len(nodes), bool) if gpus is None else gpus > 0.0
     if gpus is not None:
         allocatable[by_claims, resources.index(GPU)] = gpus[by_claims]
@@ -89,7 +93,7 @@ def lower_nodes(
         mig.copy(),
         legacy.astype(np.uint8),
         np.array([node.name in closed for node in nodes], np.uint8),
-        by_claims.astype(np.uint8),
+        (by_claims * (1 + (kept(("allocatable", GPU), lambda: _amounts(nodes, GPU)) > 0.0))).astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kai_sched.model.keys import ObjectKey, object_key
+from kai_sched.model.resources import GPU, MIG_PREFIX, canonical
 
 if TYPE_CHECKING:
     from kai_sched.model.objects import NodeSelector, Taint, Toleration
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 CONSUMERS_MAX = 256
 RESULTS_MAX = 32
 EXTENDED_PREFIX = "deviceclass.resource.kubernetes.io/"
+# In place of the name that a claim has in its pod: that of the claim for extended resources.
+EXTENDED_CLAIM = "<extended-resources>"
 
 # "domain/name" of an attribute or a capacity; a name without a domain belongs to the driver.
 QualifiedName = str
@@ -148,11 +152,15 @@ class DeviceOption:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A request of a claim: the first of its options that can be had. ``exact`` unless it is a prioritised list."""
+    """A request of a claim: the first of its options that can be had. ``exact`` unless it is a prioritised list.
+
+    ``resource``: the extended resource that the request stands for. A node that offers it needs no such request.
+    """
 
     name: str
     options: tuple[DeviceOption, ...]
     exact: bool = True
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +182,13 @@ class ClaimRequests:
     fault: str = ""
 
     def gpus(self) -> float:
-        """GPUs that count for the queue (semantics 8.6): those of exact requests whose class is one of GPUs."""
+        """GPUs that count for the queue (semantics 8.6): those of exact requests whose class is one of GPUs.
+
+        Where containers request GPUs as such, these count already.
+        """
         total = 0
         for request in self.requests:
-            option = request.options[0] if request.exact else None
+            option = request.options[0] if request.exact and canonical(request.resource) != GPU else None
             if option is not None and is_gpu_name(option.device_class):
                 total += 1 if option.count is None else max(1, option.count)
         return float(min(total, 2**63 - 1))
@@ -238,6 +249,39 @@ class ResourceClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """How much of an extended resource a container asks for; the reader returns equal lists of a pod as one object.
+
+    Attributes
+    ----------
+    container, number
+        The name of the container, and its place among the init containers and then the others.
+    lasting
+        Whether it runs as long as the pod: a sidecar, or no init container at all.
+    resource, place
+        The resource, and its place among all that the container asks for, by name.
+    """
+
+    container: str
+    number: int
+    lasting: bool
+    resource: str
+    place: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedRequests:
+    """What is in the claim that is made for a pod's extended resources on one node (API 7.6).
+
+    ``mappings`` has (container, resource, name of the request) for each request that a container uses.
+    """
+
+    requests: tuple[DeviceRequest, ...] = ()
+    mappings: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PodClaim:
     """A claim of a pod: its name in the pod, and the name of the ResourceClaim; empty while that is not made yet.
 
@@ -247,6 +291,18 @@ class PodClaim:
     name: str
     claim: str = ""
     named: bool = False
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a DeviceClass may stand for the resource (semantics 8.6)."""
+    if "/" not in resource or resource.startswith(MIG_PREFIX):
+        return False
+    return "kubernetes.io/" not in resource or resource.startswith(EXTENDED_PREFIX)
+
+
+def extended_claim_name(pod: str, uid: str) -> str:
+    """The name of the claim that is made for extended resources of the pod (API 7.6): the same for each attempt."""
+    return f"{pod[:200].rstrip('.-')}-extended-resources-{sha256((uid or pod).encode()).hexdigest()[:10]}"
 
 
 def is_gpu_name(name: str) -> bool:

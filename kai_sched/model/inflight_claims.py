@@ -27,17 +27,23 @@ class ClaimHold:
         What was decided for the claim.
     version
         The resourceVersion in which the API server has it; 0 until it was written.
+    made
+        The claim that is made for extended resources of the pod. It is shown while it is not there, whatever its uid
+        will be.
     """
 
     claim_uid: str
     pod: tuple[str, str]
     allocation: Allocation
     version: int = 0
+    made: ResourceClaim | None = None
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    observed: ResourceClaim
+    """``observed``: the claim as the API server shows it; None while it shows none."""
+
+    observed: ResourceClaim | None
     holds: dict[str, ClaimHold] = field(default_factory=dict)  # by uid of the pod
 
 
@@ -60,14 +66,20 @@ class ClaimOverlay:
 
     def gone(self, key: str) -> None:
         """Remove the claim: the API server no longer has it."""
+        under_way = self._under_way.get(key)
+        if under_way is not None and any(hold.made for hold in under_way.holds.values()):
+            under_way.holds = {uid: hold for uid, hold in under_way.holds.items() if hold.made}
+            self._show(key, None)
+            return
         self._versions.pop(key, None)
         self._under_way.pop(key, None)
         self._store.remove(ResourceClaim, key)
 
     def assume(self, key: str, hold: ClaimHold) -> None:
-        """Show the claim as allocated and reserved for the pod. No effect for a claim that is gone or was replaced."""
+        """Show the claim as allocated and reserved for the pod. No effect for a claim that is gone or was replaced,
+        unless it is made for the pod."""
         claim = self._store.get(ResourceClaim, key)
-        if claim is None or claim.uid != hold.claim_uid:
+        if hold.made is None and (claim is None or claim.uid != hold.claim_uid):
             return
         under_way = self._under_way.setdefault(key, _UnderWay(claim))
         under_way.holds[hold.pod[1]] = hold
@@ -92,10 +104,11 @@ class ClaimOverlay:
             del under_way.holds[hold.pod[1]]
             self._put(key, under_way)
 
-    def _show(self, key: str, claim: ResourceClaim) -> None:
+    def _show(self, key: str, claim: ResourceClaim | None) -> None:
         under_way = self._under_way.get(key)
         if under_way is None:
-            self._store.put(claim)
+            if claim is not None:
+                self._store.put(claim)
             return
         under_way.observed = claim
         version = self._versions.get(key, 0)
@@ -103,7 +116,13 @@ class ClaimOverlay:
         self._put(key, under_way)
 
     def _put(self, key: str, under_way: _UnderWay) -> None:
-        claim, holds = under_way.observed, list(under_way.holds.values())
+        holds = list(under_way.holds.values())
+        claim = under_way.observed or next((hold.made for hold in holds if hold.made), None)
+        if claim is None:
+            del self._under_way[key]
+            self._versions.pop(key, None)
+            self._store.remove(ResourceClaim, key)
+            return
         if holds:
             consumers = tuple(dict.fromkeys((*claim.consumers, *(hold.pod for hold in holds))))
             claim = replace(claim, allocation=claim.allocation or holds[0].allocation, consumers=consumers)
@@ -112,9 +131,10 @@ class ClaimOverlay:
         self._store.put(claim)
 
 
-def _is_shown(hold: ClaimHold, claim: ResourceClaim, version: int) -> bool:
+def _is_shown(hold: ClaimHold, claim: ResourceClaim | None, version: int) -> bool:
     """Whether the claim as the API server shows it says all that is to be known of the hold.
 
     That the pod is among the consumers says nothing: it may be so in a version from before a release.
     """
-    return claim.uid != hold.claim_uid or 0 < hold.version <= version
+    is_other = hold.made is None and (claim is None or claim.uid != hold.claim_uid)
+    return is_other or 0 < hold.version <= version

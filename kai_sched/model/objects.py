@@ -13,7 +13,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kai_sched.model.claims import Allocation, DeviceClass, PodClaim, ResourceClaim, ResourceSlice
+from kai_sched.model.claims import Allocation, ContainerDevices, DeviceClass, PodClaim, ResourceClaim, ResourceSlice
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
 
 UNLIMITED = -1.0
@@ -253,6 +253,7 @@ class Pod:
     reserved_device: str = ""  # the device that a reservation pod reports
     device_map: str = ""  # the ConfigMap from which the container with the share reads its devices
     claims: tuple[PodClaim, ...] = ()  # for devices, in the order of the pod
+    extended: tuple[ContainerDevices, ...] = ()  # extended resources of its containers, in their order
 
     @property
     def key(self) -> ObjectKey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from kai_sched.api import bindrequest, core, dra, names, podgroup, queue
 from kai_sched.api.custom import INT32_MAX, NAME_LENGTH, Model
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX
 from kai_sched.api.queue import SHARE_MAX
-from kai_sched.model.claims import Allocation
+from kai_sched.model.claims import EXTENDED_CLAIM, Allocation
 from kai_sched.model.faults import QUOTED_MAX, FieldError, TypeFault, Warn, as_json, decode_part, shown
 from kai_sched.model.objects import (
     NO_LABELS,
@@ -248,15 +248,19 @@ def read_bind_request(wire: core.CustomObject, warn: Warn) -> BindRequest:
         spec.selected_node,
         is_live=status.phase != "Succeeded" and not (status.phase == "Failed" and is_final),
         gpu_groups=tuple(sorted({*(spec.selected_gpu_groups or ())} - {""})),
-        claims=_claim_allocations(spec.resource_claim_allocations or ()),
+        claims=tuple(_claim_allocations(spec)),
     )
 
 
-def _claim_allocations(wire: Sequence[bindrequest.ClaimAllocation]) -> tuple[tuple[str, Allocation], ...]:
-    found = []
-    for i, each in enumerate(wire):
-        if each.allocation is not None:
-            path = f"spec.resourceClaimAllocations[{i}].allocation"
-            raw = msgspec.json.encode(each.allocation)
-            found.append((each.name or "", read_allocation(decode_part(_allocation, raw, path), path)))
-    return tuple(found)
+def _claim_allocations(spec: bindrequest.BindRequestSpec) -> Iterator[tuple[str, Allocation]]:
+    listed = [
+        (each.name or "", each.allocation, f"spec.resourceClaimAllocations[{i}].allocation")
+        for i, each in enumerate(spec.resource_claim_allocations or ())
+    ]
+    if spec.extended_resource_claim_allocation is not None:
+        content = spec.extended_resource_claim_allocation.allocation
+        listed.append((EXTENDED_CLAIM, content, "spec.extendedResourceClaimAllocation.allocation"))
+    for name, content, path in listed:
+        if content is not None:
+            raw = msgspec.json.encode(content)
+            yield name, read_allocation(decode_part(_allocation, raw, path), path)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from kai_sched.api import core, names
-from kai_sched.model.claims import PodClaim
+from kai_sched.model.claims import PodClaim, is_extended
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, TypeFault, Warn
 from kai_sched.model.objects import NO_LABELS, Phase, Pod, Shape
@@ -59,10 +59,11 @@ class PodReader:
         name, namespace = identity(meta), namespace_of(meta)
         labels = meta.labels or NO_LABELS
         annotations = meta.annotations or NO_LABELS
+        shape = self._shape(spec, namespace, name, labels, annotations, warn)
         return Pod(
             namespace,
             name,
-            self._shape(spec, namespace, name, labels, annotations, warn),
+            shape,
             uid=meta.uid or "",
             created_ns=time_ns(meta.creation_timestamp, "metadata.creationTimestamp", warn),
             labels=labels,
@@ -80,6 +81,7 @@ class PodReader:
             reserved_device=annotations.get(names.RESERVED_DEVICE_ANNOTATION, ""),
             device_map=_device_map(spec, annotations) if names.SHARED_GPU_CONFIG_MAP_ANNOTATION in annotations else "",
             claims=_claims(spec, status) if spec.resource_claims else (),
+            extended=self._requests.extended(spec) if any(map(_may_be_extended, shape.request)) else (),
         )
 
     def _queue(self, labels: Mapping[str, str]) -> str:
@@ -162,6 +164,10 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
+
+
+def _may_be_extended(amount: tuple[str, float]) -> bool:
+    return amount[0] == GPU or is_extended(amount[0])
 
 
 def _claims(spec: core.PodSpec, status: core.PodStatus) -> tuple[PodClaim, ...]:

@@ -1,4 +1,6 @@
-"""The allocation of a claim as the API has it (resource.k8s.io/v1, ``status.allocation``)."""
+"""The allocation of a claim as the API has it (resource.k8s.io/v1, ``status.allocation``), and the claims that are made
+for extended resources.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from kai_sched.model.claims import AllocatedDevice, Allocation
+from kai_sched.api import names
+from kai_sched.model.claims import AllocatedDevice, Allocation, ExtendedRequests
 from kai_sched.model.selectors import NODE_NAME
 
 
@@ -72,6 +75,43 @@ def _options(devices: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any
             yield request["name"], request["exactly"]
         for option in request.get("firstAvailable") or ():
             yield f"{request['name']}/{option['name']}", option
+
+
+def extended_claim(namespace: str, name: str, pod: tuple[str, str], made: ExtendedRequests) -> dict[str, Any]:
+    """The claim that is made for extended resources of a pod (name, uid), as it is created (API 7.6)."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod[0], "uid": pod[1]}
+    requests = [
+        {
+            "name": each.name,
+            "exactly": {
+                "deviceClassName": each.options[0].device_class,
+                "allocationMode": "ExactCount",
+                "count": each.options[0].count,
+            },
+        }
+        for each in made.requests
+    ]
+    return {
+        "apiVersion": names.DRA_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "annotations": {names.EXTENDED_CLAIM_ANNOTATION: "true"},
+            "finalizers": [names.CLAIM_FINALIZER],
+            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        },
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+def claim_status_of_pod(name: str, made: ExtendedRequests) -> dict[str, Any]:
+    """``status.extendedResourceClaimStatus`` of the pod for which the claim of this name was made."""
+    mappings = [
+        {"containerName": container, "resourceName": resource, "requestName": request}
+        for container, resource, request in made.mappings
+    ]
+    return {"resourceClaimName": name, "requestMappings": mappings}
 
 
 def _result(each: AllocatedDevice) -> dict[str, Any]:

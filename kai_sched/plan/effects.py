@@ -12,18 +12,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_sched.model.claims import Allocation
+from kai_sched.model.claims import Allocation, ExtendedRequests
 from kai_sched.model.keys import object_key
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A ResourceClaim that a pod uses: its key and uid, and what is allocated to it; ``is_new``: not yet in the API."""
+    """A ResourceClaim that a pod uses: its key and uid, and what is allocated to it; ``is_new``: not yet in the API.
+
+    ``made``: the claim is made for the pod's extended resources, with these requests, and goes with a failed bind. Its
+    uid is empty while it is not there.
+    """
 
     claim: str
     uid: str
     allocation: Allocation
     is_new: bool
+    made: ExtendedRequests | None = None
 
 
 @dataclass(frozen=True, slots=True)

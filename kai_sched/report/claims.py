@@ -49,16 +49,17 @@ class ClaimedDevice:
 
 def claimed_devices(cluster: Cluster, result: CycleResult) -> list[ClaimedDevice]:
     """The devices of claims by node, driver, pool, device and claim. Claims that only pipelined pods have hold none."""
-    if not cluster.resource_claims:
-        return []
     allocations = dict(_allocations(cluster, result))
+    if not allocations:
+        return []
+    made = _made_for(cluster, result)
     users: dict[str, dict[str, PodState]] = {}
     for key, state in sorted(result.pods.items()):
         pod = cluster.pods.get(key)
-        if pod is not None and pod.claims and (status := _status_there(pod, state)):
-            for use in pod.claims:
-                at = PodState(status, pod.node or state.node)
-                users.setdefault(object_key(pod.namespace, use.claim), {})[key] = at
+        if pod is not None and (pod.claims or key in made) and (status := _status_there(pod, state)):
+            at = PodState(status, pod.node or state.node)
+            for claim_key in (*(object_key(pod.namespace, use.claim) for use in pod.claims), *made.get(key, ())):
+                users.setdefault(claim_key, {})[key] = at
     nodes = {
         (each.driver, each.pool, device.name): device.node
         for each in cluster.resource_slices.values()
@@ -66,16 +67,32 @@ def claimed_devices(cluster: Cluster, result: CycleResult) -> list[ClaimedDevice
     }
     found = []
     for key, allocation in allocations.items():
-        claim, pods = cluster.resource_claims[key], users.get(key, {})
+        claim, pods = cluster.resource_claims.get(key), users.get(key, {})
         for each in allocation.devices:
             node = nodes.get((each.driver, each.pool, each.device), "")
             node = node or ", ".join(sorted({state.node for state in pods.values()}))
             names = (each.driver, each.pool, each.device)
             statuses = {pod: state.status for pod, state in pods.items()}
             found.append(
-                ClaimedDevice(node, *names, key, _gpus(claim, each), each.admin, each.consumed, statuses),
+                ClaimedDevice(
+                    node, *names, key, _gpus(claim, each) if claim else 0, each.admin, each.consumed, statuses
+                ),
             )
     return sorted(found, key=lambda each: (each.node, each.driver, each.pool, each.device, each.claim))
+
+
+def _made_for(cluster: Cluster, result: CycleResult) -> dict[str, tuple[str, ...]]:
+    """By pod the claim for its extended resources, which the pod does not name: there already, or made by its bind."""
+    found: dict[str, tuple[str, ...]] = {
+        object_key(claim.namespace, name): (claim.key,)
+        for claim in cluster.resource_claims.values()
+        if claim.extended
+        for name, _ in claim.consumers
+    }
+    for effect in result.effects:
+        if isinstance(effect, Bind) and (keys := tuple(use.claim for use in effect.claims if use.made is not None)):
+            found[effect.pod] = keys
+    return found
 
 
 def _allocations(cluster: Cluster, result: CycleResult) -> Iterator[tuple[str, Allocation]]:
@@ -104,7 +121,9 @@ def _status_there(pod: Pod, state: PodState) -> str:
     return state.status
 
 
-def _gpus(claim: ResourceClaim, had: AllocatedDevice) -> int:
-    """1 where the device was asked for by an exact request for a class of GPUs."""
+def _gpus(claim: ResourceClaim | None, had: AllocatedDevice) -> int:
+    """1 where the device was asked for by an exact request for a class of GPUs; None: a claim that is not there yet."""
+    if claim is None:  # made for extended resources, which the request of the pod counts
+        return 0
     classes = [each.options[0].device_class for each in claim.asks.requests if each.exact and each.name == had.request]
     return int(not had.admin and not claim.extended and any(map(is_gpu_name, classes)))

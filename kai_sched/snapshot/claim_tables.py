@@ -35,13 +35,16 @@ class DraRequests(NamedTuple):
 
     Class c has the claims ``class_ptr[c]`` to ``class_ptr[c + 1]``, each with a row of ``spec`` and, where several
     pods use it or it is allocated already, its row of claims in ``claim``. A spec has requests, a request has options,
-    of which the first that can be had counts.
+    of which the first that can be had counts. Requests that stand for extended resources count on the nodes of
+    ``needed[needs]``.
     """
 
     class_ptr: npt.NDArray[np.int32]
     spec: npt.NDArray[np.int32]
     claim: npt.NDArray[np.int32]
     request_ptr: npt.NDArray[np.int32]
+    needs: npt.NDArray[np.int32]
+    needed: npt.NDArray[np.uint8]
     option_ptr: npt.NDArray[np.int32]
     wanted: npt.NDArray[np.int32]
     admin: npt.NDArray[np.uint8]

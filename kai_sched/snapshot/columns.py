@@ -63,7 +63,9 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "mig": Column("u1", "n", "a MigMode"),
         "legacy_mig": Column("u1", "n", "1: pods are there that ask for MIG devices in the legacy way"),
         "closed": Column("u1", "n", "1: no pod may share a GPU there, as one could not be reserved"),
-        "claims_only": Column("u1", "n", "1: its GPUs are devices of slices, for claims alone"),
+        "claims_only": Column(
+            "u1", "n", "1: its GPUs are devices of slices, for claims alone; 2: it offers GPUs itself, too"
+        ),
         "taint_set": Column("i4", "n", "row of Signatures.tolerated's second axis"),
     },
     "Devices": {
@@ -171,6 +173,8 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "spec": Column("i4", "*", "what the claim asks for; row of request_ptr"),
         "claim": Column("i4", "*", "the claim, where it is a certain one; NULL: each pod has its own", "i"),
         "request_ptr": Column("i4", "*", "requests of the spec"),
+        "needs": Column("i4", "*", "by request: row of needed; NULL: it is needed on all nodes"),
+        "needed": Column("u1", "* n", "1: the node does not offer the resource that the request stands for"),
         "option_ptr": Column("i4", "*", "options of the request, the most wanted first"),
         "wanted": Column("i4", "o", "devices; 0: all that match"),
         "admin": Column("u1", "o", "1: devices in use will do, and are not used up"),

@@ -1,10 +1,12 @@
-"""Kinds of GPUs: what classes of pods ask for, what nodes with MIG devices take, and devices of unknown memory."""
+"""Kinds of GPUs: what classes of pods ask for, what nodes with MIG devices take; and amounts that are not known."""
 
 from __future__ import annotations
 
 import enum
 
 UNKNOWN_MEMORY = 1_000_000  # Nodes.device_memory where the node does not say: parts of a device instead of MiB
+# Nodes.allocatable of a resource that the node does not offer and claims are made for: more than any pod asks for.
+BY_DEVICES = float(2**50)
 ROUNDING = 1e-6  # MiB; a part times the memory of a device is off by less
 
 
@@ -17,6 +19,7 @@ class GpuKind(enum.IntEnum):
     MEMORY = 3  # a part of a device, as memory
     MIG = 4
     CLAIM = 6  # devices by claims alone
+    EXTENDED = 7  # whole devices, where the node does not offer them by a claim that is made for the pod
     LEGACY_MIG = 5  # refused on nodes with MIG devices, and keeps MIG pods away from its node
 
 

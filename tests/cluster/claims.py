@@ -10,6 +10,7 @@ from tests.cluster import objects
 from tests.cluster.client import Client, Object, collection
 
 DRIVER = "gpu.example.com"
+IMPLICIT = f"deviceclass.resource.kubernetes.io/{DRIVER}"
 
 
 def device_class(name: str = DRIVER, **spec: Any) -> Object:
@@ -69,6 +70,24 @@ def pod(name: str, claim: str = "", template: str = "", **fields: Any) -> Object
     """A pod with one claim: that of the name, or one made from the template."""
     source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
     return objects.pod(name, gpus=0, resourceClaims=[{"name": "gpu"} | source], **fields)
+
+
+def extended_pod(name: str, count: int = 1, resource: str = IMPLICIT, **fields: Any) -> Object:
+    """A pod whose container asks for devices as an extended resource."""
+    found = objects.pod(name, gpus=0, **fields)
+    resources = found["spec"]["containers"][0]["resources"]
+    for part in ("requests", "limits"):
+        resources[part] = resources[part] | {resource: str(count)}
+    return found
+
+
+def made_for(client: Client, pod: str) -> list[Object]:
+    """The claims that were made for extended resources of the pod."""
+    return [
+        each
+        for each in client.list("ResourceClaim", "default")
+        if [owner["name"] for owner in each["metadata"].get("ownerReferences", ())] == [pod]
+    ]
 
 
 def allocated(content: Object) -> list[tuple[str, str]]:

@@ -23,6 +23,8 @@ from tests.cluster.client import Client
 from tests.cluster.processes import Process, free_port
 
 # Users of the token file. Each program has its own, so that the audit log tells them apart.
+# Alpha in Kubernetes 1.34: claims for extended resources of pods.
+FEATURES = "DRAExtendedResource=true"
 ADMIN, KWOK, CONTROLLERS, OPERATOR = "admin", "kwok", "controller-manager", "operator"
 WORKLOADS = "workload-operator"
 MASTERS = "system:masters"
@@ -139,6 +141,7 @@ class ControlPlane:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": key,
             "service-account-signing-key-file": key,
+            "feature-gates": FEATURES,
             "audit-log-path": self.audit.path,
             "audit-log-maxsize": 100_000,  # megabytes: a reader of a file does not follow its rotation
             "audit-policy-file": self.folder / "audit-policy.json",
@@ -178,6 +181,7 @@ class ControlPlane:
         flags = {
             "kubeconfig": self.kubeconfig(CONTROLLERS),
             "controllers": controllers,
+            "feature-gates": FEATURES,
             "leader-elect": "false",
             "bind-address": "127.0.0.1",
             "secure-port": port,

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from kai_sched.api import names
 from tests.cluster import claims, objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
@@ -199,3 +200,92 @@ def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
     proxy.remove(absent)
     cluster.wait_bound(["p"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
+
+
+def test_claims_are_made_for_extended_resources_and_freed_with_their_pods(
+    cluster: Cluster, controller_manager: ControlPlane, operator: StartOperator, since: str
+) -> None:
+    """One node offers the resource by its device plugin; on the other one it is a device of a slice."""
+    assert controller_manager.processes
+    cluster.add_queues("team")
+    cluster.create(claims.device_class(extendedResourceName=objects.GPU))
+    cluster.add_nodes(1, gpus=1, prefix="plugin")
+    cluster.create(claims.resource_slice(*cluster.add_nodes(1, gpus=0), 2))
+    operator()
+    cluster.create_all(objects.pod(f"p-{n}", gpus=1) for n in range(2))
+    cluster.create(claims.extended_pod("p-2"))
+    nodes = cluster.wait_bound([f"p-{n}" for n in range(3)])
+    assert sorted(nodes.values()) == ["node-0", "node-0", "plugin-0"]
+    cluster.create(objects.pod("late", gpus=1))
+    cluster.wait_condition("Pod", "late", "PodScheduled", status="False")
+    held = set()
+    for name, node in nodes.items():
+        found = claims.made_for(cluster, name)
+        pod = cluster.pod(name)
+        told = pod["status"].get("extendedResourceClaimStatus")
+        if node == "plugin-0":
+            assert (found, told) == ([], None)
+            continue
+        [one] = found
+        meta = one["metadata"]
+        assert meta["name"].startswith(f"{name}-extended-resources-")
+        assert meta["annotations"][names.EXTENDED_CLAIM_ANNOTATION] == "true"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
+        assert meta["ownerReferences"] == [{**owner, "controller": True, "blockOwnerDeletion": True}]
+        held |= set(claims.allocated(one))
+        assert claims.reserved(one) == [name]
+        [mapping] = told["requestMappings"]
+        assert (told["resourceClaimName"], mapping["containerName"]) == (meta["name"], "main")
+        [request] = one["spec"]["devices"]["requests"]
+        assert request["name"] == mapping["requestName"] == f"container-0-request-{1 if name == 'p-2' else 2}"
+        assert mapping["resourceName"] == (claims.IMPLICIT if name == "p-2" else objects.GPU)
+    assert held == {("node-0", "dev-0"), ("node-0", "dev-1")}
+    cluster.delete("Pod", "p-2")
+    assert cluster.wait_bound(["late"])["late"] == "node-0"
+    wait_until(lambda: not claims.made_for(cluster, "p-2"), "the claim being gone")
+    claims.check_history(cluster, since)
+
+
+def test_what_was_made_for_a_bind_that_fails_is_gone_and_the_next_one_gets_it(
+    cluster: Cluster, operator: StartOperator, proxy: Proxy, since: str
+) -> None:
+    prepare(cluster, devices=1)
+    operator(proxy=proxy)
+    refused = proxy.add("POST", ".*/pods/p/binding$", status=403)
+    cluster.create(claims.extended_pod("p"))
+    refused.wait_hits()
+
+    def undone() -> bool:
+        return not claims.made_for(cluster, "p") and "extendedResourceClaimStatus" not in cluster.pod("p")["status"]
+
+    wait_until(undone, "the claim and the status being gone", 30.0)
+    cluster.delete("Pod", "p")
+    cluster.create(claims.extended_pod("q"))
+    cluster.wait_bound(["q"])
+    [found] = claims.made_for(cluster, "q")
+    assert claims.allocated(found) == [("node-0", "dev-0")]
+    claims.check_history(cluster, since)
+
+
+def test_the_next_leader_binds_with_the_claim_that_the_last_one_made(
+    cluster: Cluster, operator: StartOperator, proxy: Proxy, since: str
+) -> None:
+    """The last one was killed before it had told the pod."""
+    prepare(cluster, nodes=2)
+    first = operator(proxy=proxy)
+    held = proxy.add("PATCH", ".*/pods/p/status$", status=503)
+    cluster.create(claims.extended_pod("p"))
+    held.wait_hits()
+    wait_until(lambda: any(map(claims.allocated, claims.made_for(cluster, "p"))), "the claim being allocated")
+    first.kill()
+    [before] = claims.made_for(cluster, "p")
+    [(pool, _)] = claims.allocated(before)
+    operator()
+    assert cluster.wait_bound(["p"], timeout_s=90.0) == {"p": pool}
+    [after] = claims.made_for(cluster, "p")
+    assert (after["metadata"]["uid"], after["status"]) == (before["metadata"]["uid"], before["status"])
+    told = cluster.pod("p")["status"]["extendedResourceClaimStatus"]
+    assert told["resourceClaimName"] == after["metadata"]["name"]
+    cluster.create_all(claims.extended_pod(f"p-{n}") for n in range(3))
+    cluster.wait_bound([f"p-{n}" for n in range(3)])
+    claims.check_history(cluster, since)

@@ -26,7 +26,8 @@ GROUPING = {
     ("update", "podgroups"),
     ("get", "configmaps"),
 }
-LATER = {("update", "resourceclaims/binding")}  # asked for from Kubernetes 1.36 on
+# Asked for from Kubernetes 1.36 on, and by an admission plugin that is off by default.
+LATER = {("update", "resourceclaims/binding"), ("update", "pods/finalizers")}
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -109,12 +110,16 @@ def due_certificate() -> Mapping[str, str]:
     return {field: base64.b64encode(value).decode() for field, value in fields.items()}
 
 
-def claim_one(cluster: Cluster) -> None:
-    """Have a pod get the device of a slice."""
+def claim_two(cluster: Cluster, proxy: Proxy) -> None:
+    """Have two pods get devices of a slice: one by a claim, one by an extended resource, at the second attempt."""
     cluster.create(claims.device_class())
     cluster.create(claims.resource_slice(*cluster.add_nodes(1, gpus=0, prefix="devices")))
     cluster.create_all([claims.claim("device"), claims.pod("device", "device")])
     cluster.wait_bound(["device"])
+    refused = proxy.add("POST", "/pods/extended/binding", status=403, times=1)
+    cluster.create(claims.extended_pod("extended"))
+    cluster.wait_bound(["extended"])
+    refused.wait_hits()
 
 
 def evict_one(cluster: Cluster) -> None:
@@ -172,7 +177,7 @@ def test_one_apply_installs_it_and_it_needs_no_right_but_those_it_is_given(
         lambda: cluster.get("PersistentVolumeClaim", "made")["metadata"].get("annotations"), "a node being chosen"
     )
     assert chosen[names.SELECTED_NODE_ANNOTATION] == "node-0"
-    claim_one(cluster)
+    claim_two(cluster, proxy)
     evict_one(cluster)
 
     # The certificate is made, and made anew by the next one to start.

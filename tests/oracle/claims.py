@@ -17,6 +17,7 @@ from kai_sched.model.claims import (
     Device,
     DeviceConstraint,
     DeviceOption,
+    DeviceRequest,
     ResourceSlice,
 )
 
@@ -113,6 +114,20 @@ def is_overused(picks: Sequence[Pick], slices: Sequence[ResourceSlice]) -> bool:
             counters[counter_set, counter] += amount
     there = {(one, other): amount for each in slices for one, other, amount in each.counters}
     return any(amount > there.get(key, 0) for key, amount in counters.items())
+
+
+def serves(
+    asked: Mapping[str, int], offered: Mapping[str, int], devices: Sequence[Device], slices: Sequence[ResourceSlice]
+) -> bool:
+    """Whether a node can run a pod that asks for so many of extended resources: each is served by a device plugin where
+    the node offers it, else by devices of the slices, all of one claim."""
+    wanted = [
+        DeviceRequest(resource, (DeviceOption("", count=count),))
+        for resource, count in asked.items()
+        if resource not in offered
+    ]
+    fits = all(count <= offered.get(resource, count) for resource, count in asked.items())
+    return fits and can_allocate([ClaimRequests(tuple(wanted))], devices, slices)
 
 
 def can_allocate(claims: Sequence[ClaimRequests], devices: Sequence[Device], slices: Sequence[ResourceSlice]) -> bool:

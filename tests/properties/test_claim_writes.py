@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import BindFailure
-from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim
+from kai_sched.model.claims import (
+    AllocatedDevice,
+    Allocation,
+    DeviceOption,
+    DeviceRequest,
+    ExtendedRequests,
+    ResourceClaim,
+)
 from kai_sched.model.config import Config
 from kai_sched.model.inflight_claims import ClaimOverlay
 from kai_sched.model.read import RESOURCE_CLAIM, Reader
@@ -30,7 +37,9 @@ from tests.unit.cluster.claim_server import ClaimServer, Object
 
 DEVICES = ("dev-0", "dev-1")
 CLAIMS = ("c0", "c1", "c2", "c3")
-PODS = {"p0": ("c0",), "p1": ("c1",), "p2": ("c2", "c3"), "p3": ("c3",)}  # two pods share a claim
+MADE = "p4-made"  # the claim that is made for extended resources of a pod
+PODS = {"p0": ("c0",), "p1": ("c1",), "p2": ("c2", "c3"), "p3": ("c3",), "p4": (MADE,)}  # two pods share a claim
+ASKED = ExtendedRequests((DeviceRequest("gpu", (DeviceOption("gpus"),), resource="example.com/gpu"),))
 LATE_S = 2.0
 STEPS = 300
 
@@ -49,7 +58,7 @@ class LateServer(ClaimServer):
         if self.chance.random() < self.faults / 2:
             raise ApiFailure(method, path, self.chance.choice((0, 429, 500)), "Lost", "not carried out")
         answer = await super().request(method, path, **more)
-        held = [device for name in CLAIMS for device in self.devices(name)]
+        held = [device for key in self.claims for device in self.devices(key.removeprefix("ml/"))]
         if len(held) != len(set(held)):
             self.wrong.append(f"one device twice: {self.claims}")
         if self.chance.random() < self.faults / 2:
@@ -66,10 +75,11 @@ class Scheduler:
         self.store = Store()
         self.overlay = ClaimOverlay(self.store)
         self._reader = Reader(Config())
-        self._events: asyncio.Queue[Object] = asyncio.Queue()
+        self._events: asyncio.Queue[Object | None] = asyncio.Queue()
         for claim in server.claims.values():
             self._observe(claim)
         server.watch = lambda _, claim: self._events.put_nowait(claim)
+        server.watch_deleted = lambda _: self._events.put_nowait(None)
         api: Any = server
         writer = ClaimWriter(api, lambda _: (), server.chance)
         self.reservations = ClaimReservations(writer, self.overlay, lambda: None)
@@ -88,8 +98,7 @@ class Scheduler:
         for pod in group:
             uses = []
             for name in PODS[pod]:
-                claim = self.store.get(ResourceClaim, f"ml/{name}")
-                assert claim is not None
+                claim = self.store.get(ResourceClaim, f"ml/{name}") or ResourceClaim("ml", name)
                 known = claim.allocation or next((u.allocation for b in binds for u in b.claims if u.uid == name), None)
                 if known is None:
                     free = next((device for device in DEVICES if device not in taken), None)
@@ -97,7 +106,8 @@ class Scheduler:
                         return
                     taken.add(free)
                     known = Allocation((AllocatedDevice("gpu", "d", "n1", free),))
-                uses.append(ClaimUse(claim.key, claim.uid, known, claim.allocation is None))
+                made = ASKED if name == MADE else None
+                uses.append(ClaimUse(claim.key, claim.uid, known, claim.allocation is None, made))
             binds.append(Bind(f"ml/{pod}", pod, "n1", claims=tuple(uses)))
         self.under_way |= set(group)
         for bind in binds:
@@ -118,9 +128,9 @@ class Scheduler:
                 continue
             self.under_way.discard(bind.uid)
             for use in bind.claims:  # the kubelet would refuse it else
-                if bind.uid not in self.server.reserved(use.uid):
+                if bind.uid not in self.server.reserved(use.claim.removeprefix("ml/")):
                     self.server.wrong.append(f"bound without its claim: {bind}, {self.server.claims}")
-            self.server.pods[bind.pod] = {"metadata": {"uid": bind.uid}, "spec": {"nodeName": bind.node}}
+            self.server.pods[bind.pod]["spec"] = {"nodeName": bind.node}
 
     def _claims(self) -> Sequence[ResourceClaim]:
         return list(self.store.all(ResourceClaim).values())
@@ -134,7 +144,10 @@ class Scheduler:
         while True:
             content = await self._events.get()
             await asyncio.sleep(self.server.chance.uniform(0.0, LATE_S))
-            self._observe(content)
+            if content is not None:
+                self._observe(content)
+            else:
+                self.overlay.gone(f"ml/{MADE}")
 
 
 async def play(seed: int) -> None:
@@ -142,36 +155,47 @@ async def play(seed: int) -> None:
     server = LateServer(chance)
     for name in CLAIMS:
         server.add(name)
+    for pod in PODS:
+        server.pods[f"ml/{pod}"] = {"metadata": {"uid": pod}, "spec": {}}
     scheduler = Scheduler(server)
     for _ in range(STEPS):
         if chance.random() < 0.01:
             await scheduler.kill()
             scheduler = Scheduler(server)
-        waiting = [pod for pod in PODS if f"ml/{pod}" not in server.pods and pod not in scheduler.under_way]
+        waiting = [pod for pod in PODS if not is_bound(server, pod) and pod not in scheduler.under_way]
         if waiting:
             scheduler.decide(chance.sample(waiting, min(len(waiting), chance.choice((1, 1, 2)))))
         await asyncio.sleep(chance.uniform(0.0, 1.0))
-        for key in [key for key in server.pods if chance.random() < 0.1]:
-            _end(server, key)
+        for pod in [pod for pod in PODS if is_bound(server, pod) and chance.random() < 0.1]:
+            _end(server, pod)
     server.faults, ran = 0.0, set[str]()
     for first in range(len(PODS)):  # each pod comes first once, so there are devices for it
         await asyncio.sleep(100.0)
         for pod in (*list(PODS)[first:], *list(PODS)[:first]):
-            if f"ml/{pod}" not in server.pods and pod not in scheduler.under_way:
+            if not is_bound(server, pod) and pod not in scheduler.under_way:
                 scheduler.decide([pod])
         await asyncio.sleep(100.0)
-        ran |= server.pods.keys()
-        for key in list(server.pods):
-            _end(server, key)
+        ran |= {pod for pod in PODS if is_bound(server, pod)}
+        for pod in PODS:
+            if is_bound(server, pod):
+                _end(server, pod)
     assert server.wrong == [], server.wrong[0][:1500]
     assert scheduler.under_way == set()
     assert len(ran) == len(PODS), (ran, server.claims)
     await scheduler.kill()
 
 
-def _end(server: LateServer, key: str) -> None:
-    """The pod ends, and the controller of Kubernetes frees its claims."""
-    uid = server.pods.pop(key)["metadata"]["uid"]
+def is_bound(server: LateServer, pod: str) -> bool:
+    return bool(server.pods[f"ml/{pod}"]["spec"])
+
+
+def _end(server: LateServer, uid: str) -> None:
+    """The pod ends, and the controllers of Kubernetes free its claims, and delete the one that was made for it."""
+    server.pods[f"ml/{uid}"] = {"metadata": {"uid": uid}, "spec": {}}
+    if uid == "p4":
+        del server.claims[f"ml/{MADE}"]
+        server.watch_deleted(f"ml/{MADE}")
+        return
     for name in PODS[uid]:
         status = server.claims[f"ml/{name}"]["status"]
         left = [each for each in status.get("reservedFor") or [] if each["uid"] != uid]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from kai_sched.library import run_cycle
 from kai_sched.model.claims import (
     Capacity,
     ClaimRequests,
+    ContainerDevices,
     Device,
     DeviceClass,
     DeviceConstraint,
@@ -39,10 +41,12 @@ from kai_sched.model.objects import (
 )
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind
-from tests.oracle.claims import DRIVER, SELECTORS, can_allocate, is_overused, way_of
+from tests.oracle.claims import DRIVER, SELECTORS, can_allocate, is_overused, serves, way_of
 
 FREE = Share(-1.0, -1.0, 1.0)
 BASE = next(iter(SELECTORS))
+EXTENDED = "example.com/gpu"
+OFFERED = st.sampled_from([{}, {}, {EXTENDED: 2000.0}])
 SHAPE = Shape((("cpu", 1.0), ("pods", 1.0)), n_claims=1)
 
 
@@ -151,13 +155,46 @@ def test_what_is_allocated_is_right_for_each_claim_and_no_more_than_there_is(
     assert decide(slices[::-1], pods) == bound
 
 
+@given(nodes(), st.data())
+def test_extended_resources_are_served_where_a_plugin_or_some_combination_of_devices_does(
+    slices: list[ResourceSlice], data: st.DataObject
+) -> None:
+    resources = (EXTENDED, "example.com/other")
+    counts = st.dictionaries(st.sampled_from(resources), st.integers(1, 3), min_size=1)
+    asked = data.draw(counts)
+    offers = {each.name: data.draw(counts | st.just({})) for each in slices}
+    room = {"cpu": 64.0, "pods": 9.0}
+    objects: list[Object] = [Queue("q", cpu=FREE, memory=FREE, gpu=FREE), *slices]
+    objects += [DeviceClass(f"class-{each[-5:]}", (BASE,), each) for each in resources]
+    for name, offered in offers.items():
+        objects.append(Node(name, allocatable=room | {each: 1000.0 * count for each, count in offered.items()}))
+    uses = tuple(
+        ContainerDevices("c", 0, True, name, place, count) for place, (name, count) in enumerate(sorted(asked.items()))
+    )
+    shape = Shape((*sorted((name, 1000.0 * count) for name, count in asked.items()), ("pods", 1.0)))
+    objects.append(Pod("a", "p", shape, uid="u", queue="q", scheduler="kai-scheduler", extended=uses))
+    result = run_cycle(Cluster.of(objects), Config(actions=("allocate",)), 10**18)
+    bound = next((effect for effect in result.effects if isinstance(effect, Bind)), None)
+    possible = [each.name for each in slices if serves(asked, offers[each.name], each.devices, [each])]
+    assert (bound.node in possible) if bound else not possible
+    if bound:
+        had = [(each.request, each.pool) for use in bound.claims for each in use.allocation.devices]
+        needed = sum(count for name, count in asked.items() if name not in offers[bound.node])
+        assert [pool for _, pool in had] == [bound.node] * needed
+        asks = ClaimRequests(bound.claims[0].made.requests) if bound.claims and bound.claims[0].made else None
+        of_node = next(each for each in slices if each.name == bound.node)
+        assert asks is None or way_of(asks, bound.claims[0].allocation.devices, of_node.devices) is not None
+
+
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Object]:
-    """Two queues that want each other's devices; some pods share a claim, some gangs wait."""
+    """Two queues that want each other's devices; some pods share a claim, some gangs wait, some ask for extended
+    resources, which some nodes offer."""
     plain = tuple(Device(f"d{number}", node="n1") for number in range(draw(st.integers(2, 4))))
     slices = draw(nodes() | st.just([ResourceSlice("n1", DRIVER, "n1", devices=plain)]))
-    found: list[Object] = [Node(each.name, allocatable={"cpu": 64.0, "pods": 20.0}) for each in slices]
-    found += [*slices, DeviceClass("gpu.example.com", (BASE,))]
+    room = {"cpu": 64.0, "pods": 20.0}
+    found: list[Object] = [Node(each.name, allocatable=room | draw(OFFERED)) for each in slices]
+    found += [*slices, DeviceClass("gpu.example.com", (BASE,), extended_resource=EXTENDED)]
     for queue in ("q1", "q2"):
         found.append(Queue(queue, cpu=FREE, memory=FREE, gpu=Share(float(draw(st.integers(0, 3))), -1.0, 1.0)))
     shared = draw(st.sampled_from(["", "q1", "q2"]))
@@ -168,7 +205,13 @@ def crowds(draw: st.DrawFn) -> list[Object]:
         found.append(PodGroup("a", f"g{g}", f"g{g}", g + 1, queue, value, preemptible=True, min_member=size))
         simple = DeviceOption("gpu.example.com", "", (BASE,), draw(st.integers(1, 2)))
         asks = draw(st.just(ClaimRequests((DeviceRequest("r0", (simple,)),))) | claims())
-        for p in range(size):
+        extended = draw(st.sampled_from([0, 0, 1, 2]))
+        for p in range(size if extended else 0):
+            uses = (ContainerDevices("c", 0, True, EXTENDED, 0, extended),)
+            shape = Shape((("cpu", 1.0), (EXTENDED, 1000.0 * extended), ("pods", 1.0)))
+            of_group: dict[str, Any] = {"group": f"g{g}", "scheduler": "kai-scheduler"}
+            found.append(Pod("a", f"g{g}-{p}", shape, uid=f"u{g}-{p}", extended=uses, **of_group))
+        for p in range(0 if extended else size):
             name = "both" if shared == queue and draw(st.booleans()) else f"g{g}-{p}"
             use = PodClaim("c", name, named=name == "both")
             key = ResourceClaim("a", name, asks=asks, queue=queue if name == "both" else "")
@@ -202,6 +245,13 @@ def test_devices_are_never_given_twice_while_pods_come_and_go(objects: list[Obje
                     assert way is not None
                     picks += [pick for _, pick in way]
             assert not is_overused(picks, [each])
+        made = {claim.owner: claim for claim in after.resource_claims.values() if claim.extended}
         for pod in after.pods.values():
             for use in pod.claims:
                 assert not pod.node or after.resource_claims[f"a/{use.claim}"].allocation is not None
+            needs = pod.extended and pod.node and EXTENDED not in after.nodes[pod.node].allocatable
+            assert (pod.uid in made) == bool(needs)
+            if needs:
+                allocation = made[pod.uid].allocation
+                assert allocation is not None
+                assert [each.pool for each in allocation.devices] == [pod.node] * pod.extended[0].count

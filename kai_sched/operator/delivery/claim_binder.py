@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kai_sched.cluster.claim_requests import ClaimTaken
+from kai_sched.cluster.claim_writes import ClaimTaken
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.operator.delivery.claim_reservations import ClaimReservations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kai_sched.model.claims import ResourceClaim
+from kai_sched.model.claims import ExtendedRequests, ResourceClaim
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
@@ -58,7 +58,11 @@ class ClaimLeftovers:
                 continue
             for name, uid in claim.consumers:
                 pod = self._store.get(Pod, object_key(claim.namespace, name))
-                if pod is not None and pod.uid == uid and not pod.node and pod.scheduler == self._scheduler:
-                    use = ClaimUse(key, claim.uid, claim.allocation, False)
-                    found[key, uid] = Bind(pod.key, uid, "", claims=(use,))
+                known = pod is not None and pod.uid == uid
+                waits = pod is not None and known and not pod.node and pod.scheduler == self._scheduler
+                # A claim that was made and deleted before a watch has shown it has no uid.
+                if waits or (not known and not claim.uid):
+                    made = ExtendedRequests() if claim.extended else None
+                    use = ClaimUse(key, claim.uid, claim.allocation, False, made)
+                    found[key, uid] = Bind(object_key(claim.namespace, name), uid, "", claims=(use,))
         return found

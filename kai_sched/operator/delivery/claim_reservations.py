@@ -1,5 +1,5 @@
 """Who has which claim for devices while binds are under way: assumed when a bind is handed over, written before it is
-sent, released when it has failed (API 7.6).
+sent, released when it has failed (API 7.6). Those for extended resources of a pod are made, and deleted again.
 
 Invariant: from ``assume`` until the API server shows the reservation, or until it was taken back there, the store shows
 the claim as allocated, so its devices are given to nobody else.
@@ -14,7 +14,9 @@ from weakref import WeakValueDictionary
 import structlog
 
 from kai_sched.cluster.claim_requests import ClaimReservation, ClaimWriter
+from kai_sched.cluster.extended_claim_requests import ExtendedReservation
 from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
+from kai_sched.model.claims import ClaimRequests, ResourceClaim
 from kai_sched.model.inflight_claims import ClaimHold, ClaimOverlay
 from kai_sched.model.keys import split_key
 from kai_sched.plan.effects import Bind, ClaimUse
@@ -48,7 +50,12 @@ class ClaimReservations:
         """Count the claims of the pod as allocated and reserved."""
         pod = (split_key(bind.pod)[1], bind.uid)
         for use in bind.claims:
-            self._overlay.assume(use.claim, ClaimHold(use.uid, pod, use.allocation))
+            namespace, name = split_key(use.claim)
+            made = None
+            if use.made is not None:
+                asks = ClaimRequests(use.made.requests)
+                made = ResourceClaim(namespace, name, asks=asks, owner=bind.uid, extended=True)
+            self._overlay.assume(use.claim, ClaimHold(use.uid, pod, use.allocation, made=made))
 
     async def reserve(self, group: Sequence[Bind]) -> None:
         """Write the allocations and reservations of the claims of a group, each claim once for all of its pods.
@@ -84,11 +91,15 @@ class ClaimReservations:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _reserve(self, uses: Sequence[tuple[Bind, ClaimUse]]) -> None:
-        first = uses[0][1]
+        bind, first = uses[0]
         pods = tuple((split_key(bind.pod)[1], bind.uid) for bind, _ in uses)
         lock = self._locks.setdefault(first.claim, asyncio.Lock())
         async with lock:
-            version = await self._requests.reserve(ClaimReservation(first.claim, first.uid, first.allocation, pods))
+            if first.made is not None:
+                wanted = ExtendedReservation(first.claim, bind.pod, bind.uid, first.allocation, first.made)
+                version = await self._requests.make(wanted)
+            else:
+                version = await self._requests.reserve(ClaimReservation(first.claim, first.uid, first.allocation, pods))
         for _, uid in pods:
             self._overlay.written(first.claim, uid, version)
 
@@ -99,7 +110,10 @@ class ClaimReservations:
             lock = self._locks.setdefault(use.claim, asyncio.Lock())
             try:
                 async with lock:
-                    await self._requests.release(use.claim, use.uid, bind.pod, bind.uid)
+                    if use.made is not None:
+                        await self._requests.delete(use.claim, bind.pod, bind.uid)
+                    else:
+                        await self._requests.release(use.claim, use.uid, bind.pod, bind.uid)
             except ApiFailure as failure:
                 if failure.reason != NOT_LEADER:
                     log.warning("claim.kept", claim=use.claim, pod=bind.pod, problem=str(failure))

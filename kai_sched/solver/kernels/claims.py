@@ -6,7 +6,8 @@ leaving pods have left, promised devices included. Devices are bound only if the
 
 ``pick`` is a depth-first search: for each claim, request and device in turn it picks the first device that is free,
 matches and keeps the constraints, and goes back where none is left. Options of a prioritised list are tried in their
-order. Devices that no request tells apart fail alike, so one of them stands for all. Picks are booked through the undo
+order. Requests that stand for extended resources are needed on nodes that do not offer these. Devices that no request
+tells apart fail alike, so one of them stands for all. Picks are booked through the undo
 log, so that the next one sees them, and taken back in the end.
 
 Cost: a step for each device of the node and request, if nothing has to be given up; at most ``WORK_MAX`` steps.
@@ -135,7 +136,7 @@ def search(c: int, n: int, now: bool, ctx: Context) -> bool:
     Writes ``scratch.picks`` (W,).
     """
     requests, devices, picks = ctx.snapshot.dra_requests, ctx.snapshot.dra_devices, ctx.scratch.picks
-    entry, q = next_request(c, requests.class_ptr[c] - 1, 0, ctx)
+    entry, q = next_request(c, requests.class_ptr[c] - 1, 0, n, ctx)
     if entry == NULL:
         return True
     level, work = 0, 0
@@ -155,7 +156,7 @@ def search(c: int, n: int, now: bool, ctx: Context) -> bool:
                 continue_option(level, ctx)
                 level += 1
                 continue
-            entry, q = next_request(c, int(picks.claim[level]), int(picks.request[level]) + 1, ctx)
+            entry, q = next_request(c, int(picks.claim[level]), int(picks.request[level]) + 1, n, ctx)
             level += 1
             if entry == NULL:
                 picks.length[0] = level
@@ -177,23 +178,39 @@ def search(c: int, n: int, now: bool, ctx: Context) -> bool:
 
 
 @inner
-def next_request(c: int, entry: int, q: int, ctx: Context) -> tuple[int, int]:
+def next_request(c: int, entry: int, q: int, n: int, ctx: Context) -> tuple[int, int]:
     """Return the claim of class ``c`` and the request that come after; NULL where none does (``class_ptr`` (C + 1,)).
 
     ``entry`` is the claim so far and ``q`` the request to try next in it; one before the first claim starts at the
-    first. Claims that are allocated are passed over.
+    first. Claims that are allocated are passed over, and requests that node ``n`` does not need.
     """
     requests = ctx.snapshot.dra_requests
     first, end = requests.class_ptr[c], requests.class_ptr[c + 1]
-    if entry >= first and q < requests.request_ptr[requests.spec[entry] + 1]:
-        return entry, q
+    if entry >= first:
+        found = first_needed(q, int(requests.request_ptr[requests.spec[entry] + 1]), n, ctx)
+        if found != NULL:
+            return entry, found
     for after in range(entry + 1, end):
         i, spec = requests.claim[after], requests.spec[after]
         if i != NULL and is_allocated(i, ctx):
             continue
-        if requests.request_ptr[spec] < requests.request_ptr[spec + 1]:
-            return after, int(requests.request_ptr[spec])
+        found = first_needed(int(requests.request_ptr[spec]), int(requests.request_ptr[spec + 1]), n, ctx)
+        if found != NULL:
+            return after, found
     return NULL, NULL
+
+
+@inner
+def first_needed(q: int, end: int, n: int, ctx: Context) -> int:
+    """Return the first request from ``q`` on that node ``n`` needs, NULL if there is none before ``end``.
+
+    Reads ``needed``, a row (N,) for each extended resource.
+    """
+    requests = ctx.snapshot.dra_requests
+    for each in range(q, end):
+        if requests.needs[each] == NULL or requests.needed[requests.needs[each], n] == 1:
+            return each
+    return NULL
 
 
 @inner

@@ -25,6 +25,7 @@ CLAIMS_ONLY = int(Verdict.CLAIMS_ONLY)
 NO_GPU_MEMORY = int(Verdict.NO_GPU_MEMORY)
 WITHOUT_GPUS = int(GpuKind.NONE)
 WHOLE = int(GpuKind.WHOLE)
+EXTENDED = int(GpuKind.EXTENDED)
 FRACTION = int(GpuKind.FRACTION)
 MEMORY = int(GpuKind.MEMORY)
 CLAIM = int(GpuKind.CLAIM)
@@ -74,10 +75,14 @@ def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
         return OK
     if mig == HAS_NO_MIG and kind == MIG:
         return NO_MIG
-    if nodes.claims_only[n] == 1 and WHOLE <= kind <= MEMORY:
+    if nodes.claims_only[n] != 0 and WHOLE <= kind <= MEMORY:
         return CLAIMS_ONLY
+    # The device plugin would give the pod a GPU that a claim may have.
+    if nodes.claims_only[n] == 2 and kind == EXTENDED:
+        return CLAIMS_ONLY
+    whole = kind in (WHOLE, EXTENDED)
     refused = kind == LEGACY_MIG or (kind == MIG and nodes.legacy_mig[n] == 1)
-    refused = refused or (mig == SINGLE and kind != WHOLE and kind != CLAIM) or (mig == MIXED and kind != MIG)
+    refused = refused or (mig == SINGLE and not whole and kind != CLAIM) or (mig == MIXED and kind != MIG)
     if mig != HAS_NO_MIG and refused:
         return MIG_ONLY
     if nodes.closed[n] == 1 and kind in (FRACTION, MEMORY):

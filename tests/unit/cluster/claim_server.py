@@ -25,6 +25,8 @@ class ClaimServer:
         before it.
     asked
         Method and path of all requests.
+    keeps_status
+        Whether it keeps what pods are told of claims for extended resources.
     """
 
     def __init__(self) -> None:
@@ -34,6 +36,8 @@ class ClaimServer:
         self.asked: list[tuple[str, str]] = []
         self.version = 10
         self.watch: Callable[[str, Object], None] = lambda *_: None
+        self.watch_deleted: Callable[[str], None] = lambda _: None
+        self.keeps_status = True
 
     def add(self, name: str, **status: Any) -> Object:
         """A claim in the namespace ml; its uid is its name."""
@@ -55,7 +59,6 @@ class ClaimServer:
         return [each["device"] for each in allocation["devices"]["results"]]
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, content_type: str = "") -> bytes:
-        assert content_type in ("", "application/json")
         self.asked.append((method, path))
         await asyncio.sleep(0)
         waiting = self.answers.get(method)
@@ -65,12 +68,18 @@ class ClaimServer:
         if answer is not None:
             answer()
         parts = path.split("/namespaces/")[1].split("/")
+        if method == "POST":
+            return self._create(f"{parts[0]}/", json.loads(body or b""))
         key, part = f"{parts[0]}/{parts[2]}", "/".join(parts[3:])
         known = self.pods if parts[1] == "pods" else self.claims
         if key not in known:
             raise failure(404, "NotFound")
         if method == "GET":
             return json.dumps(known[key]).encode()
+        if method == "PATCH":
+            return self._patch(self.pods[key], json.loads(body or b""), content_type)
+        if method == "DELETE":
+            return self._delete(key, json.loads(body or b""))
         sent, before = json.loads(body or b""), self.claims[key]
         if sent["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
             raise failure(409, "Conflict")
@@ -86,6 +95,32 @@ class ClaimServer:
         else:
             after["metadata"]["finalizers"] = sent["metadata"]["finalizers"]
         return json.dumps(self._store(key, after)).encode()
+
+    def _create(self, prefix: str, sent: Object) -> bytes:
+        key = prefix + sent["metadata"]["name"]
+        if key in self.claims:
+            raise failure(409, "AlreadyExists")
+        claim = {**sent, "metadata": {**sent["metadata"], "uid": f"made-{self.version}"}, "status": {}}
+        return json.dumps(self._store(key, claim)).encode()
+
+    def _patch(self, pod: Object, sent: Object, content_type: str) -> bytes:
+        assert content_type == "application/merge-patch+json"
+        if sent["metadata"]["uid"] != pod["metadata"]["uid"]:
+            raise failure(409, "Conflict")
+        if self.keeps_status:
+            status = {**pod.get("status", {}), **sent["status"]}
+            pod["status"] = {name: value for name, value in status.items() if value is not None}
+        return json.dumps(pod).encode()
+
+    def _delete(self, key: str, sent: Object) -> bytes:
+        claim = self.claims[key]
+        if sent["preconditions"]["uid"] != claim["metadata"]["uid"]:
+            raise failure(409, "Conflict")
+        assert not claim["metadata"].get("finalizers")
+        del self.claims[key]
+        self.version += 1
+        self.watch_deleted(key)
+        return b"{}"
 
     def _store(self, key: str, claim: Object) -> Object:
         self.version += 1

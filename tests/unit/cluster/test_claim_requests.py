@@ -8,7 +8,8 @@ import pytest
 
 from kai_sched.api import names
 from kai_sched.cluster import delivery
-from kai_sched.cluster.claim_requests import ClaimReservation, ClaimTaken, ClaimWriter
+from kai_sched.cluster.claim_requests import ClaimReservation, ClaimWriter
+from kai_sched.cluster.claim_writes import ClaimTaken
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.model.claims import AllocatedDevice, Allocation
 from kai_sched.plan.allocations import wire_allocation

@@ -206,14 +206,3 @@ def test_gpus_of_slices_are_for_claims_alone(tmp_path: Path) -> None:
     whole["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "1"}}
     (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, whole)
     assert "its GPUs are devices for ResourceClaims" in found["podGroups"]["a/p"]["message"]
-
-
-@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
-def test_extended_resources_of_classes_are_not_supported_yet(tmp_path: Path, resource: str) -> None:
-    asks = pod("p", "c")
-    asks["spec"]["resourceClaims"] = []
-    asks["spec"]["containers"][0]["resources"] = {"requests": {resource: "1"}, "limits": {resource: "1"}}
-    stands = {**CLASS, "spec": {**CLASS["spec"], "extendedResourceName": "nvidia.com/gpu"}}
-    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), stands, asks)
-    assert found["podGroups"]["a/p"]["reason"] == "NotSupported"
-    assert f"resource {resource}, for which a DeviceClass stands" in found["podGroups"]["a/p"]["message"]

@@ -113,3 +113,59 @@ def test_a_claim_that_was_replaced_or_is_gone_holds_nothing(store: Store, overla
     overlay.gone("ml/c")
     overlay.assume("ml/c", hold())
     assert store.get(ResourceClaim, "ml/c") is None
+
+
+MADE = ResourceClaim("ml", "m", owner="uid-a", extended=True)
+
+
+def made() -> ClaimHold:
+    return ClaimHold("", A, FIRST, made=MADE)
+
+
+def made_shown(store: Store) -> ResourceClaim | None:
+    return store.get(ResourceClaim, "ml/m")
+
+
+def test_a_claim_that_is_made_is_shown_before_it_is_there_and_whatever_its_uid(
+    store: Store, overlay: ClaimOverlay
+) -> None:
+    overlay.assume("ml/m", made())
+    assert made_shown(store) == replace(MADE, allocation=FIRST, consumers=(A,))
+    overlay.observe(replace(MADE, uid="new"), 5)
+    assert made_shown(store) == replace(MADE, uid="new", allocation=FIRST, consumers=(A,))
+    overlay.written("ml/m", "uid-a", 7)
+    assert made_shown(store) == replace(MADE, uid="new", allocation=FIRST, consumers=(A,))
+    overlay.observe(replace(MADE, uid="new", allocation=SECOND), 7)
+    assert made_shown(store) == replace(MADE, uid="new", allocation=SECOND)
+    overlay.gone("ml/m")
+    assert made_shown(store) is None
+
+
+def test_the_deletion_of_an_earlier_one_takes_nothing_away(store: Store, overlay: ClaimOverlay) -> None:
+    overlay.observe(replace(MADE, uid="old"), 3)
+    overlay.assume("ml/m", made())
+    overlay.gone("ml/m")
+    assert made_shown(store) == replace(MADE, allocation=FIRST, consumers=(A,))
+    overlay.observe(replace(MADE, uid="new"), 5)
+    overlay.observe(replace(MADE, uid="new", allocation=FIRST, consumers=(A,)), 6)
+    overlay.written("ml/m", "uid-a", 6)
+    overlay.gone("ml/m")
+    assert made_shown(store) is None
+
+
+def test_one_that_was_shown_and_deleted_before_the_answer_came_is_gone(store: Store, overlay: ClaimOverlay) -> None:
+    overlay.assume("ml/m", made())
+    overlay.observe(replace(MADE, uid="new", allocation=FIRST, consumers=(A,)), 6)
+    overlay.gone("ml/m")
+    assert made_shown(store) is not None
+    overlay.written("ml/m", "uid-a", 6)
+    assert made_shown(store) is None
+
+
+def test_one_that_was_not_made_is_forgotten(store: Store, overlay: ClaimOverlay) -> None:
+    hold = made()
+    overlay.assume("ml/m", hold)
+    overlay.forget("ml/m", hold)
+    assert made_shown(store) is None
+    overlay.observe(replace(MADE, uid="later"), 9)
+    assert made_shown(store) == replace(MADE, uid="later")

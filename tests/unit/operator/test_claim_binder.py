@@ -14,7 +14,14 @@ from kai_sched.cluster import delivery
 from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.failure import NOT_LEADER
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
-from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim
+from kai_sched.model.claims import (
+    AllocatedDevice,
+    Allocation,
+    DeviceOption,
+    DeviceRequest,
+    ExtendedRequests,
+    ResourceClaim,
+)
 from kai_sched.model.config import Config
 from kai_sched.model.inflight_claims import ClaimOverlay
 from kai_sched.model.objects import Pod, Shape
@@ -38,6 +45,14 @@ def bind(pod: str, *claims: str, device: str = "") -> Bind:
     return Bind(f"ml/{pod}", f"uid-{pod}", "n1", claims=uses)
 
 
+def extended(pod: str, device: str, request: str = "container-0-request-0") -> Bind:
+    """The bind of a pod for whose extended resources a claim is made."""
+    asked = DeviceRequest(request, (DeviceOption("gpus"),), resource="example.com/gpu")
+    made = ExtendedRequests((asked,), (("main", "example.com/gpu", request),))
+    allocation = Allocation((AllocatedDevice(request, "d", "n1", device),))
+    return Bind(f"ml/{pod}", f"uid-{pod}", "n1", claims=(ClaimUse(f"ml/{pod}-made", "", allocation, True, made),))
+
+
 class Bench:
     """The binder over a server whose changes are observed at once."""
 
@@ -46,6 +61,7 @@ class Bench:
         self.store = Store()
         self.overlay = ClaimOverlay(self.store)
         self.server.watch = self._observe
+        self.server.watch_deleted = self.overlay.gone
         self.sent: list[str] = []
         self.failures: dict[str, BindFailure] = {}
         self.obsolete = ""
@@ -210,5 +226,69 @@ async def test_what_an_earlier_leader_reserved_for_a_pod_that_waits_is_released_
     looking = asyncio.create_task(leftovers.run())
     await bench.until(lambda: bench.server.reserved("c") == ["uid-b", "uid-x"])
     assert len(naps.seconds) > 1
+    looking.cancel()
+    await bench.reservations.stop()
+
+
+def add_pod(bench: Bench, name: str) -> None:
+    bench.server.pods[f"ml/{name}"] = {"metadata": {"uid": f"uid-{name}"}, "spec": {}}
+
+
+async def test_claims_for_extended_resources_are_made_before_a_bind(bench: Bench) -> None:
+    add_pod(bench, "a")
+    bench.submit(extended("a", "dev-0"), bind("b", "c"))
+    assert bench.shown("a-made").allocation is not None
+    await bench.until(lambda: bench.sent)
+    assert (bench.server.devices("a-made"), bench.server.reserved("a-made")) == (["dev-0"], ["uid-a"])
+    shown = bench.shown("a-made")
+    assert (shown.owner, shown.extended, shown.consumers) == ("uid-a", True, (("a", "uid-a"),))
+    status = bench.server.pods["ml/a"]["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == "a-made"
+
+
+async def test_they_are_gone_after_a_bind_that_failed_and_their_devices_free_only_then(bench: Bench) -> None:
+    add_pod(bench, "a")
+    wish = extended("a", "dev-0")
+    bench.submit(wish)
+    await bench.until(lambda: bench.sent)
+    bench.server.answers["DELETE"] = [failure(503)] * 2
+    bench.failed(wish, BindFailure("Forbidden", "by the test", 403))
+    assert bench.shown("a-made").allocation is not None
+    bench.submit(extended("a", "dev-1"))
+    await bench.until(lambda: len(bench.sent) == 2)
+    assert (bench.server.devices("a-made"), bench.server.reserved("a-made")) == (["dev-1"], ["uid-a"])
+    [one] = (bench.shown("a-made").allocation or Allocation()).devices
+    assert one.device == "dev-1"
+
+
+async def test_a_claim_that_could_not_be_made_is_forgotten(bench: Bench) -> None:
+    add_pod(bench, "a")
+    bench.server.answers["POST"] = [failure(403, "Forbidden")]
+    bench.submit(extended("a", "dev-0"))
+    await bench.until(lambda: bench.cycles)
+    assert bench.failures["ml/a"].status == 403
+    assert bench.store.get(ResourceClaim, "ml/a-made") is None
+
+
+async def test_left_over_claims_of_extended_resources_are_deleted_those_that_vanished_forgotten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One was made by an earlier leader; the other was deleted with its pod while the watch was broken."""
+    monkeypatch.setattr(claim_leftovers, "asyncio", Naps())
+    add_pod(bench, "a")
+    bench.submit(extended("a", "dev-0"))
+    await bench.until(lambda: bench.sent)
+    bench.store.put(Pod("ml", "a", Shape(), uid="uid-a", scheduler="kai-scheduler"))
+    add_pod(bench, "b")
+    bench.server.watch = bench.server.watch_deleted = lambda *_: None
+    bench.submit(extended("b", "dev-1"))
+    await bench.until(lambda: len(bench.sent) == 2)
+    del bench.server.pods["ml/b"], bench.server.claims["ml/b-made"]
+    assert bench.shown("b-made").uid == ""
+    bench.server.watch_deleted = bench.overlay.gone
+    looking = asyncio.create_task(ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations).run())
+    await bench.until(lambda: bench.store.get(ResourceClaim, "ml/b-made") is None)
+    await bench.until(lambda: "ml/a-made" not in bench.server.claims)
+    assert bench.server.pods["ml/a"]["status"] == {}
     looking.cancel()
     await bench.reservations.stop()

@@ -54,7 +54,7 @@ def takes_on_mig_nodes(kind: GpuKind, mig: int) -> bool:
     return (
         without
         or {
-            MigMode.SINGLE: kind in (GpuKind.WHOLE, GpuKind.CLAIM),
+            MigMode.SINGLE: kind in (GpuKind.WHOLE, GpuKind.CLAIM, GpuKind.EXTENDED),
             MigMode.MIXED: kind == GpuKind.MIG,
             MigMode.ANY: True,
         }[MigMode(mig)]
@@ -65,12 +65,13 @@ def twin_verdict(each: Constraint, tolerated: list[list[bool]], truth: list[list
     """The steps of semantics 12.2 in their order."""
     kind, mig, known = each.gpu_kind, nodes.mig[n], nodes.device_memory[n] != UNKNOWN_MEMORY
     hindered = kind == GpuKind.LEGACY_MIG or (kind == GpuKind.MIG and nodes.legacy_mig[n])
-    for_claims = nodes.claims_only[n] and GpuKind.WHOLE <= kind <= GpuKind.MEMORY
+    for_claims = nodes.claims_only[n] and kind in (GpuKind.WHOLE, GpuKind.FRACTION, GpuKind.MEMORY)
+    for_claims = for_claims or (nodes.claims_only[n] == 2 and kind == GpuKind.EXTENDED)
     if mig != MigMode.NO_MIG and not for_claims and (hindered or not takes_on_mig_nodes(kind, mig)):
         return Verdict.MIG_ONLY
     if mig == MigMode.NO_MIG and kind == GpuKind.MIG:
         return Verdict.NO_MIG
-    if nodes.claims_only[n] and kind in (GpuKind.WHOLE, GpuKind.FRACTION, GpuKind.MEMORY):
+    if for_claims:
         return Verdict.CLAIMS_ONLY
     if kind in (GpuKind.FRACTION, GpuKind.MEMORY) and nodes.closed[n]:
         return Verdict.NOT_RESERVED
@@ -117,7 +118,7 @@ def test_verdicts_are_those_of_the_twin(
         device_memory=some([100, UNKNOWN_MEMORY]),
         legacy_mig=some([0, 0, 1]),
         closed=some([0, 0, 1]),
-        claims_only=some([0, 0, 1]),
+        claims_only=some([0, 0, 1, 2]),
         taint_set=some([0, 1]),
     )
     wanted = np.array(data.draw(flags(1, len(constraints)))[0], np.uint8)
