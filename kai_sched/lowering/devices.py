@@ -62,7 +62,11 @@ def device_memories(nodes: Sequence[Node], cache: Cache, config: Config) -> Long
 
 
 def _memories(nodes: Sequence[Node], config: Config) -> Longs:
-    by_label: dict[str | None, int] = {}  # a cluster has few kinds of GPUs
+    """(N,) ``device_memory`` of the nodes, in MiB; computed once for each value of the label.
+
+    All nodes with one kind of GPU have the same label, and a cluster has few kinds.
+    """
+    by_label: dict[str | None, int] = {}
     found = []
     for node in nodes:
         label = node.labels.get(names.GPU_MEMORY_LABEL)

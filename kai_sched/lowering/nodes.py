@@ -138,7 +138,10 @@ def _is_mig(node: Node) -> bool:
 
 @lru_cache(maxsize=256)
 def _mig_names(resources: tuple[str, ...]) -> tuple[str, ...]:
-    # Most nodes offer the same resources, and nearly none has MIG devices.
+    """The names of MIG devices among these resources of a node, in their order.
+
+    Kept by the names, as most nodes offer the same resources and nearly none has MIG devices.
+    """
     return tuple(name for name in resources if name.startswith(names.MIG_PREFIX))
 
 

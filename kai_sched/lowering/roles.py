@@ -56,7 +56,8 @@ def is_bare(pod: Pod, config: Config) -> bool:
 def is_reservation(pod: Pod, config: Config) -> bool:
     """Whether the pod reserves a GPU device for pods that share it.
 
-    Users can set labels on their pods, so the namespace must be that of reservation pods, too.
+    Users can set labels on their pods, so the namespace must be that of reservation pods, too. Asked of every pod that
+    has the label ``app``.
     """
     ours = config.reservation
     return pod.namespace == ours.namespace and pod.labels.get(names.APP_LABEL) == ours.app_label
