@@ -195,7 +195,7 @@ def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
     return ClaimKey(
         tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),
         refusal,
-        sum(claim.asks.gpus() for claim, _ in asks if not claim.extended or claim is each.own),
+        sum(claim.asks.gpus() for claim, _ in asks),
         sum(judge.booked(claim.asks) for claim, certain in asks if not certain),
         any(canonical(request.resource) == GPU for claim, _ in asks for request in claim.asks.requests),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cycle.test_claims import FREE, node, pod, queue, simulate, thing
+from tests.unit.cycle.test_claims import CLASS, EXACT, FREE, claim, node, pod, queue, simulate, thing
 
 GPU = "nvidia.com/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
@@ -162,6 +162,19 @@ def test_claims_that_others_made_hold_their_devices_and_do_not_count_again(tmp_p
     assert [device for _, device in devices_of(found, "x")] == ["gpu-2", "gpu-3"]
     assert found["decided"]["a/y"]["status"] == "Pending"
     assert found["queues"]["q"]["allocated"]["gpu"] == 3
+
+
+def test_a_claim_that_a_pod_names_counts_whatever_its_annotations_say(tmp_path: Path) -> None:
+    """Users can annotate their claims, and must not get GPUs beyond the limit of the queue by it."""
+    objects = [*node("n", 2), CLASS, claim("c", [EXACT])]
+    objects[-1]["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    limited = {"quota": 0, "limit": 0, "overQuotaWeight": 1}
+    limit = thing("Queue", "q", spec={"resources": {"cpu": FREE, "memory": FREE, "gpu": limited}})
+    (found,) = simulate(tmp_path, *objects, limit, pod("p", "c"))
+    assert found["podGroups"]["a/p"]["reason"] == "OverLimit"
+    running, free = pod("p", "c", node="n"), queue("q")
+    (found,) = simulate(tmp_path, *objects, free, running)
+    assert found["queues"]["q"]["allocated"]["gpu"] == 1
 
 
 def test_a_pod_goes_where_the_claim_of_an_earlier_attempt_has_its_devices(tmp_path: Path) -> None:
