@@ -90,6 +90,11 @@ def test_a_small_cluster_is_decided_at_once_where_nothing_is_compiled(tmp_path: 
     assert done.stderr == ""
 
 
+def test_a_cluster_without_selectors_is_decided_without_the_cel_library() -> None:
+    code = "import sys, runpy; runpy.run_path('examples/library.py', run_name='__main__'); print('cel' in sys.modules)"
+    assert python(code).stdout.endswith("False\n")
+
+
 def test_the_public_names_are_shown() -> None:
     assert {"Cluster", "Config", "run_cycle", "__version__"} == set(dir(kai_sched)) & {
         *("Cluster", "Config", "run_cycle", "__version__", "Any", "annotations")
