@@ -98,11 +98,11 @@ class MakeClaim(_ExtendedWrite):
         self._class_config = class_config
 
     async def send(self) -> int:
-        wanted = self._wanted
+        wanted, pod = self._wanted, split_key(self.pod)[1]
+        namespace, name = split_key(self.key)
         claim = await self.find_claim()
         if claim is None:
-            namespace, name = split_key(self.key)
-            manifest = extended_claim(namespace, name, (split_key(self.pod)[1], self.pod_uid), wanted.made)
+            manifest = extended_claim(namespace, name, (pod, self.pod_uid), wanted.made)
             claim = await self.send_claim(
                 "POST", objects_path(names.DRA_VERSION, "resourceclaims", namespace), manifest
             )
@@ -112,10 +112,10 @@ class MakeClaim(_ExtendedWrite):
             allocation = whole_allocation(
                 wire_allocation(wanted.allocation), self.devices_of(claim), self._class_config
             )
-            consumer = {"resource": "pods", "name": split_key(self.pod)[1], "uid": self.pod_uid}
+            consumer = {"resource": "pods", "name": pod, "uid": self.pod_uid}
             claim.status = {**(claim.status or {}), "allocation": allocation, "reservedFor": [consumer]}
             claim = await self.write(claim, "status")
-        status = claim_status_of_pod(split_key(self.key)[1], wanted.made)
+        status = claim_status_of_pod(name, wanted.made)
         if await self.write_status(status) != status:
             raise ClaimTaken(f"the API server does not keep status.extendedResourceClaimStatus of pods: {FEATURE}")
         return claim.version

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kai_sched.model.claims import ClaimRequests, ResourceClaim
-from kai_sched.model.keys import split_key
+from kai_sched.model.claims import ExtendedRequests, ResourceClaim, made_claim
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind, ClaimUse
@@ -48,7 +47,5 @@ def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: M
 
 
 def _made(use: ClaimUse, pod: Pod) -> ResourceClaim:
-    """The claim that is made for extended resources of the pod."""
-    namespace, name = split_key(use.claim)
-    asks = ClaimRequests(use.made.requests) if use.made else ClaimRequests()
-    return ResourceClaim(namespace, name, use.claim, asks, owner=pod.uid or pod.name, extended=True)
+    """The claim that is made for extended resources of the pod, with a uid."""
+    return replace(made_claim(use.claim, pod.uid or pod.name, use.made or ExtendedRequests()), uid=use.claim)

@@ -17,6 +17,7 @@ import numpy as np
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.claims import (
     EXTENDED_PREFIX,
+    ClaimRequests,
     ContainerDevices,
     DeviceClass,
     DeviceOption,
@@ -26,7 +27,6 @@ from kai_sched.model.claims import (
     extended_claim_name,
     is_extended,
 )
-from kai_sched.model.claims import ClaimRequests as Asks
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.resources import canonical
@@ -100,7 +100,7 @@ class ExtendedBook:
             known = self._cluster.resource_claims.get(object_key(pod.namespace, name))
         if known is None or not known.extended:
             known = ResourceClaim(pod.namespace, name, owner=pod.uid, extended=True)
-        return replace(known, asks=Asks(asked.requests))
+        return replace(known, asks=ClaimRequests(asked.requests))
 
 
 def requests_of(listed: tuple[ContainerDevices, ...], classes: dict[str, str]) -> ExtendedRequests:

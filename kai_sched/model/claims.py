@@ -13,7 +13,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kai_sched.model.keys import ObjectKey, object_key
+from kai_sched.model.keys import ObjectKey, object_key, split_key
 from kai_sched.model.resources import GPU, MIG_PREFIX, canonical
 
 if TYPE_CHECKING:
@@ -303,6 +303,12 @@ def is_extended(resource: str) -> bool:
 def extended_claim_name(pod: str, uid: str) -> str:
     """The name of the claim that is made for extended resources of the pod (API 7.6): the same for each attempt."""
     return f"{pod[:200].rstrip('.-')}-extended-resources-{sha256((uid or pod).encode()).hexdigest()[:10]}"
+
+
+def made_claim(key: str, owner: str, made: ExtendedRequests) -> ResourceClaim:
+    """The claim that is made for extended resources of the pod with the uid ``owner``, before anything is allocated."""
+    namespace, name = split_key(key)
+    return ResourceClaim(namespace, name, asks=ClaimRequests(made.requests), owner=owner, extended=True)
 
 
 def is_gpu_name(name: str) -> bool:

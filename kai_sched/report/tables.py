@@ -178,17 +178,29 @@ def _devices(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> I
     for device in found if wide else found[:MOST_DEVICES]:
         number = number + 1 if device.node == before else 1
         node, before = "" if device.node == before else device.node, device.node
-        pods = [_sharer(sharer) for sharer in device.sharers]
-        if not wide and len(pods) > MOST_NODES:
-            pods = [*pods[:MOST_NODES], f"and {len(pods) - MOST_NODES} more"]
+        pods = _first([_sharer(sharer) for sharer in device.sharers], wide)
         name = f"{number} {plain(device.group)}".rstrip() if wide else str(number)
-        rows.append(
-            [Cell(plain(node)), Cell(name), Cell(amount("gpu", device.held), right=True), Cell(", ".join(pods))]
-        )
+        rows.append([Cell(plain(node)), Cell(name), Cell(amount("gpu", device.held), right=True), Cell(pods)])
+    yield from _listed(rows, len(found), width, wide)
+
+
+def _listed(rows: list[list[Cell]], n: int, width: int, wide: bool) -> Iterator[Line]:
+    """The table of a header and rows for the first of ``n`` things, and how many more there are."""
     for lines in lay_out(rows, None if wide else width):
         yield from lines
-    if len(found) >= len(rows):
-        yield [(f"and {len(found) - len(rows) + 1} more: -o wide shows all", "dim")]
+    yield from _more(n - len(rows) + 1)
+
+
+def _more(n: int) -> Iterator[Line]:
+    if n > 0:
+        yield [(f"and {n} more: -o wide shows all", "dim")]
+
+
+def _first(pods: list[str], wide: bool) -> str:
+    """The pods of a device; all of them in wide tables only."""
+    if wide or len(pods) <= MOST_NODES:
+        return ", ".join(pods)
+    return ", ".join([*pods[:MOST_NODES], f"and {len(pods) - MOST_NODES} more"])
 
 
 def _sharer(sharer: Sharer) -> str:
@@ -211,15 +223,10 @@ def _claimed(cluster: Cluster, result: CycleResult, width: int, wide: bool) -> I
         node = "" if before[0] == each.node and before[1] else each.node or "-"
         name = "" if before == (each.node, device) else device
         before = (each.node, device)
-        pods = [_user(key, status) for key, status in each.pods.items()]
-        if not wide and len(pods) > MOST_NODES:
-            pods = [*pods[:MOST_NODES], f"and {len(pods) - MOST_NODES} more"]
-        texts = (plain(node), plain(name), _taken(each), plain(each.claim), ", ".join(pods) or "none")
+        pods = _first([_user(key, status) for key, status in each.pods.items()], wide)
+        texts = (plain(node), plain(name), _taken(each), plain(each.claim), pods or "none")
         rows.append([Cell(text) for text in texts])
-    for lines in lay_out(rows, None if wide else width):
-        yield from lines
-    if len(found) >= len(rows):
-        yield [(f"and {len(found) - len(rows) + 1} more: -o wide shows all", "dim")]
+    yield from _listed(rows, len(found), width, wide)
 
 
 def _user(pod: str, status: str) -> str:
@@ -258,8 +265,7 @@ def evictions(result: CycleResult, width: int, wide: bool) -> Iterator[Line]:
             yield [(INDENT * (place > 0) + text, "")]
         for side in sides:
             yield from ([(INDENT + text, "dim")] for text in _fold_indented(side, width))
-    if len(found) > len(shown):
-        yield [(f"and {len(found) - len(shown)} more: -o wide shows all", "dim")]
+    yield from _more(len(found) - len(shown))
 
 
 def _fold_indented(text: str, width: int) -> list[str]:

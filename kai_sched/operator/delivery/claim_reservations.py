@@ -16,7 +16,7 @@ import structlog
 from kai_sched.cluster.claim_requests import ClaimReservation, ClaimWriter
 from kai_sched.cluster.extended_claim_requests import ExtendedReservation
 from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
-from kai_sched.model.claims import ClaimRequests, ResourceClaim
+from kai_sched.model.claims import made_claim
 from kai_sched.model.inflight_claims import ClaimHold, ClaimOverlay
 from kai_sched.model.keys import split_key
 from kai_sched.plan.effects import Bind, ClaimUse
@@ -50,11 +50,7 @@ class ClaimReservations:
         """Count the claims of the pod as allocated and reserved."""
         pod = (split_key(bind.pod)[1], bind.uid)
         for use in bind.claims:
-            namespace, name = split_key(use.claim)
-            made = None
-            if use.made is not None:
-                asks = ClaimRequests(use.made.requests)
-                made = ResourceClaim(namespace, name, asks=asks, owner=bind.uid, extended=True)
+            made = made_claim(use.claim, bind.uid, use.made) if use.made is not None else None
             self._overlay.assume(use.claim, ClaimHold(use.uid, pod, use.allocation, made=made))
 
     async def reserve(self, group: Sequence[Bind]) -> None:
