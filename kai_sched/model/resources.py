@@ -110,10 +110,11 @@ def mig_gpus(resource: str) -> float:
 @lru_cache(maxsize=8192)
 def _amount(resource: str, text: str) -> float:
     value = _parse(text)
-    return float(math.ceil(value if _is_whole(resource) else value * 1000))
+    return float(math.ceil(value if is_whole(resource) else value * 1000))
 
 
-def _is_whole(resource: str) -> bool:
+def is_whole(resource: str) -> bool:
+    """Whether the scheduler counts the resource in its own unit, and not in thousandths of it."""
     return resource in _WHOLE or resource.startswith(MIG_PREFIX)
 
 
@@ -132,5 +133,5 @@ def quantity_text(resource: str, value: float) -> str:
     """
     if math.isinf(value):
         return "-1"
-    thousandths = round(value * 1000 if _is_whole(resource) else value)
+    thousandths = round(value * 1000 if is_whole(resource) else value)
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)

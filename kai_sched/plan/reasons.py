@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched.model.problems import some_of as some_of
+from kai_sched.model.resources import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def show_amount(resource: str, amount: float) -> str:
         case "pods":
             return f"{_number(amount)} pod slot{'' if amount == 1 else 's'}"
         case _:
-            return f"{_number(amount)} {resource}"
+            return f"{_number(amount if is_whole(resource) else amount / 1000)} {resource}"
 
 
 def _bytes(amount: float) -> str:

@@ -213,6 +213,12 @@ def test_what_is_wrong_with_the_class_is_told_unless_some_node_offers_the_resour
     assert found["decided"]["a/p"]["node"] == "m"
 
 
+def test_amounts_of_resources_are_those_that_users_write(tmp_path: Path) -> None:
+    (found,) = simulate(tmp_path, *node("n", 1), queue("q"), asking("p", example__com_nic=2))
+    message = found["podGroups"]["a/p"]["message"]
+    assert "asks for 2 example.com/nic; the largest node has 0 example.com/nic" in message
+
+
 def test_more_devices_than_a_claim_can_have_are_refused(tmp_path: Path) -> None:
     (found,) = simulate(tmp_path, *node("n", 40), queue("q"), stands_for(GPU), gpus("p", 33))
     assert "a claim can have 32 at most" in found["podGroups"]["a/p"]["message"]
