@@ -113,11 +113,12 @@ def _searches(lowered: Lowered, solution: Solution) -> dict[str, tuple[int, ...]
 def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect, ...]:
     effects: list[Effect] = []
     with_claims = lowered.snapshot.dra_claims.claim.size > 0
+    plain = not with_claims and not lowered.snapshot.tasks.device.size
     for placed in solution.placements():
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
         if placed.waits:
             effects.append(Pipeline(pod.key, pod.uid, node))
-        elif not pod.shape.share and not with_claims:
+        elif plain or (not pod.shape.share and not with_claims):
             effects.append(Bind(pod.key, pod.uid, node))
         else:
             devices = solution.devices_of(placed.task) if pod.shape.share else ()

@@ -21,6 +21,7 @@ from kai_sched.lowering.errors import ErrorCollector
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.roles import (
+    gpu_kind,
     group_of_bare_pod,
     has_worker_label,
     is_bare,
@@ -38,6 +39,7 @@ from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.gpu_kinds import GpuKind
 from kai_sched.snapshot.tables import TermKind
 
 Made = TypeVar("Made")
@@ -50,19 +52,15 @@ SPARE_NUMBERS = 10_000
 class KnownShape:
     """A shape and what is derived from it once.
 
-    Attributes
-    ----------
-    number
-        The number of the shape in this cache.
-    place
-        Equal for shapes that differ in requests and claims only.
-    terms
-        (number, kind, weight) of each inter-pod term.
+    ``number`` is its number in this cache, ``place`` is equal for shapes that differ in requests and claims only,
+    ``gpu_kind`` says what kind of GPUs containers request, and ``terms`` has (number, kind, weight) of each inter-pod
+    term.
     """
 
     number: int
     place: int
     shape: Shape
+    gpu_kind: GpuKind
     terms: tuple[tuple[int, TermKind, int], ...]
 
 
@@ -347,7 +345,8 @@ class Cache:
             had_terms = bool(self.terms)
             terms, changed = self.terms.learn(shape)
             self.has_claims = self.has_claims or shape.n_claims > 0
-            self.shapes.append(KnownShape(number, self.places.row(placing(shape)), shape, terms))
+            kind = gpu_kind(shape)
+            self.shapes.append(KnownShape(number, self.places.row(placing(shape, kind)), shape, kind, terms))
             if terms and not had_terms:
                 self._match_all()
             else:

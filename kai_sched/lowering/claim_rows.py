@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -246,6 +247,8 @@ def _allocated(asks: ClaimRequests, allocation: Allocation, specs: _Requests) ->
     return found
 
 
+# Their sizes are mostly those of the cycle before, and nothing is written to them.
+@lru_cache(maxsize=8)
 def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, DraRequests, DraClaims]:
     """The tables of a cluster without claims and slices."""
 

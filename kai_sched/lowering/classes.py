@@ -18,7 +18,6 @@ from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
-from kai_sched.lowering.roles import gpu_kind
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import HostPort, Node, Shape
@@ -27,7 +26,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind
-from kai_sched.snapshot.tables import Classes, Flags, Ints, TermKind, TermRole, TermRoles, Terms, Verdict
+from kai_sched.snapshot.tables import Classes, Flags, Floats, Ints, Longs, TermKind, TermRole, TermRoles, Terms, Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no
@@ -35,6 +34,8 @@ BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 ABSENT_MAX = 64
 UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
+COUNTED = (GpuKind.NONE, GpuKind.WHOLE)  # what containers request says all
+NO_DEVICES = (GpuKind.NONE, GpuKind.LEGACY_MIG)
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -188,42 +189,19 @@ def _table(
 ) -> Classes:
     """The table of the classes; ``setting`` has the memory of the devices of all nodes and the keys of claims, too."""
     cluster, config, sizes, keys = setting
-    known = [size for size in sizes if size != UNKNOWN_MEMORY]
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
-    quota, gate = np.zeros((len(found), 3)), np.zeros(len(found))
-    shares, portion, memory = np.zeros(len(found), np.int32), np.zeros(len(found)), np.zeros(len(found), np.int64)
-    cpu_only = np.zeros(len(found), np.uint8)
+    for c, each in enumerate(found):
+        for name, amount in each.shape.request:
+            request[c, column.get(name, unknown)] += amount
+    kinds, amounts = _gpu_amounts(found, request, sizes, keys)
+    cpu_only = [each.reserves or kind in NO_DEVICES for each, kind in zip(found, kinds, strict=True)]
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
     storage = VolumeBook(cluster)
-    for c, each in enumerate(found):
-        shape = each.shape
-        for name, amount in shape.request:
-            request[c, column.get(name, unknown)] += amount
-        quota[c] = request[c, :3]
-        gate[c] = quota[c, 2] = quota[c, 2] + sum(mig_gpus(name) * amount for name, amount in shape.request)
-        if each.reserves:
-            # The device counts with the pods that share it.
-            request[c, column[GPU]] = 0.0
-        elif shape.share and not request[c, column[GPU]]:
-            share = shape.share
-            shares[c], portion[c], memory[c] = share.devices, share.portion, share.memory_mib
-            request[c, column[GPU]] = part_of(share, sizes) * share.devices
-            gate[c] = quota[c, 2] = share.quota
-            if share.memory_mib:
-                quota[c, 2], gate[c] = memory_prices(share, min(known, default=0), max(known, default=0))
-        kind, key = gpu_kind(shape), keys[each.claims]
-        if key.gpus:
-            request[c, column[GPU]] += key.booked
-            quota[c, 2] += key.gpus
-            gate[c] += key.gpus
-            kind = GpuKind.CLAIM if kind in (GpuKind.NONE, GpuKind.LEGACY_MIG) else kind
-        if key.whole and kind == GpuKind.WHOLE:
-            kind = GpuKind.EXTENDED
-        cpu_only[c] = each.reserves or kind in (GpuKind.NONE, GpuKind.LEGACY_MIG)
-        if not waits[c]:
-            continue
+    for c in np.flatnonzero(waits).tolist():
+        each, kind = found[c], kinds[c]
+        shape, key = each.shape, keys[each.claims]
         verdict, refusals[c], volumes = judge_volumes(shape, storage)
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if text := _not_supported(shape, config):
@@ -234,7 +212,45 @@ def _table(
             verdict, refusals[c] = Verdict.DEVICE_CLAIM, key.refusal
         refused[c] = int(verdict)
         signature[c] = book.row(make_signature(shape, kind, volumes, config))
-    return Classes(request, quota, gate, shares, portion, memory, signature, cpu_only, refused)
+    return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
+
+
+def _gpu_amounts(
+    found: list[PodClass], request: Floats, sizes: list[int], keys: list[ClaimKey]
+) -> tuple[list[GpuKind], tuple[Floats, Floats, Ints, Floats, Longs]]:
+    """(C,) the kind of GPUs of each class, and the columns of ``Classes`` from ``quota`` to ``memory``.
+
+    ``request`` (C, R) has the amounts of containers; parts of GPUs and GPUs of claims are added, those of reservation
+    pods taken away. ``sizes`` are the memories of the devices of all nodes, in MiB.
+    """
+    column = BASE_RESOURCES.index(GPU)
+    kinds = [each.known.gpu_kind for each in found]
+    quota, gate = request[:, :3].copy(), request[:, column].copy()
+    shares, portion, memory = np.zeros(len(found), np.int32), np.zeros(len(found)), np.zeros(len(found), np.int64)
+    known = [size for size in sizes if size != UNKNOWN_MEMORY]
+    for c, each in enumerate(found):
+        if kinds[c] in COUNTED and not each.reserves and not each.claims:
+            continue
+        share = each.shape.share
+        gate[c] = quota[c, 2] = quota[c, 2] + sum(mig_gpus(name) * amount for name, amount in each.shape.request)
+        if each.reserves:
+            # The device counts with the pods that share it.
+            request[c, column] = 0.0
+        elif share and not request[c, column]:
+            shares[c], portion[c], memory[c] = share.devices, share.portion, share.memory_mib
+            request[c, column] = part_of(share, sizes) * share.devices
+            gate[c] = quota[c, 2] = share.quota
+            if share.memory_mib:
+                quota[c, 2], gate[c] = memory_prices(share, min(known, default=0), max(known, default=0))
+        key = keys[each.claims]
+        if key.gpus:
+            request[c, column] += key.booked
+            quota[c, 2] += key.gpus
+            gate[c] += key.gpus
+            kinds[c] = GpuKind.CLAIM if kinds[c] in NO_DEVICES else kinds[c]
+        if key.whole and kinds[c] == GpuKind.WHOLE:
+            kinds[c] = GpuKind.EXTENDED
+    return kinds, (quota, gate, shares, portion, memory)
 
 
 def _not_supported(shape: Shape, config: Config) -> str:

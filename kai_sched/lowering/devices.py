@@ -66,15 +66,10 @@ def _memories(nodes: Sequence[Node], config: Config) -> Longs:
 
     All nodes with one kind of GPU have the same label, and a cluster has few kinds.
     """
-    by_label: dict[str | None, int] = {}
-    found = []
-    for node in nodes:
-        label = node.labels.get(names.GPU_MEMORY_LABEL)
-        memory = by_label.get(label)
-        if memory is None:
-            memory = by_label[label] = device_memory(node, config)
-        found.append(memory)
-    return np.array(found, np.int64)
+    labels = [node.labels.get(names.GPU_MEMORY_LABEL) for node in nodes]
+    examples = dict(zip(labels, nodes, strict=True))
+    memory = {label: device_memory(node, config) for label, node in examples.items()}
+    return np.array([memory[label] for label in labels], np.int64)
 
 
 def part_of(share: GpuShare, sizes: Sequence[int]) -> float:

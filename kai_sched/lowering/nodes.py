@@ -79,21 +79,22 @@ def lower_nodes(
     taint_sets: dict[tuple[Taint, ...], int] = {}
     taints = np.array([taint_sets.setdefault(node.taints, len(taint_sets)) for node in nodes], np.int32)
     condition = kept("condition", lambda: np.array([int(_condition(node)) for node in nodes], np.uint8))
-    mig = kept("mig", lambda: np.array([_mig(node) for node in nodes], np.uint8))
+    mig = kept("mig", lambda: np.array([int(_mig(node)) for node in nodes], np.uint8))
     devices = kept("devices", lambda: np.array([_devices(node) for node in nodes], np.float64))
-    cpu_only = kept("cpu_only", lambda: np.array([_is_cpu_only(node) for node in nodes], np.uint8))
+    offered = kept(("allocatable", GPU), lambda: _amounts(nodes, GPU)) > 0.0
+    cpu_only = ~offered & (mig == MigMode.NO_MIG) & ~by_claims
     table = Nodes(
         allocatable,
         kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
         np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
         np.where(by_claims, 0.0 if gpus is None else gpus, devices).astype(np.float64),
         device_memories(nodes, cache, config).copy(),
-        np.where(by_claims, 0, cpu_only).astype(np.uint8),
+        cpu_only.astype(np.uint8),
         condition.copy(),
         mig.copy(),
         legacy.astype(np.uint8),
         np.array([node.name in closed for node in nodes], np.uint8),
-        (by_claims * (1 + (kept(("allocatable", GPU), lambda: _amounts(nodes, GPU)) > 0.0))).astype(np.uint8),
+        (by_claims * (1 + offered)).astype(np.uint8),
         taints,
     )
     return table, list(taint_sets)
@@ -129,13 +130,6 @@ def _condition(node: Node) -> Verdict:
     return CONDITIONS.get(node.bad_conditions[0], Verdict.NOT_READY)
 
 
-def _is_mig(node: Node) -> bool:
-    label = node.labels.get(names.MIG_ENABLED_LABEL)
-    if label is not None:
-        return label.lower() in ("true", "1", "t")
-    return any(node.allocatable[name] > 0 for name in _mig_names(tuple(node.allocatable)))
-
-
 @lru_cache(maxsize=256)
 def _mig_names(resources: tuple[str, ...]) -> tuple[str, ...]:
     """The names of MIG devices among these resources of a node, in their order.
@@ -145,15 +139,19 @@ def _mig_names(resources: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in resources if name.startswith(names.MIG_PREFIX))
 
 
-def _is_cpu_only(node: Node) -> bool:
-    return not _is_mig(node) and node.allocatable.get(GPU, 0.0) <= 0.0
-
-
-def _mig(node: Node) -> int:
-    strategy = node.labels.get(names.MIG_STRATEGY_LABEL, "")
-    return int(MIG_STRATEGIES.get(strategy, MigMode.ANY)) if _is_mig(node) else int(MigMode.NO_MIG)
+def _mig(node: Node) -> MigMode:
+    """What kinds of devices the node has; the label of the GPU operator comes before the resources."""
+    label = node.labels.get(names.MIG_ENABLED_LABEL)
+    if label is not None:
+        is_mig = label.lower() in ("true", "1", "t")
+    else:
+        is_mig = any(node.allocatable[name] > 0 for name in _mig_names(tuple(node.allocatable)))
+    if not is_mig:
+        return MigMode.NO_MIG
+    return MIG_STRATEGIES.get(node.labels.get(names.MIG_STRATEGY_LABEL, ""), MigMode.ANY)
 
 
 def _mig_gpus(node: Node) -> float:
     """The GPUs that the MIG devices of the node count as."""
-    return sum(mig_gpus(name) * node.allocatable[name] for name in _mig_names(tuple(node.allocatable)))
+    offered = _mig_names(tuple(node.allocatable))
+    return sum(mig_gpus(name) * node.allocatable[name] for name in offered) if offered else 0.0

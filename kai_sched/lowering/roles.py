@@ -29,11 +29,11 @@ def group_of_bare_pod(pod: Pod) -> PodGroup:
     )
 
 
-def placing(shape: Shape) -> object:
-    """All that distinguishes shapes apart from requests and claims."""
+def placing(shape: Shape, kind: GpuKind) -> object:
+    """All that distinguishes shapes apart from requests and claims; ``kind`` is that of the shape."""
     near = (shape.affinity, shape.anti_affinity, shape.preferred_affinity)
     there = (shape.node_selector, shape.node_affinity, shape.tolerations, shape.host_ports)
-    return near, there, len(shape.claims), shape.unsupported, gpu_kind(shape)
+    return near, there, len(shape.claims), shape.unsupported, kind
 
 
 def gpu_kind(shape: Shape) -> GpuKind:
@@ -42,10 +42,13 @@ def gpu_kind(shape: Shape) -> GpuKind:
         return GpuKind.LEGACY_MIG
     if shape.share:
         return GpuKind.MEMORY if shape.share.memory_mib else GpuKind.FRACTION
-    asked = {name for name, amount in shape.request if amount}
-    if any(name.startswith(names.MIG_PREFIX) for name in asked):
-        return GpuKind.MIG
-    return GpuKind.WHOLE if GPU in asked else GpuKind.NONE
+    kind = GpuKind.NONE
+    for name, amount in shape.request:
+        if amount and name.startswith(names.MIG_PREFIX):
+            return GpuKind.MIG
+        if amount and name == GPU:
+            kind = GpuKind.WHOLE
+    return kind
 
 
 def is_bare(pod: Pod, config: Config) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kai_sched.model.claims import Allocation, ExtendedRequests
 from kai_sched.model.keys import object_key
@@ -31,8 +31,7 @@ class ClaimUse:
     made: ExtendedRequests | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(NamedTuple):
     """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share, ``claims``
     the claims for devices that it uses."""
 
@@ -43,8 +42,7 @@ class Bind:
     claims: tuple[ClaimUse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(NamedTuple):
     """The pod has a node, but waits: for pods that are leaving the node, or for the rest of its group.
 
     Nothing is sent to the cluster. The next cycle places the pod again.

@@ -113,6 +113,8 @@ class QueueShares(NamedTuple):
 def _shared_left(snapshot: Snapshot, state: State) -> Floats:
     """(N,) By the memory that pods hold; the books of nodes count memory as its part of the largest device."""
     memory, later = snapshot.nodes.device_memory, state.devices.later
+    if not later.size:
+        return np.zeros(memory.size)
     node = np.repeat(np.arange(memory.size), np.diff(snapshot.devices.ptr))
     left = np.where(later > 0, 1.0 - later / memory[node], 0.0).clip(min=0.0)
     found: Floats = np.bincount(node, left, memory.size).astype(np.float64)

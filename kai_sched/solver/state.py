@@ -12,6 +12,7 @@ three, and in the order of axis R otherwise.
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -278,9 +279,10 @@ def _buffer(
     shapes: list[tuple[int, ...]], dtype: type[Number]
 ) -> tuple[npt.NDArray[Number], list[npt.NDArray[Number]], list[int]]:
     sizes = [math.prod(shape) for shape in shapes]
-    offsets = [sum(sizes[:place]) for place in range(len(sizes))]
-    buffer = np.zeros(sum(sizes), dtype)
-    views = [buffer[at : at + size].reshape(shape) for at, size, shape in zip(offsets, sizes, shapes, strict=True)]
+    *offsets, end = accumulate(sizes, initial=0)
+    buffer = np.zeros(end, dtype)
+    views = [buffer[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
+    views = [view.reshape(shape) if len(shape) > 1 else view for view, shape in zip(views, shapes, strict=True)]
     return buffer, views, offsets
 
 
