@@ -23,6 +23,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.kernels.claimed import are_claimed_free, hold_claimed
+from kai_sched.solver.kernels.claims import use_now
 from kai_sched.solver.kernels.devices import change_now, hold_now
 from kai_sched.solver.state import Context, State
 
@@ -113,6 +114,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     # cycle.
     open_nodes(tasks.status, room, leaving, ctx)
     recount_devices(ctx)
+    recount_claims(ctx)
     for n in range(room.shape[0]):
         room[n, PODS] -= count_unreserved(n, ctx)
     for t in range(tasks.job.shape[0]):
@@ -160,6 +162,44 @@ def recount_devices(ctx: Context) -> None:
             elif state.task.status[t] == IS_ALLOCATED:
                 change_now(int(state.shares[entry]), state.task.node[t], c, 1, ctx)
         ctx.log.size[:] = 0
+
+
+@inner
+def recount_claims(ctx: Context) -> None:
+    """Count anew what claims use at present, for good: the first columns of ``state.claims``, (I,) and longer.
+
+    As ``recount_devices``: a pod may have been bound in this cycle and then evicted, so that it never ran. Pods that
+    are on nodes use the devices that their claims have in the snapshot, also if they are to move.
+    """
+    claims, tasks, state = ctx.snapshot.dra_claims, ctx.snapshot.tasks, ctx.state.claims
+    if claims.claim.shape[0] == 0:
+        return
+    state.users_now[:] = 0
+    state.uses_now[:] = 0
+    state.used_now[:] = 0
+    state.counted_now[:] = 0
+    for i in range(claims.held.shape[0]):
+        if claims.held[i] == 1:
+            use_first_devices(i, ctx)
+    for t in range(tasks.job.shape[0]):
+        if tasks.status[t] >= IS_PIPELINED and tasks.node[t] != NULL:
+            for k in range(claims.task_ptr[t], claims.task_ptr[t + 1]):
+                use_first_devices(claims.claim[k], ctx)
+        elif tasks.status[t] == IS_PENDING and ctx.state.task.status[t] == IS_ALLOCATED:
+            hold_claimed(t, 1, ctx)
+        ctx.log.size[:] = 0
+
+
+@inner
+def use_first_devices(i: int, ctx: Context) -> None:
+    """Count one more user of claim ``i``; the first one uses the devices (V,) that it has in the snapshot."""
+    claims, state = ctx.snapshot.dra_claims, ctx.state.claims
+    if state.users_now[i] == 0:
+        for y in range(claims.slot_ptr[i], claims.slot_ptr[i + 1]):
+            if claims.device[y] != NULL:
+                use_now(int(claims.device[y]), int(claims.option[y]), 1, ctx)
+        ctx.log.size[:] = 0
+    state.users_now[i] += 1
 
 
 @inner
