@@ -118,7 +118,7 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
     from kai_sched.lowering.cache import Cache
 
     step_ns = round(case.seconds_between_cycles * 1e9)
-    world = World(step_ns, case.keeps_terminating, case.is_scenario, case.is_scenario)
+    world = World(step_ns, case.keeps_terminating, *[case.is_scenario] * 3)
     cluster, cache = case.store.cluster(), Cache()
     now_ns, tracker = case.now_ns or 0, HintTracker()
     if world.restarts_clocks:

@@ -20,8 +20,8 @@ from kai_sched.solver.solution import Solution
 
 
 def claim_uses(t: int, node: str, lowered: Lowered, solution: Solution) -> tuple[ClaimUse, ...]:
-    """The claims of task ``t``, which is bound to the node, in the order of the pod; that for its extended resources
-    comes last, if the node does not offer them."""
+    """The claims of task ``t``, which is bound to the node or waits for it, in the order of the pod; that for its
+    extended resources comes last, if the node does not offer them."""
     found = []
     for row in _rows(t, lowered):
         use, asked = _use(row, node, lowered, solution), lowered.claims.asked.get(row)
@@ -79,11 +79,11 @@ def _whole_gpus(row: int, lowered: Lowered) -> int:
 
 def _use(row: int, node: str, lowered: Lowered, solution: Solution) -> ClaimUse:
     claim, book = lowered.claims.claims[row], lowered.claims.book
-    known = lowered.claims.allocations.get(row)
-    if known is not None:
+    known, slots = lowered.claims.allocations.get(row), solution.claimed_by(row)
+    if known is not None and slots == solution.claimed_first(row):
         return ClaimUse(claim.key, claim.uid, known, claim.allocation is None)
     devices, found = [], []
-    for v, o in solution.claimed_by(row):
+    for v, o in slots:
         assert book is not None, "devices of slices have a book"
         driver, pool, device = book.devices[v]
         name, option = lowered.claims.options[o]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from kai_sched.model.claims import ExtendedRequests, ResourceClaim, made_claim
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
-from kai_sched.plan.effects import Bind, ClaimUse
+from kai_sched.plan.effects import Bind, ClaimUse, Pipeline
 
 
 def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: Mapping[str, Pod]) -> None:
@@ -44,6 +44,15 @@ def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: M
                 allocation = known.allocation if consumers or name in used else None
                 changed[name] = replace(known, allocation=allocation, consumers=consumers)
                 store.put(changed[name])
+
+
+def promise_devices(store: Store, waits: Iterable[Pipeline]) -> None:
+    """Write the devices that pods wait for to their claims in the store, as far as these have none."""
+    claims = store.cluster().resource_claims
+    for use in (use for each in waits for use in each.claims):
+        claim = claims.get(use.claim)
+        if claim is not None and claim.allocation is None:
+            store.put(replace(claim, allocation=use.allocation))
 
 
 def _made(use: ClaimUse, pod: Pod) -> ResourceClaim:

@@ -116,14 +116,13 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
     plain = not with_claims and not lowered.snapshot.tasks.device.size
     for placed in solution.placements():
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
+        uses = claim_uses(placed.task, node, lowered, solution) if with_claims else ()
         if placed.waits:
-            effects.append(Pipeline(pod.key, pod.uid, node))
-        elif plain or (not pod.shape.share and not with_claims):
-            effects.append(Bind(pod.key, pod.uid, node))
+            effects.append(Pipeline(pod.key, pod.uid, node, uses))
+        elif plain or not pod.shape.share:
+            effects.append(Bind(pod.key, pod.uid, node, (), uses))
         else:
-            devices = solution.devices_of(placed.task) if pod.shape.share else ()
-            groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in devices)
-            uses = claim_uses(placed.task, node, lowered, solution) if with_claims else ()
+            groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
             effects.append(Bind(pod.key, pod.uid, node, groups, uses))
     return tuple(effects)
 

@@ -45,12 +45,13 @@ class Bind(NamedTuple):
 class Pipeline(NamedTuple):
     """The pod has a node, but waits: for pods that are leaving the node, or for the rest of its group.
 
-    Nothing is sent to the cluster. The next cycle places the pod again.
+    Nothing is sent to the cluster. The next cycle places the pod again. ``claims`` have the devices that it waits for.
     """
 
     pod: str
     uid: str
     node: str
+    claims: tuple[ClaimUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

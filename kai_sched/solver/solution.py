@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
+from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.eviction.pipelined_room import FREE
 from kai_sched.solver.eviction.validate import diverge
@@ -182,8 +184,15 @@ class Solution:
 
     def claimed_by(self, b: int) -> list[tuple[int, int]]:
         """Return the devices of claim ``b`` at the end, rows of ``DraDevices``, each with its row of options."""
+        return self._claimed(b, self._claims)
+
+    def claimed_first(self, b: int) -> list[tuple[int, int]]:
+        """Return what ``claimed_by`` would return at the start."""
+        return self._claimed(b, self._snapshot.dra_claims)
+
+    def _claimed(self, b: int, claims: ClaimState | DraClaims) -> list[tuple[int, int]]:
         ptr = self._snapshot.dra_claims.slot_ptr
-        columns = (column[ptr[b] : ptr[b + 1]].tolist() for column in (self._claims.device, self._claims.option))
+        columns = (column[ptr[b] : ptr[b + 1]].tolist() for column in (claims.device, claims.option))
         return [(v, o) for v, o in zip(*columns, strict=True) if v != NULL]
 
     def evictions(self) -> Iterator[EvictedTask]:

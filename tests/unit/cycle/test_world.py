@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from kai_sched.cycle.world import World, advance, restart_clocks
+from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
+from kai_sched.plan.effects import ClaimUse, Pipeline
 from kai_sched.plan.result import CycleResult, GroupState, PodState
 
 NOW_NS = 1_000_000_000_000
@@ -149,3 +151,17 @@ def test_a_bind_request_ends_when_its_pod_runs() -> None:
     advance(store, store.cluster(), decided({POD.key: PodState("Binding", "node-1")}), NOW_NS, PLAIN)
     assert store.cluster().bind_requests == {}
     assert store.cluster().pods[POD.key].gpu_groups == ("device",)
+
+
+@pytest.mark.parametrize("promises", [True, False])
+def test_promised_devices_stay_with_the_claim_in_scenarios(promises: bool) -> None:
+    allocation = Allocation((AllocatedDevice("r", "gpu.example.com", "n", "gpu-0"),))
+    claim = ResourceClaim("ml", "c", "claim-uid")
+    store = Store()
+    for each in (POD, claim):
+        store.put(each)
+    waits = Pipeline(POD.key, POD.uid, "n", (ClaimUse(claim.key, claim.uid, allocation, is_new=True),))
+    result = replace(decided({POD.key: PodState("Pipelined", "n")}), effects=(waits,))
+    advance(store, store.cluster(), result, NOW_NS, World(promises_devices=promises))
+    after = store.cluster().resource_claims[claim.key]
+    assert after == (replace(claim, allocation=allocation) if promises else claim)
