@@ -182,6 +182,7 @@ def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
         refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
     if each.claims.own is not None:
         refusal = refusal or judge.extended_refusal(each.claims.own, each.on_node)
+    refusal = refusal or judge.missing_class(each.claims.missing)
     asks = [(found.claims[row], found.certain[row]) for row in found.by_task[each.task]]
     return ClaimKey(
         tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),

@@ -35,12 +35,14 @@ class PodClaims:
     """The claims of a pod.
 
     ``listed``: those in its specification, with the objects, as far as they exist. ``asked``: what it asks for as
-    extended resources for which classes stand, if anything; ``own`` is the claim for that.
+    extended resources for which classes stand, if anything; ``own`` is the claim for that. ``missing``: the resources
+    that are named after a class that does not exist, by name.
     """
 
     listed: tuple[tuple[PodClaim, ResourceClaim | None], ...]
     asked: ExtendedRequests | None
     own: ResourceClaim | None
+    missing: tuple[str, ...] = ()
 
     def distinct(self) -> dict[ObjectKey, ResourceClaim]:
         """The claims that exist and the one for extended resources, each once, by key."""
@@ -58,26 +60,29 @@ class ClaimBook:
         self._cluster = cluster
         self.classes = classes_of_resources(cluster.device_classes.values())
         # By id: the pods of the view keep the lists.
-        self._known: dict[int, ExtendedRequests | None] = {}
+        self._known: dict[int, tuple[ExtendedRequests | None, tuple[str, ...]]] = {}
         made = [(key, claim) for key, claim in cluster.resource_claims.items() if claim.extended and claim.owner]
         # Of two for a pod the first counts.
         self._owned = {(claim.namespace, claim.owner): claim for _, claim in sorted(made, reverse=True)}
 
     def claims(self, pod: Pod) -> PodClaims | None:
         """The claims of the pod; None for a pod that needs none."""
-        asked = self._requests(pod) if pod.extended else None
-        if not pod.claims and asked is None:
+        asked, missing = self._requests(pod) if pod.extended else (None, ())
+        if not pod.claims and asked is None and not missing:
             return None
         known = self._cluster.resource_claims
         listed = tuple((use, known.get(object_key(pod.namespace, use.claim))) for use in pod.claims)
-        return PodClaims(listed, asked, self._claim(pod, asked) if asked is not None else None)
+        return PodClaims(listed, asked, self._claim(pod, asked) if asked is not None else None, missing)
 
-    def _requests(self, pod: Pod) -> ExtendedRequests | None:
-        """What the claim of the pod has on a node that offers none of its resources; None without such a claim."""
+    def _requests(self, pod: Pod) -> tuple[ExtendedRequests | None, tuple[str, ...]]:
+        """What the claim of the pod has on a node that offers none of its resources, None without such a claim; and
+        the resources whose class is missing."""
         number = id(pod.extended)
         if number not in self._known:
             found = requests_of(pod.extended, self.classes)
-            self._known[number] = found if found.requests else None
+            lacking = {each.resource for each in pod.extended} - self.classes.keys()
+            missing = tuple(sorted(resource for resource in lacking if resource.startswith(EXTENDED_PREFIX)))
+            self._known[number] = found if found.requests else None, missing
         return self._known[number]
 
     def _claim(self, pod: Pod, asked: ExtendedRequests) -> ResourceClaim:

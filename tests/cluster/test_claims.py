@@ -220,14 +220,16 @@ def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
     replica = operator(proxy=proxy)
     absent.wait_hits(3)
     cluster.create(claims.claim("c"))
-    cluster.create_all([objects.pod("plain", gpus=0), claims.pod("p", "c")])
+    cluster.create_all([objects.pod("plain", gpus=0), claims.pod("p", "c"), claims.extended_pod("e")])
     cluster.wait_bound(["plain"])
     found = cluster.wait_condition("Pod", "p", "PodScheduled", status="False")
     assert "ResourceClaim default/c does not exist" in found["message"]
+    found = cluster.wait_condition("Pod", "e", "PodScheduled", status="False")
+    assert f"names the DeviceClass {claims.DRIVER}, which does not exist: create it" in found["message"]
     assert replica.get("/readyz/scheduling")[0] == 200
     assert [each for each in replica.logs() if each["level"] in ("warning", "error")] == []
     proxy.remove(absent)
-    cluster.wait_bound(["p"])
+    cluster.wait_bound(["p", "e"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
 
 
