@@ -30,10 +30,10 @@ from kai_sched.lowering.roles import (
     task_priority,
 )
 from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
-from kai_sched.lowering.selectors import SelectorBook
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, ResourceSlice
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster

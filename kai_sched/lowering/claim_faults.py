@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.extended import ExtendedBook
-from kai_sched.lowering.selectors import SelectorError
 from kai_sched.model.claims import (
     CONSUMERS_MAX,
     EXTENDED_PREFIX,
@@ -18,6 +17,7 @@ from kai_sched.model.claims import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorError
 from kai_sched.model.objects import Pod
 from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster

@@ -147,6 +147,23 @@ def test_a_claim_whose_bytes_the_api_server_does_not_give_out_is_allocated_witho
     assert [each["claim"] for each in replica.logs("claim.unprotected")] == ["default/c"]
 
 
+def test_a_class_with_a_selector_that_cannot_be_used_is_told_once_before_any_pod_needs_it(
+    cluster: Cluster, operator: StartOperator
+) -> None:
+    """The API server takes it: optional selection is what this scheduler lacks."""
+    prepare(cluster)
+    replica = operator()
+    cluster.create(claims.device_class("other", selectors=[{"cel": {"expression": "device.?driver.hasValue()"}}]))
+    told = wait_until(lambda: replica.logs("object.doubtful"), "the class being told")
+    cluster.kubectl("label", "deviceclass", "other", "seen=again")
+    cluster.create(claims.claim("c"))
+    cluster.create(claims.pod("p", "c"))
+    cluster.wait_bound(["p"])
+    assert told == replica.logs("object.doubtful")
+    assert [(each["kind"], each["object"]) for each in told] == [("DeviceClass", "other")]
+    assert "spec.selectors[0].cel.expression: 'device.?driver.hasValue()' uses optional" in told[0]["problem"]
+
+
 def test_a_claim_that_somebody_else_allocates_meanwhile_is_decided_about_again(
     cluster: Cluster, operator: StartOperator, proxy: Proxy
 ) -> None:
