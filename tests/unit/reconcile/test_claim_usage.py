@@ -112,54 +112,59 @@ def test_extended_resources_that_a_class_of_gpus_backs_count_as_gpus_once() -> N
     assert status(whole, pod("p", "run", extended=uses))["requested"]["nvidia.com/gpu"] == "1"
 
 
-def test_a_claim_that_comes_later_counts_from_then_on() -> None:
-    store = Store()
-    for each in (Node("node-1"), queue("team"), pod_group("run"), user("a", "c"), user("b", "c", group="")):
-        store.put(each)
-    before = store.cluster()
-    usage = QueueUsage(before, CONFIG)
+class Changing:
+    """A cluster that changes, and the amounts as they are kept."""
 
-    def after(*changed: Object, gone: str = "") -> tuple[list[str], float]:
-        nonlocal before
+    def __init__(self, *objects: Object) -> None:
+        self.store = Store()
+        for each in (Node("node-1"), queue("team"), pod_group("run"), *objects):
+            self.store.put(each)
+        self.view = self.store.cluster()
+        self.usage = QueueUsage(self.view, CONFIG)
+
+    def after(self, *changed: Object, gone: str = "") -> tuple[list[str] | None, float]:
+        """The groups that may count otherwise after the change, and the GPUs that the queue requests."""
         for each in changed:
-            store.put(each)
+            self.store.put(each)
         if gone:
-            store.remove(ResourceClaim, gone)
-        view = store.cluster()
-        touched = usage.update(view, view.changes_since(before.store_id, before.serial) or ())
-        before = view
-        assert touched is not None
-        return sorted(touched), usage.queue_amounts("team")[2].get("gpu", 0.0)
+            self.store.remove(ResourceClaim, gone)
+        before, self.view = self.view, self.store.cluster()
+        changes = self.view.changes_since(before.store_id, before.serial)
+        assert changes is not None
+        touched = self.usage.update(self.view, changes)
+        return None if touched is None else sorted(touched), self.usage.queue_amounts("team")[2].get("gpu", 0.0)
 
-    assert after(claim("c", exactly(GPUS, 2))) == (["ml/run"], 4.0)
+
+def test_a_claim_that_comes_later_counts_from_then_on() -> None:
+    live = Changing(user("a", "c"), user("b", "c", group=""))
+    assert live.after(claim("c", exactly(GPUS, 2))) == (["ml/run"], 4.0)
     # A claim changes with each bind: what it asks for does not.
     had = replace(claim("c", exactly(GPUS, 2)), allocation=Allocation(), consumers=(("a", "uid-a"),))
-    assert after(had) == ([], 4.0)
-    assert after(gone="ml/c") == (["ml/run"], 0.0)
+    assert live.after(had) == ([], 4.0)
+    assert live.after(gone="ml/c") == (["ml/run"], 0.0)
+
+
+def test_a_claim_counts_otherwise_once_another_one_is_that_for_extended_resources() -> None:
+    """Users can make claims look like those that are made for pods; of two the first in order is it."""
+    named = claim("k", exactly(GPUS, 4), owner="uid-p", extended=True)
+    live = Changing(DeviceClass(GPUS, extended_resource=CARD), named, extended(CARD, 1, claims=(PodClaim("c", "k"),)))
+    assert live.after() == ([], 1.0)
+    assert live.after(replace(named, name="j")) == (["ml/run"], 5.0)
+    assert live.after(gone="ml/j") == (["ml/run"], 1.0)
 
 
 def test_pods_that_come_and_go_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where what no pod has any more is forgotten at once."""
     monkeypatch.setattr("kai_sched.reconcile.queue_usage.SPARE_SHAPES", 0)
-    store = Store()
-    store.put(queue("team"))
-    before = store.cluster()
-    usage = QueueUsage(before, CONFIG)
-    for count in (1, 2, 3, 2, 1, 0):
-        shape = Shape((("cpu", 100.0), ("pods", 1.0)), n_claims=1)
-        store.put(claim("c", exactly(GPUS, count)))
-        if count:
-            store.put(user("a", "c", group="", shape=shape))
-            store.put(user(f"b{count}", "c", group="", shape=shape))
-        else:
-            for key in before.pods:
-                store.remove(Pod, key)
-        view = store.cluster()
-        usage.update(view, view.changes_since(before.store_id, before.serial) or ())
-        before = view
-        fresh = QueueUsage(view, CONFIG)
-        assert usage.queue_amounts("team") == fresh.queue_amounts("team")
-    assert usage.queue_amounts("team") == ({}, {}, {})
+    live = Changing()
+    shape = Shape((("cpu", 100.0), ("pods", 1.0)), n_claims=1)
+    for count in (1, 2, 3, 2, 1):
+        live.after(claim("c", exactly(GPUS, count)), *(user(f"p{n}", "c", group="", shape=shape) for n in (0, count)))
+        assert live.usage.queue_amounts("team") == QueueUsage(live.view, CONFIG).queue_amounts("team")
+    for key in live.view.pods:
+        live.store.remove(Pod, key)
+    live.after()
+    assert live.usage.queue_amounts("team") == ({}, {}, {})
 
 
 def test_the_status_of_a_group_and_the_details_of_its_queue_have_them() -> None:
