@@ -46,7 +46,7 @@ def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: M
                 store.put(changed[name])
 
 
-def promise_devices(store: Store, waits: Iterable[Pipeline]) -> None:
+def keep_devices(store: Store, waits: Iterable[Pipeline]) -> None:
     """Write the devices that pods wait for to their claims in the store, as far as these have none."""
     claims = store.cluster().resource_claims
     for use in (use for each in waits for use in each.claims):

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kai_sched.cycle.claim_world import promise_devices, settle_claims
+from kai_sched.cycle.claim_world import keep_devices, settle_claims
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
@@ -41,7 +41,7 @@ class World:
     restarts_clocks
         Whether start and eviction times are set anew before every cycle (scenarios), or kept as the scheduler does
         (plain objects), together with the time since which a gang is stale.
-    promises_devices
+    keeps_devices
         Whether the claims of pods that wait have the devices that were decided from then on (scenarios), or get
         devices when the pod is bound (plain objects).
     """
@@ -50,7 +50,7 @@ class World:
     keeps_terminating: frozenset[str] = frozenset()
     revives: bool = True
     restarts_clocks: bool = True
-    promises_devices: bool = True
+    keeps_devices: bool = True
 
 
 def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, world: World) -> dict[str, PodState]:
@@ -92,8 +92,8 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
         pods[key] = after
         settled[key] = _stand(after, state)
     settle_claims(store, cluster, (each for each in result.effects if isinstance(each, Bind)), pods)
-    if world.promises_devices:
-        promise_devices(store, (each for each in result.effects if isinstance(each, Pipeline)))
+    if world.keeps_devices:
+        keep_devices(store, (each for each in result.effects if isinstance(each, Pipeline)))
     if world.restarts_clocks:
         restart_clocks(store, cluster.pod_groups, pods, now_ns + world.step_ns)
     else:

@@ -31,10 +31,10 @@ from kai_sched.lowering.roles import (
     task_priority,
 )
 from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
-from kai_sched.lowering.selectors import SelectorBook
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.claims import DeviceClass, ResourceSlice
+from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, ResourceSlice
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
@@ -129,7 +129,7 @@ class Cache:
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
-        self.has_claims = False  # whether some pod has had claims for devices
+        self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self.selectors = SelectorBook()
         self._devices: Any = None  # of slices; made anew when a slice, a class or a node changes
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
@@ -344,7 +344,8 @@ class Cache:
         if number == len(self.shapes):
             had_terms = bool(self.terms)
             terms, changed = self.terms.learn(shape)
-            self.has_claims = self.has_claims or shape.n_claims > 0
+            named = any(resource.startswith(EXTENDED_PREFIX) for resource, _ in shape.request)
+            self.has_claims = self.has_claims or named or shape.n_claims > 0
             kind = gpu_kind(shape)
             self.shapes.append(KnownShape(number, self.places.row(placing(shape, kind)), shape, kind, terms))
             if terms and not had_terms:

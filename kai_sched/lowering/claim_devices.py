@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.constraints import truth_of, untolerated
-from kai_sched.lowering.selectors import SelectorBook, SelectorError
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
+from kai_sched.model.device_selectors import SelectorBook, SelectorError
 from kai_sched.model.objects import Node, NodeSelector
 from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.extended import ExtendedBook
-from kai_sched.lowering.selectors import SelectorError
 from kai_sched.model.claims import (
     CONSUMERS_MAX,
+    EXTENDED_PREFIX,
     RESULTS_MAX,
     ClaimRequests,
     DeviceOption,
@@ -17,6 +17,7 @@ from kai_sched.model.claims import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorError
 from kai_sched.model.objects import Pod
 from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
@@ -69,11 +70,19 @@ class ClaimJudge:
             return f"ResourceClaim {claim.key} of an earlier attempt is being deleted: wait until it is gone"
         everywhere = [each for each in claim.asks.requests if not self._extended.offered(each.resource).any()]
         for request in everywhere:
-            if fault := self._option_fault(request.options[0], f"its request for {request.resource}"):
+            if fault := self._option_fault(request.options[0], _request_for(request.resource)):
                 return fault
         count = sum(request.options[0].count or 0 for request in everywhere)
         too_many = f"its containers ask for {count} devices: a claim can have {RESULTS_MAX} at most"
         return too_many if count > RESULTS_MAX else ""
+
+    def missing_class(self, resources: tuple[str, ...]) -> str:
+        """The same for extended resources that are named after classes that do not exist; "" where nodes offer all."""
+        for resource in resources:
+            if not self._extended.offered(resource).any():
+                missing = _no_class(_request_for(resource), resource.removeprefix(EXTENDED_PREFIX))
+                return f"{missing}, or correct the name"
+        return ""
 
     def _fault(self, asks: ClaimRequests) -> str:
         known = self._faults.get(asks)
@@ -88,7 +97,7 @@ class ClaimJudge:
 
     def _option_fault(self, option: DeviceOption, path: str) -> str:
         if option.device_class not in self._cluster.device_classes:
-            return f"{path} names the DeviceClass {option.device_class}, which does not exist: create it"
+            return _no_class(path, option.device_class)
         if option.count is not None and option.count > RESULTS_MAX:
             return f"{path} asks for {option.count} devices: a claim can have {RESULTS_MAX} at most"
         if self._book is None:
@@ -130,3 +139,11 @@ class ClaimJudge:
         if not matched.any() or not self._book.is_gpu[matched].all():
             return 0
         return 1 if option.count is None else option.count
+
+
+def _no_class(path: str, name: str) -> str:
+    return f"{path} names the DeviceClass {name}, which does not exist: create it"
+
+
+def _request_for(resource: str) -> str:
+    return f"its request for {resource}"

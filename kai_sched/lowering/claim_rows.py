@@ -17,8 +17,8 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_devices import DeviceBook, selected_nodes
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.extended import ExtendedBook
-from kai_sched.lowering.selectors import SelectorError
 from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption, DeviceRequest
+from kai_sched.model.device_selectors import SelectorError
 from kai_sched.model.objects import Node
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.columns import NULL

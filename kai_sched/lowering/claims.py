@@ -26,12 +26,11 @@ from kai_sched.model.claims import (
     ClaimRequests,
     DeviceOption,
     ExtendedRequests,
-    PodClaim,
     ResourceClaim,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.keys import ObjectKey
 from kai_sched.model.objects import Node, Pod
+from kai_sched.model.pod_claims import ClaimBook, PodClaims
 from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
@@ -110,17 +109,16 @@ def find_claims(
     if unused and not cluster.device_classes and not cache.has_claims:
         return ClaimRows(None, [NO_CLAIMS], of_task)
     book = cache.device_book(lambda: DeviceBook(cluster, cache, nodes, cache.selectors))
-    extended = ExtendedBook(cluster, cache, nodes)
+    claims = ClaimBook(cluster)
+    extended = ExtendedBook(claims.classes, cache, nodes)
     found = ClaimRows(book, [NO_CLAIMS], of_task, extended)
     node, status = placed
     uses = []
     for t, pod in enumerate(pods):
-        asked = extended.requests(pod)
-        if (pod.claims or asked) and status[t] >= Status.GATED:
+        of_pod = claims.claims(pod)
+        if of_pod is not None and status[t] >= Status.GATED:
             on_node = bool(node[t] != NULL and status[t] >= Status.PIPELINED)
-            listed = [(use, cluster.resource_claims.get(f"{pod.namespace}/{use.claim}")) for use in pod.claims]
-            own = extended.claim(pod, asked) if asked else None
-            uses.append(_Uses(t, pod, on_node, listed, asked, own))
+            uses.append(_Uses(t, pod, on_node, of_pod))
     if unused and not uses:
         return ClaimRows(None, [NO_CLAIMS], of_task)
     _number(uses, found, cache)
@@ -140,41 +138,34 @@ def find_claims(
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """A task with claims: whether it is on a node, its claims with the objects, as far as they exist, and what it asks
-    for as extended resources with the claim that is made for that."""
+    """A task with claims, and whether it is on a node."""
 
     task: int
     pod: Pod
     on_node: bool
-    listed: list[tuple[PodClaim, ResourceClaim | None]]
-    asked: ExtendedRequests | None
-    own: ResourceClaim | None
-
-    def claims(self) -> dict[ObjectKey, ResourceClaim]:
-        """The claims that exist and the one for extended resources, each once, by key."""
-        found = {claim.key: claim for _, claim in self.listed if claim is not None}
-        return found | ({self.own.key: self.own} if self.own is not None else {})
+    claims: PodClaims
 
 
 def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
     """Give the claims of tasks their rows, in the order of the tasks, and note which of them stay where they are."""
-    users = Counter(key for each in uses for key in each.claims())
-    there = Counter(key for each in uses if each.on_node for key in each.claims())
+    users = Counter(key for each in uses for key in each.claims.distinct())
+    there = Counter(key for each in uses if each.on_node for key in each.claims.distinct())
     found.by_task = [[] for _ in range(found.of_task.size)]
     for each in uses:
         holder = cache.binding(each.pod.key, each.pod)
         binding = dict(holder.claims) if holder else {}
-        names = {claim.key: use.name for use, claim in each.listed if claim is not None}
-        if each.own is not None:
-            names[each.own.key] = EXTENDED_CLAIM
-        for key, claim in each.claims().items():
+        own, asked = each.claims.own, each.claims.asked
+        names = {claim.key: use.name for use, claim in each.claims.listed if claim is not None}
+        if own is not None:
+            names[own.key] = EXTENDED_CLAIM
+        for key, claim in each.claims.distinct().items():
             allocation = claim.allocation or (binding.get(names[key]) if each.on_node else None)
             row = found.rows.setdefault(key, len(found.claims))
             if row == len(found.claims):
                 found.claims.append(claim)
                 found.certain.append(False)
-            if each.asked is not None and claim is each.own:
-                found.asked[row] = each.asked
+            if asked is not None and claim is own:
+                found.asked[row] = asked
             if allocation is not None:
                 found.allocations[row] = allocation
             elsewhere = len(set(claim.consumers)) > there[key]
@@ -186,11 +177,12 @@ def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
 
 def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
     refusal = ""
-    for use, claim in each.listed:
+    for use, claim in each.claims.listed:
         allocated = claim is not None and found.rows[claim.key] in found.allocations
         refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
-    if each.own is not None:
-        refusal = refusal or judge.extended_refusal(each.own, each.on_node)
+    if each.claims.own is not None:
+        refusal = refusal or judge.extended_refusal(each.claims.own, each.on_node)
+    refusal = refusal or judge.missing_class(each.claims.missing)
     asks = [(found.claims[row], found.certain[row]) for row in found.by_task[each.task]]
     return ClaimKey(
         tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),

@@ -182,16 +182,20 @@ class ClaimRequests:
     fault: str = ""
 
     def gpus(self) -> float:
-        """GPUs that count for the queue (semantics 8.6): those of exact requests whose class is one of GPUs.
+        """GPUs that count for the queue (semantics 8.6)."""
+        return float(min(sum(count for _, count in self.counted()), 2**63 - 1))
+
+    def counted(self) -> list[tuple[DeviceRequest, int]]:
+        """The requests that count for the queue, and as how many GPUs: exact ones whose class is one of GPUs.
 
         Where containers request GPUs as such, these count already.
         """
-        total = 0
+        found = []
         for request in self.requests:
             option = request.options[0] if request.exact and canonical(request.resource) != GPU else None
             if option is not None and is_gpu_name(option.device_class):
-                total += 1 if option.count is None else max(1, option.count)
-        return float(min(total, 2**63 - 1))
+                found.append((request, 1 if option.count is None else max(1, option.count)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

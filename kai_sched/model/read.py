@@ -63,7 +63,6 @@ _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]]
     ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
     ("storage.k8s.io/v1", "StorageClass"): (msgspec.json.Decoder(core.WireStorageClass), read_storage_class),
     ("scheduling.k8s.io/v1", "PriorityClass"): (msgspec.json.Decoder(core.WirePriorityClass), read_priority_class),
-    DEVICE_CLASS: (msgspec.json.Decoder(dra.WireDeviceClass), read_device_class),
 }
 _CUSTOM: Mapping[Kind, Callable[[core.CustomObject, Warn], Object]] = {
     QUEUE: read_queue,
@@ -98,6 +97,7 @@ VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS |
 
 _pod = msgspec.json.Decoder(core.WirePod)
 _node = msgspec.json.Decoder(core.WireNode)
+_class = msgspec.json.Decoder(dra.WireDeviceClass)
 _slice = msgspec.json.Decoder(dra.WireResourceSlice)
 _claim = msgspec.json.Decoder(dra.WireResourceClaim)
 _custom = msgspec.json.Decoder(core.CustomObject)
@@ -125,6 +125,8 @@ class Reader:
             return read_node(decode_part(_node, raw, ""), warn)
         if kind == RESOURCE_CLAIM:
             return self._claims.read(decode_part(_claim, raw, ""))
+        if kind == DEVICE_CLASS:
+            return read_device_class(decode_part(_class, raw, ""), warn)
         if kind == RESOURCE_SLICE:
             return read_resource_slice(decode_part(_slice, raw, ""), warn)
         if kind in _CUSTOM:

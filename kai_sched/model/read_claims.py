@@ -23,6 +23,7 @@ from kai_sched.model.claims import (
     ResourceSlice,
     Version,
 )
+from kai_sched.model.device_selectors import SelectorError, check_selector
 from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.objects import NO_LABELS, Taint, Toleration
 from kai_sched.model.read_constraints import read_node_selector
@@ -33,8 +34,8 @@ _MODES = ("", "ExactCount", "All")
 _EFFECTS = ("NoSchedule", "NoExecute", "None")
 
 
-def read_device_class(wire: dra.WireDeviceClass) -> DeviceClass:
-    """Raises FieldError."""
+def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
+    """Raises FieldError. Selectors that cannot be used go to ``warn``; pods that need them are told as well."""
     meta, spec = wire.metadata or core.Meta(), wire.spec or dra.DeviceClassSpec()
     # Scenario files name a class like the resource that it stands for, with a domain and a slash.
     domain, slash, rest = (meta.name or "").partition("/")
@@ -42,9 +43,15 @@ def read_device_class(wire: dra.WireDeviceClass) -> DeviceClass:
         identity(msgspec.structs.replace(meta, name=rest))
     else:
         identity(meta)
+    selectors = _selectors(spec.selectors, "spec.selectors")
+    for i, expression in enumerate(selectors):
+        try:
+            check_selector(expression)
+        except SelectorError as error:
+            warn(f"spec.selectors[{i}].cel.expression", str(error))
     return DeviceClass(
         meta.name or "",
-        _selectors(spec.selectors, "spec.selectors"),
+        selectors,
         spec.extended_resource_name or "",
         time_ns(meta.creation_timestamp, "metadata.creationTimestamp", _ignore),
         tuple(spec.config or ()),

@@ -2,7 +2,7 @@
 
 A pod counts as in the books of the solver: it holds from when it has a node until its deletion begins; it requests what
 it holds, and also while it waits, unless it has scheduling gates. Memory of GPUs is held as a part of them, and
-requested as memory.
+requested as memory. GPUs of claims for devices count from when the claim is there, whether it is allocated or not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kai_sched.model.objects import BindRequest, GpuShare, Node, Phase, Pod, Pod
 from kai_sched.model.priorities import default_priority, is_preemptible
 from kai_sched.model.resources import GPU, PODS, mig_gpus, quantity_text
 from kai_sched.model.store import Change, Cluster
+from kai_sched.reconcile.claim_usage import CLASS_PREFIX, ClaimAmounts, ClaimUsage
 
 Amounts = dict[str, float]  # by resource, in scheduler units
 _LIVE = frozenset({Phase.PENDING, Phase.RUNNING})
@@ -75,9 +76,12 @@ class QueueUsage:
         self._shapes: dict[int, Shape] = {}
         self._most_shapes = SPARE_SHAPES
         self._prices: dict[int, list[tuple[str, float]]] = {}
-        self._priced: dict[tuple[int, int], Shape] = {}  # by the shape that is asked for, and the memory of a device
+        # By the shape that is asked for, the memory of a device and what claims add: that shape, and what is counted.
+        self._priced: dict[tuple[int, int, ClaimAmounts], tuple[Shape, Shape]] = {}
+        self._claims = ClaimUsage(cluster)
         self._bare_classes: dict[str, bool] = {}
         for key, pod in cluster.pods.items():
+            self._claims.note(pod)
             if pod.group:
                 self.members.setdefault(pod.group_key, {})[key] = None
             else:
@@ -95,20 +99,33 @@ class QueueUsage:
             self._begin(cluster)
             return None
         before, self._cluster = self._cluster, cluster
+        if self._claims.follow(cluster, changed):
+            self._begin(cluster)
+            return None
         touched = {key: None for kind, key in changed if kind is PodGroup}
         for key in (key for kind, key in changed if kind is Pod):
-            for pod, count in ((before.pods.get(key), -1), (cluster.pods.get(key), 1)):
-                if pod is None:
-                    continue
-                if not pod.group:
-                    self._count_bare(pod, count)
-                    continue
-                group = pod.group_key
-                touched[group] = None
-                if count > 0:
-                    self.members.setdefault(group, {})[key] = None
+            if (pod := before.pods.get(key)) is not None:
+                if pod.group:
+                    touched[pod.group_key] = None
+                    self.members.get(pod.group_key, {}).pop(key, None)
                 else:
-                    self.members.get(group, {}).pop(key, None)
+                    self._count_bare(pod, -1)
+                self._claims.drop(pod)
+            if (pod := cluster.pods.get(key)) is not None:
+                self._claims.note(pod)
+                if pod.group:
+                    touched[pod.group_key] = None
+                    self.members.setdefault(pod.group_key, {})[key] = None
+                else:
+                    self._count_bare(pod, 1)
+        for pod in self._claims.differing(before, changed):
+            if pod.group:
+                touched[pod.group_key] = None
+                self._claims.note(pod)
+            else:
+                self._count_bare(pod, -1)
+                self._claims.note(pod)
+                self._count_bare(pod, 1)
         for key in touched:
             self._count_group(key)
             if not self.members.get(key, True):
@@ -168,24 +185,28 @@ class QueueUsage:
             return
         if pod.deleted_ns:
             return
-        held = self._on_node(pod.shape, node) if node else pod.shape
-        for shape in (pod.shape, held):
+        claimed = self._claims.amounts(pod)
+        asked = self._counted(pod.shape, 0, claimed)
+        held = asked
+        if node and pod.shape.share is not None and pod.shape.share.memory_mib:
+            held = self._counted(pod.shape, usable_memory_mib(self._cluster.nodes[node], self._config), claimed)
+        for shape in (asked, held):
             self._shapes[id(shape)] = shape
-        counts.add(id(pod.shape), id(held) if node else None, count)
+        counts.add(id(asked), id(held) if node else None, count)
 
-    def _on_node(self, shape: Shape, node: str) -> Shape:
-        """The shape that a pod holds: memory of GPUs is the part of the node's devices (semantics 8.1)."""
-        share = shape.share
-        if share is None or not share.memory_mib:
+    def _counted(self, shape: Shape, memory: int, claimed: ClaimAmounts) -> Shape:
+        """The shape with what claims add. Memory of GPUs is a part of devices with ``memory`` MiB, if that is known
+        (semantics 8.1)."""
+        if not memory and not claimed:
             return shape
-        memory = usable_memory_mib(self._cluster.nodes[node], self._config)
-        if not memory:
-            return shape
-        at = (id(shape), memory)
+        at = (id(shape), memory, claimed)
         if at not in self._priced:
-            portion = memory_price(share, memory) / share.devices
-            self._priced[at] = replace(shape, share=GpuShare(share.devices, portion))
-        return self._priced[at]
+            counted = replace(shape, request=(*shape.request, *claimed))
+            if memory and shape.share is not None:
+                portion = memory_price(shape.share, memory) / shape.share.devices
+                counted = replace(counted, share=GpuShare(shape.share.devices, portion))
+            self._priced[at] = shape, counted
+        return self._priced[at][1]
 
     def _counts(self, queue: str, preemptible: bool) -> ShapeCounts:
         return self._queues.setdefault((queue, preemptible), ShapeCounts())
@@ -194,7 +215,7 @@ class QueueUsage:
         """Forget shapes that no pod has any more, once they may be the majority."""
         if len(self._shapes) > self._most_shapes:
             used = {shape for counts in self._queues.values() for part in (counts.asked, counts.held) for shape in part}
-            self._priced = {at: shape for at, shape in self._priced.items() if id(shape) in used and at[0] in used}
+            self._priced = {at: shapes for at, shapes in self._priced.items() if id(shapes[1]) in used}
             self._shapes = {shape: self._shapes[shape] for shape in used}
             self._prices = {shape: price for shape, price in self._prices.items() if shape in used}
             self._queues = {key: counts for key, counts in self._queues.items() if counts.asked}
@@ -254,5 +275,9 @@ def add_amounts(total: Amounts, more: Mapping[str, float]) -> None:
 
 def resource_list(amounts: Mapping[str, float]) -> dict[str, str]:
     """The amounts as a Kubernetes ResourceList; the scheduler's one GPU resource goes by the name of NVIDIA's."""
-    wire = {names.NVIDIA_GPU if name == GPU else name: quantity_text(name, value) for name, value in amounts.items()}
+    wire = {_wire_name(name): quantity_text(name, value) for name, value in amounts.items()}
     return dict(sorted(wire.items()))
+
+
+def _wire_name(resource: str) -> str:
+    return names.NVIDIA_GPU if resource == GPU else resource.removeprefix(CLASS_PREFIX)

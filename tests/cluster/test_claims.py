@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -32,6 +33,31 @@ def the_claim(cluster: Cluster, name: str) -> Object:
     return cluster.get("ResourceClaim", name, "default")
 
 
+def wait_gpus(read: Callable[[], Object], allocated: int, requested: int) -> None:
+    """Wait until the amounts that are read have so many GPUs, by the names of the resource and of the class."""
+
+    def told() -> bool:
+        status = read()
+        for field, count in (("allocated", allocated), ("requested", requested)):
+            amounts = status.get(field, {})
+            assert [amounts.get(name) for name in (objects.GPU, claims.DRIVER)] == [str(count)] * 2, status
+        return True
+
+    wait_until(told, "the GPUs of claims in a status")
+
+
+def queue_status(cluster: Cluster) -> Object:
+    """The status of the queue; empty where it has none."""
+    status: Object = cluster.get("Queue", "team").get("status", {})
+    return status
+
+
+def group_amounts(cluster: Cluster) -> Object:
+    """The amounts in the status of the group; empty where it has none."""
+    amounts: Object = cluster.get("PodGroup", "pair").get("status", {}).get("resourcesStatus", {})
+    return amounts
+
+
 def wait_free(cluster: Cluster, name: str) -> None:
     wait_until(lambda: not claims.allocated(the_claim(cluster, name)), f"claim {name} being free", 30.0)
 
@@ -56,6 +82,7 @@ def test_each_pod_gets_devices_of_its_own_and_the_last_one_waits(
         uid = cluster.pod(name)["metadata"]["uid"]
         assert found["status"]["reservedFor"] == [{"resource": "pods", "name": name, "uid": uid}]
     assert not claims.reserved(the_claim(cluster, "c-4"))
+    wait_gpus(lambda: queue_status(cluster), 4, 5)
     assert claims.check_history(cluster, since) >= 13
 
 
@@ -95,6 +122,8 @@ def test_pods_share_a_claim_on_one_node_and_drivers_are_told_its_config(
     assert len(set(nodes.values())) == 1
     cluster.create(claims.pod("late", "shared"))
     assert cluster.wait_bound(["late"])["late"] == nodes["pair-0"]
+    wait_gpus(lambda: group_amounts(cluster), 2, 2)
+    wait_gpus(lambda: queue_status(cluster), 3, 3)
     found = the_claim(cluster, "shared")
     assert claims.reserved(found) == ["late", "pair-0", "pair-1"]
     assert len(claims.allocated(found)) == 1
@@ -116,6 +145,23 @@ def test_a_claim_whose_bytes_the_api_server_does_not_give_out_is_allocated_witho
     cluster.wait_bound(["p"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
     assert [each["claim"] for each in replica.logs("claim.unprotected")] == ["default/c"]
+
+
+def test_a_class_with_a_selector_that_cannot_be_used_is_told_once_before_any_pod_needs_it(
+    cluster: Cluster, operator: StartOperator
+) -> None:
+    """The API server takes it: optional selection is what this scheduler lacks."""
+    prepare(cluster)
+    replica = operator()
+    cluster.create(claims.device_class("other", selectors=[{"cel": {"expression": "device.?driver.hasValue()"}}]))
+    told = wait_until(lambda: replica.logs("object.doubtful"), "the class being told")
+    cluster.kubectl("label", "deviceclass", "other", "seen=again")
+    cluster.create(claims.claim("c"))
+    cluster.create(claims.pod("p", "c"))
+    cluster.wait_bound(["p"])
+    assert told == replica.logs("object.doubtful")
+    assert [(each["kind"], each["object"]) for each in told] == [("DeviceClass", "other")]
+    assert "spec.selectors[0].cel.expression: 'device.?driver.hasValue()' uses optional" in told[0]["problem"]
 
 
 def test_a_claim_that_somebody_else_allocates_meanwhile_is_decided_about_again(
@@ -191,14 +237,16 @@ def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
     replica = operator(proxy=proxy)
     absent.wait_hits(3)
     cluster.create(claims.claim("c"))
-    cluster.create_all([objects.pod("plain", gpus=0), claims.pod("p", "c")])
+    cluster.create_all([objects.pod("plain", gpus=0), claims.pod("p", "c"), claims.extended_pod("e")])
     cluster.wait_bound(["plain"])
     found = cluster.wait_condition("Pod", "p", "PodScheduled", status="False")
     assert "ResourceClaim default/c does not exist" in found["message"]
+    found = cluster.wait_condition("Pod", "e", "PodScheduled", status="False")
+    assert f"names the DeviceClass {claims.DRIVER}, which does not exist: create it" in found["message"]
     assert replica.get("/readyz/scheduling")[0] == 200
     assert [each for each in replica.logs() if each["level"] in ("warning", "error")] == []
     proxy.remove(absent)
-    cluster.wait_bound(["p"])
+    cluster.wait_bound(["p", "e"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
 
 

@@ -14,6 +14,7 @@ from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.shares import Sharing
+from tests.properties.test_claims import crowds
 
 CONFIG = Config()
 BOOKS_ONLY = Config(actions=())  # a cycle without actions opens the books and decides nothing
@@ -46,6 +47,17 @@ def test_both_agree_on_the_parts_of_gpus_that_queues_hold(objects: list[o.Object
             held, fixed, _ = usage.queue_amounts(queue.name)
             assert triple_of(held) == pytest.approx(queue.allocated), queue.name
             assert triple_of(fixed) == pytest.approx(queue.allocated_non_preemptible), queue.name
+
+
+@given(objects=crowds())
+def test_both_agree_on_the_gpus_of_claims(objects: list[o.Object]) -> None:
+    """Before a cycle and after it, when claims are allocated, and made for extended resources."""
+    store = Store()
+    for item in objects:
+        store.put(item)
+    check(store.cluster(), NOW_NS)
+    advance(store, store.cluster(), run_cycle(store.cluster(), CONFIG, NOW_NS), NOW_NS, World(STEP_NS))
+    check(store.cluster(), NOW_NS + STEP_NS)
 
 
 def test_a_wrong_sum_is_noticed() -> None:

@@ -213,6 +213,23 @@ def test_what_is_wrong_with_the_class_is_told_unless_some_node_offers_the_resour
     assert found["decided"]["a/p"]["node"] == "m"
 
 
+@pytest.mark.parametrize("classes", [[], [stands_for(NIC, "nic", "nic.example.com")]])
+def test_a_class_that_is_missing_is_named_unless_some_node_offers_the_resource(
+    tmp_path: Path, classes: list[dict[str, Any]]
+) -> None:
+    """Also in a cluster that has no classes, slices and claims at all."""
+    objects = [offering("m", NIC, 1), queue("q"), *classes]
+    (found,) = simulate(tmp_path, *objects, gpus("p", 1, resource=IMPLICIT))
+    assert found["podGroups"]["a/p"]["message"] == (
+        "pod a/p can run on no node: its request for deviceclass.resource.kubernetes.io/gpu names the DeviceClass "
+        "gpu, which does not exist: create it, or correct the name"
+    )
+    (found,) = simulate(tmp_path, *objects, offering("n", IMPLICIT, 1), gpus("p", 1, resource=IMPLICIT))
+    assert found["decided"]["a/p"]["node"] == "n"
+    (found,) = simulate(tmp_path, *node("n", 1), *objects[1:], CLASS, gpus("p", 1, resource=IMPLICIT))
+    assert found["decided"]["a/p"]["node"] == "n"
+
+
 def test_amounts_of_resources_are_those_that_users_write(tmp_path: Path) -> None:
     (found,) = simulate(tmp_path, *node("n", 1), queue("q"), asking("p", example__com_nic=2))
     message = found["podGroups"]["a/p"]["message"]

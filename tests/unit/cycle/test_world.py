@@ -153,8 +153,8 @@ def test_a_bind_request_ends_when_its_pod_runs() -> None:
     assert store.cluster().pods[POD.key].gpu_groups == ("device",)
 
 
-@pytest.mark.parametrize("promises", [True, False])
-def test_promised_devices_stay_with_the_claim_in_scenarios(promises: bool) -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_promised_devices_stay_with_the_claim_in_scenarios(keeps: bool) -> None:
     allocation = Allocation((AllocatedDevice("r", "gpu.example.com", "n", "gpu-0"),))
     claim = ResourceClaim("ml", "c", "claim-uid")
     store = Store()
@@ -162,6 +162,6 @@ def test_promised_devices_stay_with_the_claim_in_scenarios(promises: bool) -> No
         store.put(each)
     waits = Pipeline(POD.key, POD.uid, "n", (ClaimUse(claim.key, claim.uid, allocation, is_new=True),))
     result = replace(decided({POD.key: PodState("Pipelined", "n")}), effects=(waits,))
-    advance(store, store.cluster(), result, NOW_NS, World(promises_devices=promises))
+    advance(store, store.cluster(), result, NOW_NS, World(keeps_devices=keeps))
     after = store.cluster().resource_claims[claim.key]
-    assert after == (replace(claim, allocation=allocation) if promises else claim)
+    assert after == (replace(claim, allocation=allocation) if keeps else claim)

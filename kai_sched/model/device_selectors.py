@@ -76,7 +76,7 @@ class SelectorBook:
         return known[1]
 
     def check(self, expression: str) -> None:
-        """Compile the expression, which needs no device. Raises SelectorError."""
+        """As ``check_selector``; what can be compiled is kept."""
         self._program(expression)
 
     def forget(self, devices: Iterable[Device]) -> None:
@@ -87,7 +87,7 @@ class SelectorBook:
     def _program(self, expression: str) -> Any:
         program = self._programs.get(expression)
         if program is None:
-            program = _compiled(expression)
+            program = check_selector(expression)
             if len(self._programs) >= PROGRAMS_MAX:
                 self._programs.clear()
             self._programs[expression] = program
@@ -119,8 +119,11 @@ def _library() -> ModuleType:
     return cel
 
 
-def _compiled(expression: str) -> Any:
-    """The program of the expression. Raises SelectorError, also for what Kubernetes knows and the library does not."""
+def check_selector(expression: str) -> Any:
+    """Compile the expression, which needs no device, and return the program.
+
+    Raises SelectorError, also for what Kubernetes knows and the library does not.
+    """
     try:
         program = _library().compile(expression)
     except ValueError as error:

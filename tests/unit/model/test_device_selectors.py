@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 
-from kai_sched.lowering.selectors import SelectorBook, SelectorError
-from kai_sched.model.claims import Capacity, Device, Version
+from kai_sched.model.claims import Capacity, Device, DeviceClass, Version
+from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorBook, SelectorError
+from kai_sched.model.read import DEVICE_CLASS, Reader
 
 DEVICE = Device(
     "gpu-0",
@@ -93,3 +96,15 @@ def test_answers_are_kept_as_long_as_the_device_is() -> None:
     assert len(book._answers) == 1
     book.forget([])
     assert not book._answers
+
+
+def test_a_class_with_a_selector_that_cannot_be_used_is_told_when_it_is_read_and_kept() -> None:
+    expressions = ["device.driver == 'gpu.example.com'", "device.driver ==", "device.?driver.hasValue()"]
+    selectors = [{"cel": {"expression": each}} for each in expressions]
+    raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+    told: list[tuple[str, str]] = []
+    found = Reader(Config()).read(DEVICE_CLASS, raw, lambda field, message: told.append((field, message)))
+    assert found == DeviceClass("gpu", tuple(expressions))
+    assert [field for field, _ in told] == [f"spec.selectors[{i}].cel.expression" for i in (1, 2)]
+    assert told[0][1].startswith("'device.driver ==' cannot be compiled (")
+    assert told[1][1].startswith("'device.?driver.hasValue()' uses optional selection (.?)")

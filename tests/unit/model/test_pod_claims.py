@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.api import core
-from kai_sched.lowering.extended import requests_of
 from kai_sched.model.claims import ContainerDevices, ExtendedRequests, extended_claim_name
 from kai_sched.model.faults import decode_part
+from kai_sched.model.pod_claims import requests_of
 from kai_sched.model.read_requests import RequestReader
 
 CLASSES = {"example.com/gpu": "gpus", "example.com/nic": "nics"}
