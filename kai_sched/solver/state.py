@@ -307,6 +307,9 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     n_integers = n_moves * (6 + 8 * counters + 3 * shares + claim_writes(snapshot)) + 2 * n_sets + 1
     # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
     n_integers += 2 * claim_writes(snapshot)
+    if evicting:
+        # For each device that a returning task gets back another task may give it up and get others.
+        n_integers += (2 * snapshot.dra_claims.device.size + n_moves) * claim_writes(snapshot)
     return Log(
         np.empty(n_floats, np.int64),
         np.empty(n_floats),

@@ -101,16 +101,23 @@ def keep_home_devices(t: int, save: bool, ctx: Context, search: Search) -> None:
 
 @inner
 def fits_at_home(t: int, ctx: Context, search: Search) -> bool:
-    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, on the devices that it shared there.
+    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, on the devices that it had there.
 
-    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (G,). Terms and ports are left out.
+    Terms and ports are left out.
+    """
+    return has_room_at_home(t, ctx, search) and fits_home_claims(t, ctx, search)
+
+
+@inner
+def has_room_at_home(t: int, ctx: Context, search: Search) -> bool:
+    """Return whether task ``t`` fits its node ``search.tasks.home`` (T,) later, but for the devices of its claims.
+
+    Reads ``state.idle`` and ``releasing`` (N, R) and ``devices.later`` (G,).
     """
     snapshot, state, home = ctx.snapshot, ctx.state, search.tasks.home[t]
     c = snapshot.tasks.cls[t]
     request = snapshot.classes.request[c]
     if home == NULL or not fits_later(request, state.idle[home], state.releasing[home]):
-        return False
-    if not fits_home_claims(t, ctx, search):
         return False
     if snapshot.devices.reserved.shape[0] == 0:
         return True

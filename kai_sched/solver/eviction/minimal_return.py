@@ -17,7 +17,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Status
 from kai_sched.solver.decisions import Evictions
-from kai_sched.solver.eviction.evict import evict, fits_at_home, keep_home_devices, move_cursor
+from kai_sched.solver.eviction.evict import evict, has_room_at_home, keep_home_devices, move_cursor
 from kai_sched.solver.eviction.minimal_simulation import node_to_return_to, restore_victim, return_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
@@ -71,7 +71,7 @@ def may_be_kept(t: int, row: int, ctx: Context, search: Search) -> bool:
         return False
     if status != IS_RELEASING and status != IS_PIPELINED:
         return False
-    return fits_at_home(t, ctx, search)
+    return has_room_at_home(t, ctx, search)
 
 
 @inner

@@ -18,7 +18,8 @@ import enum
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole, Verdict
-from kai_sched.solver.eviction.evict import evict, fits_at_home, return_home
+from kai_sched.solver.eviction.claimed_home import fits_home_claims, free_home_claims
+from kai_sched.solver.eviction.evict import evict, fits_at_home, has_room_at_home, return_home
 from kai_sched.solver.eviction.retake import keep_last, who_retakes
 from kai_sched.solver.eviction.scenarios import add_to_scenario
 from kai_sched.solver.eviction.simulation import count_at_home, within_limits
@@ -262,7 +263,7 @@ def give_up_those_without_room(j: int, moving: bool, ctx: Context, search: Searc
     for t in range(base, snapshot.jobs.task_ptr[j + 1]):
         if scratch.excluded[t - base] == 1:
             continue
-        if ctx.finder.refused[tasks.cls[t]] == OK and fits_at_home(t, ctx, search):
+        if ctx.finder.refused[tasks.cls[t]] == OK and has_room_at_home(t, ctx, search):
             continue
         # Away from home all tasks of a class have the same nodes, and most have the class of the task before.
         if tasks.cls[t] != last:
@@ -284,7 +285,7 @@ def lacks_room(t: int, moving: bool, ctx: Context, search: Search) -> bool:
     c = snapshot.tasks.cls[t]
     if ctx.finder.refused[c] != OK:
         return True
-    if fits_at_home(t, ctx, search):
+    if has_room_at_home(t, ctx, search):
         return False
     if not moving:
         return True
@@ -329,7 +330,7 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
     """Return the node to which evicted task ``t`` can return: its home, or with ``moving`` the best node; NULL: none.
 
     Writes ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P) through the undo log, and restores
-    them.
+    them. Pipelined tasks may get other devices of the home for their claims, ``state.claims.device`` (Y,).
     """
     finder = ctx.finder
     c, home = ctx.snapshot.tasks.cls[t], search.tasks.home[t]
@@ -342,9 +343,10 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)
     n = NULL
-    if fits_at_home(t, ctx, search):
+    if has_room_at_home(t, ctx, search):
         if not apart or terms_allow(c, home, ctx):
-            n = int(home)
+            if fits_home_claims(t, ctx, search) or free_home_claims(t, ctx, search):
+                n = int(home)
     if n == NULL and moving:
         n = best_node(t, ctx)
     if apart:
