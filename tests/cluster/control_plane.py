@@ -27,8 +27,14 @@ ADMIN, KWOK, CONTROLLERS, OPERATOR = "admin", "kwok", "controller-manager", "ope
 WORKLOADS = "workload-operator"
 MASTERS = "system:masters"
 START_S = 120.0
-# What is alpha in Kubernetes 1.34 and off by default: claims for extended resources of pods.
-FEATURES = ("DRAExtendedResource",)
+# What Kubernetes 1.34 has for claims and devices besides what is on by default: all that is alpha.
+FEATURES = (
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAExtendedResource",
+    "DRAPartitionableDevices",
+)
 GATES = ",".join(f"{feature}=true" for feature in FEATURES)
 
 
@@ -143,6 +149,7 @@ class ControlPlane:
             "service-account-key-file": key,
             "service-account-signing-key-file": key,
             "feature-gates": GATES,
+            "runtime-config": "resource.k8s.io/v1alpha3=true",  # taints by DeviceTaintRules, which a controller reads
             "audit-log-path": self.audit.path,
             "audit-log-maxsize": 100_000,  # megabytes: a reader of a file does not follow its rotation
             "audit-policy-file": self.folder / "audit-policy.json",

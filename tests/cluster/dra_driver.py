@@ -13,22 +13,19 @@ from tests.cluster.processes import Process
 
 
 @contextmanager
-def running(
-    plane: ControlPlane, nodes: Iterable[str], *flags: str, devices: int = 2, server: str | None = None
-) -> Iterator[list[Process]]:
+def running(plane: ControlPlane, nodes: Iterable[str], *flags: str, devices: int = 2) -> Iterator[None]:
     """The driver on each of these nodes, with so many GPUs there; no kubelet asks it for anything.
 
-    ``server`` is the address of a proxy. The driver leaves its slices behind when it ends.
+    The driver leaves its slices behind when it ends.
     """
     with ExitStack() as stack:
-        processes = []
         for name in nodes:
             # Paths of sockets are short.
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-")))
             for part in ("plugins", "registry", "cdi"):
                 (folder / part).mkdir()
             given = {
-                "kubeconfig": plane.kubeconfig(WORKLOADS, server),
+                "kubeconfig": plane.kubeconfig(WORKLOADS),
                 "node-name": name,
                 "num-devices": devices,
                 "cdi-root": folder / "cdi",
@@ -36,8 +33,6 @@ def running(
                 "kubelet-registrar-directory-path": folder / "registry",
             }
             words = [*(f"--{flag}={value}" for flag, value in given.items()), *flags]
-            processes.append(
-                Process(f"driver of {name}", [components.program("dra", "dra"), *words], folder / "driver.log")
-            )
-            stack.callback(processes[-1].end)
-        yield processes
+            process = Process(f"driver of {name}", [components.program("dra", "dra"), *words], folder / "driver.log")
+            stack.callback(process.end)
+        yield

@@ -123,3 +123,66 @@ def test_the_node_selector_and_the_config_count() -> None:
     anywhere = copy.deepcopy(right)
     del anywhere["status"]["allocation"]["nodeSelector"]
     assert "its node selector is null" in refused(anywhere)["c"]
+
+
+def divided() -> Object:
+    """dev-0 and dev-1 use half of the counter each, dev-2 all of it."""
+    found = claims.resource_slice(NODE, 3)
+    found["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}]
+    for device, value in zip(found["spec"]["devices"], ("40Gi", "40Gi", "80Gi"), strict=True):
+        device["consumesCounters"] = [{"counterSet": "gpu", "counters": {"memory": {"value": value}}}]
+    return found
+
+
+def share(name: str, memory: str) -> Object:
+    """A claim with so much of dev-0."""
+    claim = exactly(name, capacity={"requests": {"memory": memory}})
+    return allocate(claim, "dev-0", shareID=f"share-{name}", consumedCapacity={"memory": memory})
+
+
+def test_what_is_over_used_is_refused_here_and_in_the_history() -> None:
+    """Counters of a pool, and the capacity of a device that claims share."""
+    halves = [allocate(claims.claim(name), f"dev-{n}") for n, name in enumerate("ab")]
+    whole = allocate(claims.claim("c"), "dev-2")
+    shares = [share("a", "50Gi"), share("b", "30Gi")]
+    more = share("c", "1Gi")
+    for slices, right, wrong in (
+        ([divided()], halves, whole),
+        ([claims.resource_slice(NODE, 1, allowMultipleAllocations=True)], shares, more),
+    ):
+        assert refused(*right, slices=slices) == {"a": "", "b": ""}
+        assert all(refused(*right, wrong, slices=slices).values())
+        results = [each for claim in right for each in claims.results(claim)]
+        claims.check_allocated(results, slices)
+        with pytest.raises(AssertionError):
+            claims.check_allocated(results + claims.results(wrong), slices)
+    with pytest.raises(AssertionError, match="dev-0 of node-0 is in"):
+        claims.check_allocated(claims.results(halves[0]) * 2, [divided()])
+
+
+def test_a_share_says_what_it_uses() -> None:
+    slices = [claims.resource_slice(NODE, 1, allowMultipleAllocations=True)]
+    silent = allocate(exactly("a", capacity={"requests": {"memory": "50Gi"}}), "dev-0", shareID="share-a")
+    assert "with 53687091200 memory" in refused(silent, slices=slices)["a"]
+    exclusive = allocate(claims.claim("b"), "dev-0", consumedCapacity={"memory": "80Gi"})
+    assert "as a share" in refused(exclusive, slices=slices)["b"]
+
+
+def test_taints_of_devices_have_to_be_tolerated() -> None:
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
+    slices = [claims.resource_slice(NODE, 1, taints=[taint])]
+    assert refused(allocate(claims.claim("c"), "dev-0"), slices=slices)["c"]
+    tolerant = exactly("c", tolerations=[{"key": taint["key"], "operator": "Exists"}])
+    assert refused(allocate(tolerant, "dev-0"), slices=slices) == {"c": ""}
+
+
+def test_the_chosen_option_of_a_prioritised_list_counts() -> None:
+    """The device is no longer the second choice where the first one takes it."""
+    claim = claims.claim("c")
+    selectors = [{"cel": {"expression": f"device.attributes['{claims.DRIVER}'].index == 1"}}]
+    asked = {"deviceClassName": claims.DRIVER, "allocationMode": "ExactCount", "count": 1}
+    options = [asked | {"name": "first", "selectors": selectors}, asked | {"name": "second"}]
+    claim["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": options}]
+    assert refused(allocate(claim, "dev-0", request="gpu/second")) == {"c": ""}
+    assert "for gpu/first" in refused(allocate(claim, "dev-1", request="gpu/second"))["c"]
+    assert refused(allocate(claim, "dev-1", request="gpu/first")) == {"c": ""}
