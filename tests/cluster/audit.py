@@ -9,12 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-# One line a request, when it is answered; two for a watch. The API server's calls to itself are left out.
+# One line a request, when it is answered; two for a watch. The API server's calls to itself are left out. What drivers
+# of devices send is in it, too.
+SLICES = {"group": "resource.k8s.io", "resources": ["resourceslices"]}
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "None", "users": ["system:apiserver"]}, {"level": "Metadata"}],
+    "rules": [
+        {"level": "None", "users": ["system:apiserver"]},
+        {"level": "Request", "verbs": ["create"], "resources": [SLICES]},
+        {"level": "Metadata"},
+    ],
 }
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from kai_sched.api import names
@@ -10,6 +12,7 @@ from tests.cluster import objects
 from tests.cluster.client import Client, Object, collection
 
 DRIVER = "gpu.example.com"
+UNITS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}  # as powers of two
 IMPLICIT = f"deviceclass.resource.kubernetes.io/{DRIVER}"
 
 
@@ -90,10 +93,14 @@ def made_for(client: Client, pod: str) -> list[Object]:
     ]
 
 
+def results(content: Object) -> list[Object]:
+    """The results of the allocation of the claim."""
+    return content.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or []
+
+
 def allocated(content: Object) -> list[tuple[str, str]]:
     """Pool and name of the devices that the claim has."""
-    results = content.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or []
-    return sorted((each["pool"], each["device"]) for each in results)
+    return sorted((each["pool"], each["device"]) for each in results(content))
 
 
 def reserved(content: Object) -> list[str]:
@@ -108,17 +115,53 @@ def version(client: Client) -> str:
 
 
 def check_history(client: Client, since: str) -> int:
-    """No moment had a device in two claims, or an allocated claim without its finalizer; returns the events seen."""
+    """At no moment more was allocated than there is, or without its finalizer; returns the events seen."""
     path = f"{collection('ResourceClaim')}?watch=1&resourceVersion={since}&timeoutSeconds=2"
     answer = client.request("GET", path)
     lines = answer["text"].splitlines() if "text" in answer else [json.dumps(answer)] if answer else []
-    holders: dict[str, list[tuple[str, str]]] = {}  # by uid of the claim
+    slices = client.list("ResourceSlice")
+    holders: dict[str, list[Object]] = {}  # results by uid of the claim
     for line in lines:
         event = json.loads(line)
         content = event["object"]
-        devices = [] if event["type"] == "DELETED" else allocated(content)
-        assert not devices or names.CLAIM_FINALIZER in content["metadata"]["finalizers"]
-        holders[content["metadata"]["uid"]] = devices
-        held = [device for each in holders.values() for device in each]
-        assert len(held) == len(set(held)), holders
+        found = [] if event["type"] == "DELETED" else results(content)
+        assert not found or names.CLAIM_FINALIZER in content["metadata"]["finalizers"]
+        holders[content["metadata"]["uid"]] = found
+        check_allocated([each for found in holders.values() for each in found], slices)
     return len(lines)
+
+
+def check_allocated(found: Sequence[Object], slices: Sequence[Object]) -> None:
+    """Of these results of all claims no device is in two, unless it allows that, and nothing is over-used.
+
+    That is capacities of devices, and counters of pools. Admin access uses nothing.
+    """
+    specs = [each["spec"] for each in slices]
+    devices = {(spec["pool"]["name"], each["name"]): each for spec in specs for each in spec.get("devices", ())}
+    users: dict[tuple[str, str], list[Object]] = defaultdict(list)
+    for each in found:
+        if not each.get("adminAccess"):
+            users[each["pool"], each["device"]].append(each)
+    used: Counter[tuple[str, str, str]] = Counter()  # by pool, set and counter
+    for (pool, name), uses in users.items():
+        device = devices.get((pool, name), {})
+        if not device.get("allowMultipleAllocations"):
+            assert len(uses) == 1, f"{name} of {pool} is in {uses}"
+        elif len(uses) > 1:
+            for what, capacity in device["capacity"].items():
+                total = sum(amount(use["consumedCapacity"][what]) for use in uses)
+                assert total <= amount(capacity["value"]), f"{total} {what} of {name} of {pool}: {uses}"
+        for consumed in device.get("consumesCounters", ()):
+            for counter, value in consumed["counters"].items():
+                used[pool, consumed["counterSet"], counter] += amount(value["value"])
+    for spec in specs:
+        for each in spec.get("sharedCounters", ()):
+            for counter, value in each["counters"].items():
+                total = used[spec["pool"]["name"], each["name"], counter]
+                assert total <= amount(value["value"]), f"{total} of {counter} of {each['name']}: {users}"
+
+
+def amount(text: str) -> int:
+    """A quantity of whole numbers, such as 80Gi."""
+    shift = next((bits for unit, bits in UNITS.items() if text.endswith(unit)), 0)
+    return int(text[:-2] if shift else text) << shift

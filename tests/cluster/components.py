@@ -1,8 +1,9 @@
 """The programs that the cluster tests run, built from the Go modules in tools/: `make cluster-tools`.
 
 Each folder of tools/ is a group of programs that is built into a folder of its own in the user's cache, named after all
-that goes into it, so that the second time nothing is built. KUBEBUILDER_ASSETS, the convention of envtest, is a folder
-with programs to take instead. Needs the standard library only.
+that goes into it, so that the second time nothing is built. A group is the `tool` lines of its go.mod, or the program
+whose source lies beside it. KUBEBUILDER_ASSETS, the convention of envtest, is a folder with programs to take instead.
+Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra")
+GROUPS = ("etcd", "kwok", "kubernetes", "kuberay", "jobset", "lws", "dra", "allocator")
 ASSETS = "KUBEBUILDER_ASSETS"
 
 # The stages say how kwok's kubelets behave; it knows none of itself. A heartbeat each 20 s is what a kubelet sends.
@@ -104,7 +105,8 @@ def _build(group: str, folder: Path) -> None:
         assert version, "go.mod requires k8s.io/kubernetes"
         flags += f" -X k8s.io/component-base/version.gitVersion={version[1]}"
     # No more than two packages at once: compilers of this size take more memory than they save time.
-    command = [go(), "build", "-p", "2", "-trimpath", "-ldflags", flags, "-o", f"{folder}/", "tool"]
+    what = "." if _sources(group) else "tool"
+    command = [go(), "build", "-p", "2", "-trimpath", "-ldflags", flags, "-o", f"{folder}/", what]
     subprocess.run(command, cwd=TOOLS / group, check=True)
     for name, built in GO_NAMES.items():
         if (folder / built).is_file():
@@ -123,9 +125,13 @@ def _build(group: str, folder: Path) -> None:
 def _folder(group: str) -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     key = hashlib.sha256(_ask_go(group, "env", "GOVERSION", "GOOS", "GOARCH").encode())
-    for name in ("go.mod", "go.sum"):
-        key.update((TOOLS / group / name).read_bytes())
+    for path in (TOOLS / group / "go.mod", TOOLS / group / "go.sum", *_sources(group)):
+        key.update(path.read_bytes())
     return Path(base) / "kai-sched-tools" / f"{group}-{key.hexdigest()[:16]}"
+
+
+def _sources(group: str) -> list[Path]:
+    return sorted((TOOLS / group).glob("*.go"))
 
 
 def _ask_go(group: str, *arguments: str) -> str:

@@ -72,6 +72,7 @@ def _missing() -> str:
     try:
         components.program("kubernetes", "kubectl")
         components.program("kwok", "kwok")
+        components.program("allocator", "allocator")
         if not os.environ.get(GIVEN):
             components.program("kubernetes", "kube-apiserver")
             components.program("etcd", "etcd")

@@ -23,12 +23,19 @@ from tests.cluster.client import Client
 from tests.cluster.processes import Process, free_port
 
 # Users of the token file. Each program has its own, so that the audit log tells them apart.
-# Alpha in Kubernetes 1.34: claims for extended resources of pods.
-FEATURES = "DRAExtendedResource=true"
 ADMIN, KWOK, CONTROLLERS, OPERATOR = "admin", "kwok", "controller-manager", "operator"
 WORKLOADS = "workload-operator"
 MASTERS = "system:masters"
 START_S = 120.0
+# What Kubernetes 1.34 has for claims and devices besides what is on by default: all that is alpha.
+FEATURES = (
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAExtendedResource",
+    "DRAPartitionableDevices",
+)
+GATES = ",".join(f"{feature}=true" for feature in FEATURES)
 
 
 def write_kubeconfig(path: Path, server: str, token: str, authority: Path | None = None) -> Path:
@@ -141,7 +148,8 @@ class ControlPlane:
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": key,
             "service-account-signing-key-file": key,
-            "feature-gates": FEATURES,
+            "feature-gates": GATES,
+            "runtime-config": "resource.k8s.io/v1alpha3=true",  # taints by DeviceTaintRules, which a controller reads
             "audit-log-path": self.audit.path,
             "audit-log-maxsize": 100_000,  # megabytes: a reader of a file does not follow its rotation
             "audit-policy-file": self.folder / "audit-policy.json",
@@ -181,7 +189,7 @@ class ControlPlane:
         flags = {
             "kubeconfig": self.kubeconfig(CONTROLLERS),
             "controllers": controllers,
-            "feature-gates": FEATURES,
+            "feature-gates": GATES,
             "leader-elect": "false",
             "bind-address": "127.0.0.1",
             "secure-port": port,

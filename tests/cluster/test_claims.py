@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kai_sched.api import names
-from tests.cluster import claims, objects
+from tests.cluster import allocator, claims, objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import StartOperator
@@ -84,6 +84,7 @@ def test_each_pod_gets_devices_of_its_own_and_the_last_one_waits(
     assert not claims.reserved(the_claim(cluster, "c-4"))
     wait_gpus(lambda: queue_status(cluster), 4, 5)
     assert claims.check_history(cluster, since) >= 13
+    assert allocator.accepted(cluster) == 4
 
 
 def test_claims_of_templates_are_freed_by_kubernetes_when_their_pods_end(
@@ -102,6 +103,7 @@ def test_claims_of_templates_are_freed_by_kubernetes_when_their_pods_end(
     [found] = [each for each in cluster.list("ResourceClaim", "default") if claims.reserved(each) == ["second"]]
     assert claims.allocated(found) == [("node-0", "dev-0"), ("node-0", "dev-1")]
     claims.check_history(cluster, since)
+    assert allocator.accepted(cluster) == 1
 
 
 def test_pods_share_a_claim_on_one_node_and_drivers_are_told_its_config(
@@ -130,6 +132,7 @@ def test_pods_share_a_claim_on_one_node_and_drivers_are_told_its_config(
     config = found["status"]["allocation"]["devices"]["config"]
     assert [each["source"] for each in config] == ["FromClass", "FromClaim"]
     assert config[1]["opaque"] == told["opaque"]
+    assert allocator.accepted(cluster) == 1
 
 
 def test_a_claim_whose_bytes_the_api_server_does_not_give_out_is_allocated_without_finalizer(
@@ -145,6 +148,7 @@ def test_a_claim_whose_bytes_the_api_server_does_not_give_out_is_allocated_witho
     cluster.wait_bound(["p"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
     assert [each["claim"] for each in replica.logs("claim.unprotected")] == ["default/c"]
+    assert allocator.accepted(cluster) == 1
 
 
 def test_a_class_with_a_selector_that_cannot_be_used_is_told_once_before_any_pod_needs_it(
@@ -185,6 +189,7 @@ def test_a_claim_that_somebody_else_allocates_meanwhile_is_decided_about_again(
     found = the_claim(cluster, "c")
     assert claims.allocated(found) == [("node-1", "dev-0")]
     assert claims.reserved(found) == ["p"]
+    assert allocator.accepted(cluster) == 1
 
 
 def test_what_was_reserved_for_a_bind_that_fails_is_taken_back(
@@ -203,6 +208,7 @@ def test_what_was_reserved_for_a_bind_that_fails_is_taken_back(
     cluster.create(claims.pod("q", "d"))
     cluster.wait_bound(["q"])
     assert claims.check_history(cluster, since) >= 5
+    assert allocator.accepted(cluster) == 1
 
 
 def test_the_next_leader_binds_what_the_last_one_reserved(
@@ -226,6 +232,7 @@ def test_the_next_leader_binds_what_the_last_one_reserved(
     cluster.create_all(claims.pod(f"p-{n}", f"c-{n}") for n in range(3))
     cluster.wait_bound([f"p-{n}" for n in range(3)])
     claims.check_history(cluster, since)
+    assert allocator.accepted(cluster) == 4
 
 
 def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
@@ -248,6 +255,7 @@ def test_a_cluster_without_claims_waits_for_nothing_and_they_may_come_later(
     proxy.remove(absent)
     cluster.wait_bound(["p", "e"])
     assert claims.reserved(the_claim(cluster, "c")) == ["p"]
+    assert allocator.accepted(cluster) == 1
 
 
 def test_claims_are_made_for_extended_resources_and_freed_with_their_pods(
@@ -292,6 +300,7 @@ def test_claims_are_made_for_extended_resources_and_freed_with_their_pods(
     assert cluster.wait_bound(["late"])["late"] == "node-0"
     wait_until(lambda: not claims.made_for(cluster, "p-2"), "the claim being gone")
     claims.check_history(cluster, since)
+    assert allocator.accepted(cluster) == 2
 
 
 def test_what_was_made_for_a_bind_that_fails_is_gone_and_the_next_one_gets_it(
@@ -313,6 +322,7 @@ def test_what_was_made_for_a_bind_that_fails_is_gone_and_the_next_one_gets_it(
     [found] = claims.made_for(cluster, "q")
     assert claims.allocated(found) == [("node-0", "dev-0")]
     claims.check_history(cluster, since)
+    assert allocator.accepted(cluster) == 1
 
 
 def test_the_next_leader_binds_with_the_claim_that_the_last_one_made(
@@ -337,3 +347,4 @@ def test_the_next_leader_binds_with_the_claim_that_the_last_one_made(
     cluster.create_all(claims.extended_pod(f"p-{n}") for n in range(3))
     cluster.wait_bound([f"p-{n}" for n in range(3)])
     claims.check_history(cluster, since)
+    assert allocator.accepted(cluster) == 4

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.cluster import claims, components
+from tests.cluster import allocator, claims, dra_driver
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import StartOperator
-from tests.cluster.control_plane import WORKLOADS, ControlPlane
-from tests.cluster.processes import Process, wait_until
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.processes import wait_until
 
 DEVICES = 2
 CONFIG = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"}
@@ -22,25 +19,9 @@ CONFIG = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"
 
 @pytest.fixture
 def nodes(cluster: Cluster, controller_manager: ControlPlane) -> Iterator[list[str]]:
-    """Two nodes, on each of which the driver runs as its kubelet plugin; no kubelet asks it for anything."""
+    """Two nodes with the driver."""
     names = cluster.add_nodes(2, gpus=0)
-    with ExitStack() as stack:
-        for name in names:
-            # Paths of sockets are short.
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dra-")))
-            for part in ("plugins", "registry", "cdi"):
-                (folder / part).mkdir()
-            flags = {
-                "kubeconfig": controller_manager.kubeconfig(WORKLOADS),
-                "node-name": name,
-                "num-devices": DEVICES,
-                "cdi-root": folder / "cdi",
-                "kubelet-plugins-directory-path": folder / "plugins",
-                "kubelet-registrar-directory-path": folder / "registry",
-            }
-            command = [str(components.program("dra", "dra")), *(f"--{flag}={value}" for flag, value in flags.items())]
-            process = Process(f"driver of {name}", command, folder / "driver.log")
-            stack.callback(process.end)
+    with dra_driver.running(controller_manager, names, devices=DEVICES):
         wait_until(lambda: len(cluster.list("ResourceSlice")) >= len(names), "the slices of both nodes", 60.0)
         yield names
 
@@ -65,6 +46,7 @@ def test_pods_get_the_devices_of_a_real_driver(cluster: Cluster, nodes: list[str
         devices.add((pool, device))
         assert [each["source"] for each in content["status"]["allocation"]["devices"]["config"]] == ["FromClaim"]
     assert len(devices) == len(names)
+    assert allocator.accepted(cluster) == len(names)
     cluster.create(claims.pod("late", template="one"))
     cluster.wait_condition("Pod", "late", "PodScheduled", status="False")
     cluster.delete("Pod", names[0])
