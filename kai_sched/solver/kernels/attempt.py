@@ -21,11 +21,11 @@ from kai_sched.solver.kernels.claimed import take_claimed
 from kai_sched.solver.kernels.claims import choose_claimed, has_claims
 from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
 from kai_sched.solver.kernels.find import find_node
-from kai_sched.solver.kernels.fit import has_room_now
+from kai_sched.solver.kernels.fit import has_room, has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
-from kai_sched.solver.kernels.score import is_affordable, score_nodes
+from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -150,12 +150,21 @@ def best_node(t: int, ctx: Context) -> int:
     each node alone; it may update ``finder`` (C, B), which holds no decisions and is never undone.
     """
     snapshot, finder = ctx.snapshot, ctx.finder
-    c = snapshot.tasks.cls[t]
-    if finder.dynamic[c] == 1 or snapshot.tasks.nominated[t] != NULL:
-        n = score_nodes(t, ctx, finder.verdicts[snapshot.classes.signature[c]])
-    else:
-        n = find_node(c, ctx)
-    return n
+    c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
+    verdicts = finder.verdicts[snapshot.classes.signature[c]]
+    if finder.dynamic[c] == 1 or (nominated != NULL and not is_nomination_decisive(ctx)):
+        return score_nodes(t, ctx, verdicts)
+    if nominated != NULL and verdicts[nominated] == OK and has_room(c, nominated, ctx):
+        return int(nominated)
+    return find_node(c, ctx)
+
+
+@inner
+def is_nomination_decisive(ctx: Context) -> bool:
+    """Return whether the points of a nomination, a scalar, outweigh all others but those of inter-pod terms (9)."""
+    settings = ctx.settings
+    others = settings.sharing_points + settings.available_points + settings.cpu_node_points + PLACEMENT_POINTS
+    return bool(settings.nominated_points > others)
 
 
 @inner

@@ -1,12 +1,12 @@
 """The best node for pods whose nodes can be compared each by itself: the order of nodes, and the best of each block
 that is remembered (semantics 3.5, 9; ADR 3).
 
-For a class without inter-pod terms and host ports, and a pod without a nominated node, which of two nodes is better
-depends on these two alone: devices in use first that the pod may join, then idle room, then CPU-only nodes for CPU-only
-pods, then the fuller (or emptier) node, then the name. Normalising binpack over all nodes never changes which of two
-nodes is better, as it is monotone in the free amount. So the best node of each block of neighbouring nodes is
-remembered for each class, and only blocks that changed since are searched again. Other classes and pods are scored in
-full (``kernels.score``).
+For a class without inter-pod terms and host ports, which of two nodes is better depends on these two alone: devices in
+use first that the pod may join, then idle room, then CPU-only nodes for CPU-only pods, then the fuller (or emptier)
+node, then the name. Normalising binpack over all nodes never changes which of two nodes is better, as it is monotone in
+the free amount. So the best node of each block of neighbouring nodes is remembered for each class, and only blocks that
+changed since are searched again. A pod's nominated node comes before them (``attempt.best_node``); other classes are
+scored in full (``kernels.score``).
 
 Cost: about sqrt(N) blocks to compare, plus R times the nodes of each changed block: mostly one or two.
 Invariant: ``finder.best[c, b]`` is the best node of block ``b`` for class ``c`` if ``finder.seen[c, b]`` equals
@@ -21,9 +21,8 @@ from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claims import has_claims, survey_claims
-from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices, whole_later
-from kai_sched.solver.kernels.fit import fits_later, rows_fit_now
+from kai_sched.solver.kernels.devices import NEVER, NOW, whole_later
+from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -66,22 +65,16 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
     verdicts = finder.verdicts[ctx.snapshot.classes.signature[c]]
     resource = CPU if cpu_only == 1 else GPU
     placement = settings.cpu_placement if cpu_only == 1 else settings.gpu_placement
-    shared, claims = ctx.snapshot.devices.reserved.shape[0] > 0, has_claims(c, ctx)
+    by_rows = rows_decide(c, ctx)
     best = NULL
     best_points, best_preference = 0.0, 0.0
     first = b * finder.block[0]
     for n in range(first, min(first + finder.block[0], idle.shape[0])):
         if verdicts[n] != OK or not fits_later(request, idle[n], releasing[n]):
             continue
-        room, joins = NOW, False
-        if shared:
-            room, joins = survey_devices(c, n, ctx)
-            if room == NEVER:
-                continue
-        if claims:
-            room = min(room, survey_claims(c, n, ctx))
-            if room == NEVER:
-                continue
+        room, joins = (NOW, False) if by_rows else survey_room(c, n, ctx)
+        if room == NEVER:
+            continue
         points = settings.available_points if room == NOW and rows_fit_now(c, n, ctx) else 0.0
         if joins:
             points += settings.sharing_points

@@ -45,15 +45,37 @@ def rows_fit_now(c: int, n: int, ctx: Context) -> bool:
 
 
 @inner
+def rows_decide(c: int, ctx: Context) -> bool:
+    """Return whether rows (N, R) say all about the room for class ``c``: no pod shares a GPU, and it has no claims."""
+    return ctx.snapshot.devices.reserved.shape[0] == 0 and not has_claims(c, ctx)
+
+
+@inner
+def survey_room(c: int, n: int, ctx: Context) -> tuple[int, bool]:
+    """Return when a pod of class ``c`` has room on node ``n`` by devices and claims, rows aside.
+
+    Returns
+    -------
+    room : scalar, a ``Room``
+    joins : scalar, whether it may join the users of some device
+    """
+    room, joins = NOW, False
+    if ctx.snapshot.devices.reserved.shape[0] > 0:
+        room, joins = survey_devices(c, n, ctx)
+    if room != NEVER and has_claims(c, ctx):
+        room = min(room, survey_claims(c, n, ctx))
+    return room, joins
+
+
+@inner
 def has_room_now(c: int, n: int, ctx: Context) -> bool:
     """Return whether a pod of class ``c`` fits node ``n`` now (0.3): ``state.idle`` (N, R), and its devices."""
     if not rows_fit_now(c, n, ctx):
         return False
-    if ctx.snapshot.devices.reserved.shape[0] > 0:
-        room, _ = survey_devices(c, n, ctx)
-        if room != NOW:
-            return False
-    return not has_claims(c, ctx) or survey_claims(c, n, ctx) == NOW
+    if rows_decide(c, ctx):
+        return True
+    room, _ = survey_room(c, n, ctx)
+    return room == NOW
 
 
 @inner
@@ -64,13 +86,7 @@ def has_room(c: int, n: int, ctx: Context) -> bool:
     """
     if not fits_later(ctx.snapshot.classes.request[c], ctx.state.idle[n], ctx.state.releasing[n]):
         return False
-    return has_device_room(c, n, ctx) and (not has_claims(c, ctx) or survey_claims(c, n, ctx) != NEVER)
-
-
-@inner
-def has_device_room(c: int, n: int, ctx: Context) -> bool:
-    """Return whether the GPU devices (G,) of node ``n`` have room for a pod of class ``c`` later, claims aside."""
-    if ctx.snapshot.devices.reserved.shape[0] == 0:
+    if rows_decide(c, ctx):
         return True
-    room, _ = survey_devices(c, n, ctx)
-    return bool(room != NEVER)
+    room, _ = survey_room(c, n, ctx)
+    return room != NEVER

@@ -1,9 +1,9 @@
 """The points of a node, added up, for pods with inter-pod terms, host ports or a nominated node, and whether placed
 pods refuse it (semantics 9, 12.2 step 6).
 
-These are pods with inter-pod terms or host ports, pods with a nominated node, and CPU-only pods without a CPU request
-where some node has no CPU (``finder.dynamic``). All others are placed by ``kernels.find``, which chooses the same
-node without computing scores.
+These are pods with inter-pod terms or host ports, and CPU-only pods without a CPU request where some node has no CPU
+(``finder.dynamic``); also pods with a nominated node, where the settings let other points outweigh it. All others are
+placed by ``kernels.find``, which chooses the same node without computing scores.
 
 Cost: for one task N nodes times R resources, the term roles of its class, and P host ports for each role that is a
 port; the check for a first pod of its kind adds N for each required term.
@@ -19,8 +19,8 @@ from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Flags, TermKind, TermRole, Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.devices import price_of, survey_devices, whole_later
-from kai_sched.solver.kernels.fit import has_room, has_room_now
+from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
+from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.state import Context
 
@@ -37,6 +37,7 @@ NEED = int(TermRole.NEED)
 CARRY = int(TermRole.CARRY)
 MATCH = int(TermRole.MATCH)
 PORT = int(TermRole.PORT)
+PLACEMENT_POINTS = 9.0  # the most that nodeplacement gives
 
 
 @inner
@@ -58,6 +59,7 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     nodes, classes = snapshot.nodes, snapshot.classes
     c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
+    request, by_rows = classes.request[c], rows_decide(c, ctx)
     cpu_only = classes.cpu_only[c] == 1
     resource = CPU if cpu_only else GPU
     placement = settings.cpu_placement if cpu_only else settings.gpu_placement
@@ -72,17 +74,19 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
     best = NULL
     best_score = 0.0
     for n in range(state.idle.shape[0]):
-        if verdicts[n] != OK or not has_room(c, n, ctx):
+        if verdicts[n] != OK or not fits_later(request, state.idle[n], state.releasing[n]):
+            continue
+        room, joins = (NOW, False) if by_rows else survey_room(c, n, ctx)
+        if room == NEVER:
             continue
         if judge_placed(c, n, first_of_kind, ctx) != OK:
             continue
         if classes.memory[c] > 0 and not is_affordable(t, n, ctx):
             continue
         score = settings.nominated_points if n == nominated else 0.0
-        _, joins = survey_devices(c, n, ctx)
         if joins:
             score += settings.sharing_points
-        if has_room_now(c, n, ctx):
+        if room == NOW and rows_fit_now(c, n, ctx):
             score += settings.available_points
         if cpu_only and nodes.cpu_only[n] == 1:
             score += settings.cpu_node_points
@@ -139,7 +143,7 @@ def placement_score(free: float, allocatable: float, size: float, placement: int
     if placement == BINPACK:
         if allocatable == 0.0 or most == 0.0:
             return 0.0
-        return 9.0 if least == most else 9.0 * (1.0 - (free - least) / (most - least))
+        return PLACEMENT_POINTS if least == most else PLACEMENT_POINTS * (1.0 - (free - least) / (most - least))
     if placement == SPREAD and size != 0.0:
         return free / size
     return 0.0

@@ -18,8 +18,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.claims import has_claims, survey_claims
-from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, whole_later
-from kai_sched.solver.kernels.fit import has_device_room
+from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, survey_devices, whole_later
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context
 
@@ -89,7 +88,7 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
         verdict = verdicts[n]
         if verdict == OK:
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
-            if verdict == OK and not has_device_room(c, n, ctx):
+            if verdict == OK and survey_devices(c, n, ctx)[0] == NEVER:
                 verdict = NO_ROOM
                 facts.short[c, GPU] += 1
                 free = largest_part(n, ctx) if shares > 0 else whole_later(n, ctx)

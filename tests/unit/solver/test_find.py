@@ -30,6 +30,7 @@ from kai_sched.solver.state import Context, State
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
 
 put = entry(attempt.put)
+best_node = entry(attempt.best_node)
 find_node = entry(find.find_node)
 placement_score = entry(score.placement_score)
 score_nodes = entry(score.score_nodes)
@@ -40,7 +41,7 @@ OFF, BINPACK, SPREAD = (int(each) for each in Placement)
 PLACEMENTS = st.sampled_from([OFF, BINPACK, SPREAD])
 SETTINGS = st.builds(
     ALL_ON._replace,
-    nominated_points=st.sampled_from([0.0, 1e7]),
+    nominated_points=st.sampled_from([0.0, 500.0, 1e7]),
     affinity_points=st.sampled_from([0.0, 1e6]),
     available_points=st.sampled_from([0.0, 1000.0]),
     cpu_node_points=st.sampled_from([0.0, 10.0]),
@@ -148,16 +149,20 @@ def literal_best(books: Context, settings: Settings, c: int, nominated: int = NU
     return NULL
 
 
-def full_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
+def asked_for(books: Context, settings: Settings, c: int, nominated: int) -> Context:
+    """Where task 0 is of class ``c`` and has this nominated node."""
     row = freeze(tuple(np.array([each], np.int32) for each in (c, nominated)))
     tasks = books.snapshot.tasks._replace(cls=row[0], nominated=row[1])
-    snapshot = books.snapshot._replace(tasks=tasks)
-    return int(score_nodes(0, books._replace(settings=settings, snapshot=snapshot), books.finder.verdicts[0]))
+    return books._replace(settings=settings, snapshot=books.snapshot._replace(tasks=tasks))
 
 
-def quick_best(books: Context, settings: Settings, c: int) -> int:
+def full_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
+    return int(score_nodes(0, asked_for(books, settings, c, nominated), books.finder.verdicts[0]))
+
+
+def quick_best(books: Context, settings: Settings, c: int, nominated: int = NULL) -> int:
     """With the memory of all earlier questions."""
-    return int(find_node(c, books._replace(settings=settings)))
+    return int(best_node(0, asked_for(books, settings, c, nominated)))
 
 
 def act(books: Context, settings: Settings, data: st.DataObject) -> None:
@@ -186,9 +191,11 @@ def test_remembered_blocks_give_the_best_node(snapshot: Snapshot, settings: Sett
     books = opened(snapshot, settings)
     for _ in range(6):
         for c in range(snapshot.classes.signature.size):
-            best = quick_best(books, settings, c)
-            assert best == full_best(books, settings, c)
-            assert best == literal_best(books, settings, c)
+            nominated = data.draw(st.sampled_from([NULL, 0]))
+            best = quick_best(books, settings, c, nominated)
+            assert best == full_best(books, settings, c, nominated)
+            assert best == literal_best(books, settings, c, nominated)
+            assert nominated != NULL or best == find_node(c, books._replace(settings=settings))
         act(books, settings, data)
 
 
@@ -243,8 +250,17 @@ def test_spread_takes_the_node_with_the_larger_free_part() -> None:
 
 def test_the_nominated_node_wins_if_it_takes_the_pod() -> None:
     books = gpu_nodes([1.0, 8.0, 0.0])
-    assert full_best(books, ALL_ON, 0, 1) == 1
-    assert full_best(books, ALL_ON, 0, 2) == 0
+    assert quick_best(books, ALL_ON, 0, 1) == full_best(books, ALL_ON, 0, 1) == 1
+    assert quick_best(books, ALL_ON, 0, 2) == full_best(books, ALL_ON, 0, 2) == 0
+    books.state.releasing[2, GPU] = 1.0
+    assert quick_best(books, ALL_ON, 0, 2) == full_best(books, ALL_ON, 0, 2) == 2
+
+
+def test_settings_may_let_other_points_outweigh_a_nomination() -> None:
+    """Here those for room that is there already."""
+    books, settings = gpu_nodes([1.0, 0.0]), ALL_ON._replace(nominated_points=500.0)
+    books.state.releasing[1, GPU] = 1.0
+    assert quick_best(books, settings, 0, 1) == full_best(books, settings, 0, 1) == 0
 
 
 def tied(kind: TermKind, mine: list[TermRole], theirs: list[TermRole], weight: int = 1) -> Context:
