@@ -18,7 +18,7 @@ from typing import Any
 
 from kai_sched.model.claims import AttributeValue, Device, Version
 from kai_sched.model.faults import shown
-from kai_sched.model.resources import QuantityError, parse_quantity
+from kai_sched.model.resources import is_quantity, parse_quantity
 
 # Domains that an expression names: without a value of the device they are empty maps, not errors.
 _DOMAINS = re.compile(r"""(?:attributes|capacity)\s*\[\s*["']([^"']+)["']\s*\]""")
@@ -186,14 +186,6 @@ def _quantity(text: str) -> dict[str, str]:
     return {"quantity": str(parse_quantity(text))}
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except QuantityError:
-        return False
-    return True
-
-
 def _semver(text: str) -> dict[str, str]:
     if _SEMVER.fullmatch(text) is None:
         raise ValueError(f"{shown(text)} is not a semantic version")
@@ -207,7 +199,7 @@ def _compare(a: Any, b: Any) -> int:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "quantity": _quantity,
-    "isQuantity": _is_quantity,
+    "isQuantity": is_quantity,
     "semver": _semver,
     "isSemver": lambda text: _SEMVER.fullmatch(text) is not None,
     "compareTo": _compare,

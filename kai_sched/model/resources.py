@@ -71,6 +71,15 @@ def parse_quantity(text: str | float) -> Fraction:
     return _parse(repr(text))
 
 
+def is_quantity(text: str | float) -> bool:
+    """Whether ``parse_quantity`` reads it."""
+    try:
+        parse_quantity(text)
+    except QuantityError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=8192)
 def _parse(text: str) -> Fraction:
     # Its length first: matching takes the square of it.

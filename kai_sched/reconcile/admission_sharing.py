@@ -13,7 +13,7 @@ from kai_sched.api import names
 from kai_sched.api.legal import is_subdomain
 from kai_sched.model.faults import shown
 from kai_sched.model.read_sharing import DEVICES_MAX, FRACTION_LENGTH, devices_of, fraction_of, whole_of
-from kai_sched.model.resources import QuantityError, parse_quantity
+from kai_sched.model.resources import QuantityError, is_quantity, parse_quantity
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
 from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer
@@ -154,17 +154,9 @@ def _fraction_faults(text: str) -> Iterator[str]:
     if not math.isnan(value) and not 0 < value < 1:
         yield f"{field} must be a number that is positive and below 1.0, not {shown(text)}"
     # What the scheduler does not read it would ignore, and place the pod as one without GPUs.
-    if not _is_quantity(text) or not fraction_of(text):
+    if not is_quantity(text) or not fraction_of(text):
         wanted = f"a plain decimal or scientific number of at most {FRACTION_LENGTH} characters without a sign"
         yield f"{field} must be {wanted}, not {shown(text)}"
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except QuantityError:
-        return False
-    return True
 
 
 def _place_faults(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> Iterator[str]:
