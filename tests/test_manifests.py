@@ -53,8 +53,8 @@ CLUSTER_RIGHTS = {
     ("/persistentvolumes", "list watch"): REFLECTOR,
     ("scheduling.k8s.io/priorityclasses", "list watch"): REFLECTOR,
     ("storage.k8s.io/storageclasses", "list watch"): REFLECTOR,
-    **{(f"resource.k8s.io/{name}", "list watch"): REFLECTOR for name in ("deviceclasses", "resourceslices")},
-    ("resource.k8s.io/resourceclaims", "list watch"): REFLECTOR,
+    **{(f"resource.k8s.io/resource{name}", "list watch"): REFLECTOR for name in ("slices", "claims")},
+    **{(f"resource.k8s.io/device{name}", "list watch"): REFLECTOR for name in ("classes", "taintrules")},
     ("scheduling.run.ai/bindrequests", "list watch"): REFLECTOR,
     ("scheduling.run.ai/queues", "list watch"): REFLECTOR,  # and kopf
     ("scheduling.run.ai/podgroups", "list watch"): REFLECTOR,  # and kopf

@@ -1,4 +1,4 @@
-"""Structs of the kinds of dynamic resource allocation (resource.k8s.io/v1): only the fields that are read, decoded from
+"""Structs of the kinds of dynamic resource allocation (resource.k8s.io): only the fields that are read, decoded from
 JSON bytes by msgspec.
 
 As in ``core``, every field may be null as well as absent, and structs that share a name with a domain object
@@ -72,6 +72,24 @@ class WireDeviceTaint(Wire):
     key: str | None = None
     value: str | None = None
     effect: str | None = None
+
+
+class TaintSelector(Wire):
+    device_class_name: str | None = None
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    selectors: list[WireSelector] | None = None
+
+
+class TaintRuleSpec(Wire):
+    device_selector: TaintSelector | None = None
+    taint: WireDeviceTaint | None = None
+
+
+class WireDeviceTaintRule(Wire):
+    metadata: Meta | None = None
+    spec: TaintRuleSpec | None = None
 
 
 class WireDevice(Wire):

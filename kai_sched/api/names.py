@@ -14,6 +14,7 @@ BIND_REQUEST_VERSION = f"{QUEUE_GROUP}/v1alpha2"
 TOPOLOGY_VERSION = f"{KAI_GROUP}/v1alpha1"
 CONFIG_VERSION = f"{KAI_GROUP}/v1"
 DRA_VERSION = "resource.k8s.io/v1"
+DRA_TAINT_VERSION = "resource.k8s.io/v1alpha3"  # of DeviceTaintRules, as of Kubernetes 1.33 to 1.35
 CONFIG_NAME = "kai-config"
 DEFAULT_SHARD = "default"
 DEFAULT_QUEUE = "default-queue"

@@ -32,7 +32,7 @@ from kai_sched.lowering.roles import (
 )
 from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, ResourceSlice
+from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
@@ -131,7 +131,7 @@ class Cache:
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self.selectors = SelectorBook()
-        self._devices: Any = None  # of slices; made anew when a slice, a class or a node changes
+        self._devices: Any = None  # of slices; made anew when one changes of what they depend on
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None
         self._serial = -1
@@ -165,7 +165,7 @@ class Cache:
             nodes = [key for kind, key in changes if kind is Node]
             for name in [key for kind, key in changes if kind is Namespace]:
                 self._match_again(self.terms.rematch(name))
-        if changes is None or any(kind in (ResourceSlice, DeviceClass, Node) for kind, _ in changes):
+        if changes is None or any(kind in (ResourceSlice, DeviceClass, DeviceTaintRule, Node) for kind, _ in changes):
             self._devices = None
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
@@ -196,7 +196,7 @@ class Cache:
         return self.columns[name]
 
     def device_book(self, make: Callable[[], Made]) -> Made:
-        """What ``make`` returns of slices, classes and nodes; as it was made last if none of them has changed."""
+        """What ``make`` returns of slices, classes, taint rules and nodes; as it was made last if none has changed."""
         if self._devices is None:
             self._devices = make()
         found: Made = self._devices

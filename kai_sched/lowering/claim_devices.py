@@ -1,8 +1,8 @@
 """The devices of ResourceSlices as tables: which nodes may use each, capacities that claims consume, counters of pools,
 and which devices an option of a request selects (semantics 8.6).
 
-A pool counts if all slices of its newest generation are there. What depends on slices, classes and nodes only is kept
-until one of them changes: the answers about an option are a row of numbers, made once.
+A pool counts if all slices of its newest generation are there. What depends on slices, classes, taint rules and nodes
+only is kept until one of them changes: the answers about an option are a row of numbers, made once.
 
 Cost: one step for each device and distinct option, after a change; nothing without slices.
 """
@@ -20,10 +20,10 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
 from kai_sched.model.device_selectors import SelectorBook, SelectorError
-from kai_sched.model.objects import Node, NodeSelector
+from kai_sched.model.objects import Node, NodeSelector, Taint
 from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster
-from kai_sched.snapshot.claim_tables import DraDevices
+from kai_sched.snapshot.claim_tables import TAINTED, DraDevices
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs
 
@@ -64,9 +64,24 @@ class DeviceBook:
                     self.row_of[driver, pool, device.name] = len(self.devices)
                     self.devices.append((driver, pool, device))
         selectors.forget(device for _, _, device in self.devices)
+        self._taints = self._tainted()
         self._place(cache, nodes)
         self._count_gpus(nodes)
         self._tables(counters)
+
+    def _tainted(self) -> dict[int, tuple[Taint, ...]]:
+        """The taints of the devices that have any, by row: their own, and those of rules, by the names of these."""
+        found = {v: device.taints for v, (_, _, device) in enumerate(self.devices) if device.taints}
+        for _, rule in sorted(self._cluster.device_taint_rules.items()):
+            of_class = self._cluster.device_classes.get(rule.device_class)
+            if not rule.selects or (rule.device_class and of_class is None):
+                continue
+            selectors = (*(of_class.selectors if of_class else ()), *rule.selectors)
+            for v, (driver, pool, device) in enumerate(self.devices):
+                named = zip((rule.driver, rule.pool, rule.device), (driver, pool, device.name), strict=True)
+                if all(wanted in ("", name) for wanted, name in named) and self._selected(selectors, driver, device):
+                    found[v] = (*found.get(v, ()), rule.taint)
+        return found
 
     def _place(self, cache: Cache, nodes: list[Node]) -> None:
         """Which nodes may use each device: ``ptr``, ``entry``, and the nodes of each device."""
@@ -114,7 +129,8 @@ class DeviceBook:
         ]
         is_gpu = np.zeros(len(self.devices), bool)
         for v, (driver, _, device) in enumerate(self.devices):
-            is_gpu[v] = is_gpu_name(driver) or any(self._selected(each.selectors, driver, device) for each in classes)
+            of_class = any(each.selectors and self._selected(each.selectors, driver, device) for each in classes)
+            is_gpu[v] = is_gpu_name(driver) or of_class
         own = is_gpu & (self.local != NULL)
         self.counted: npt.NDArray[np.bool_] = own
         self.gpus: Floats = np.bincount(self.local[own], minlength=len(nodes)).astype(np.float64)
@@ -122,9 +138,9 @@ class DeviceBook:
 
     def _selected(self, selectors: tuple[str, ...], driver: str, device: Device) -> bool:
         try:
-            return bool(selectors) and all(self._selectors.selects(each, driver, device) for each in selectors)
+            return all(self._selectors.selects(each, driver, device) for each in selectors)
         except SelectorError:
-            return False  # pods that use the class are told
+            return False  # pods that use the class are told, and whoever reads the rule
 
     def _tables(self, counters: dict[tuple[str, str, str, str], Fraction]) -> None:
         number = {key: u for u, key in enumerate(sorted(counters))}
@@ -182,12 +198,12 @@ class DeviceBook:
         )
 
     def matches(self, option: DeviceOption) -> Flags:
-        """(V,) 1 where the option selects the device and tolerates its taints. Raises SelectorError."""
+        """(V,) 1 where the option selects the device; TAINTED: without tolerating its taints. SelectorError."""
         found = self._matches.get(option)
         if found is None:
             if len(self._matches) >= KEPT_MAX:
                 self._matches.clear()
-            found = np.array([self._match(option, driver, each) for driver, _, each in self.devices], np.uint8)
+            found = np.array([self._match(option, v) for v in range(len(self.devices))], np.uint8)
             self._matches[option] = found
         return found
 
@@ -195,21 +211,21 @@ class DeviceBook:
         """Compile a selector, whether there are devices to try it on or not. Raises SelectorError."""
         self._selectors.check(expression)
 
-    def _match(self, option: DeviceOption, driver: str, device: Device) -> bool:
+    def _match(self, option: DeviceOption, v: int) -> int:
+        driver, _, device = self.devices[v]
         of_class = self._cluster.device_classes[option.device_class].selectors
         for expression in (*of_class, *option.selectors):
             if not self._selectors.selects(expression, driver, device):
-                return False
-        if untolerated(option.tolerations, device.taints):
-            return False
+                return 0
         asked = dict(option.capacity)
         for name, amount in asked.items():
             own = device.capacity.get(name if "/" in name else f"{driver}/{name}")
             if own is None or amount > own.value:
-                return False
-        return not device.shared or all(
-            each.consumed(_asked(name, driver, asked)) is not None for name, each in device.capacity.items()
-        )
+                return 0
+        for name, each in device.capacity.items() if device.shared else ():
+            if each.consumed(_asked(name, driver, asked)) is None:
+                return 0
+        return TAINTED if untolerated(option.tolerations, self._taints.get(v, ())) else 1
 
     def consumed(self, capacity: tuple[tuple[str, Fraction], ...]) -> Longs:
         """(E,) what a use takes of each capacity if it asks for these amounts."""

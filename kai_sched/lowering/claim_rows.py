@@ -72,7 +72,7 @@ class _Requests:
                 if (matched & self.book.shared).any():
                     consumer = self.consume(self.book.consumed(option.capacity))
                 self._option(name, option, self._matcher(matched), consumer, applies)
-                count = int(matched.sum()) if option.count is None else option.count
+                count = int((matched == 1).sum()) if option.count is None else option.count
                 most = max(most, min(count, RESULTS_MAX))
             slots += most
             self.option_ptr.append(len(self.options))

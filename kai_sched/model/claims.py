@@ -1,5 +1,5 @@
-"""The fields of device classes, slices, claims and allocations, as the scheduler sees the objects of dynamic resource
-allocation (semantics 8.6).
+"""The fields of device classes, slices, taint rules, claims and allocations, as the scheduler sees the objects of
+dynamic resource allocation (semantics 8.6).
 
 Frozen and independent of the wire, as ``model.objects``. Amounts of capacity and counters are exact fractions in the
 units of Kubernetes quantities.
@@ -135,6 +135,32 @@ class ResourceSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceTaintRule:
+    """A DeviceTaintRule: a taint of all devices that match everything that is given; an empty text matches any.
+
+    Attributes
+    ----------
+    device_class
+        The class whose selectors the device must match; while there is no such class, no device does.
+    selects
+        Whether the rule says which devices it is about; else it is about none.
+    """
+
+    name: str
+    taint: Taint
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    device_class: str = ""
+    selectors: tuple[str, ...] = ()
+    selects: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceOption:
     """An exact request for devices: the only one of a request, or one of a prioritised list.
 
@@ -250,6 +276,10 @@ class ResourceClaim:
     @property
     def key(self) -> ObjectKey:
         return object_key(self.namespace, self.name)
+
+
+# The kinds of dynamic resource allocation.
+ClaimObject = DeviceClass | ResourceSlice | ResourceClaim | DeviceTaintRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from kai_sched.api import core, dra, names, topology
 from kai_sched.api.custom import Model
-from kai_sched.model.claims import DeviceClass, ResourceClaim, ResourceSlice
+from kai_sched.model.claims import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, Warn, decode_part
 from kai_sched.model.objects import (
@@ -26,7 +26,7 @@ from kai_sched.model.objects import (
     Volume,
     VolumeClaim,
 )
-from kai_sched.model.read_claims import ClaimReader, read_device_class, read_resource_slice
+from kai_sched.model.read_claims import ClaimReader, read_device_class, read_device_taint_rule, read_resource_slice
 from kai_sched.model.read_custom import parse_part, read_bind_request, read_pod_group, read_queue, warn_top_fields
 from kai_sched.model.read_meta import identity
 from kai_sched.model.read_objects import (
@@ -52,6 +52,7 @@ VOLUME: Kind = ("v1", "PersistentVolume")
 DEVICE_CLASS: Kind = (names.DRA_VERSION, "DeviceClass")
 RESOURCE_SLICE: Kind = (names.DRA_VERSION, "ResourceSlice")
 RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
+DEVICE_TAINT_RULE: Kind = (names.DRA_TAINT_VERSION, "DeviceTaintRule")
 TOPOLOGY: Kind = (names.TOPOLOGY_VERSION, "Topology")
 SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
@@ -91,6 +92,7 @@ CLASSES: Mapping[Kind, type[Object]] = {
     DEVICE_CLASS: DeviceClass,
     RESOURCE_SLICE: ResourceSlice,
     RESOURCE_CLAIM: ResourceClaim,
+    DEVICE_TAINT_RULE: DeviceTaintRule,
 }
 KINDS = frozenset(CLASSES)
 VERSIONS: Mapping[str, str] = {kind: version for version, kind in sorted(KINDS | {SHARD, OPERATOR_CONFIG})}
@@ -99,6 +101,7 @@ _pod = msgspec.json.Decoder(core.WirePod)
 _node = msgspec.json.Decoder(core.WireNode)
 _class = msgspec.json.Decoder(dra.WireDeviceClass)
 _slice = msgspec.json.Decoder(dra.WireResourceSlice)
+_taint_rule = msgspec.json.Decoder(dra.WireDeviceTaintRule)
 _claim = msgspec.json.Decoder(dra.WireResourceClaim)
 _custom = msgspec.json.Decoder(core.CustomObject)
 
@@ -129,6 +132,8 @@ class Reader:
             return read_device_class(decode_part(_class, raw, ""), warn)
         if kind == RESOURCE_SLICE:
             return read_resource_slice(decode_part(_slice, raw, ""), warn)
+        if kind == DEVICE_TAINT_RULE:
+            return read_device_taint_rule(decode_part(_taint_rule, raw, ""), warn)
         if kind in _CUSTOM:
             wire = decode_part(_custom, raw, "")
             warn_top_fields(raw, warn)

@@ -1,4 +1,4 @@
-"""Reads device classes, resource slices and resource claims (resource.k8s.io/v1)."""
+"""Reads device classes, resource slices, resource claims and device taint rules (resource.k8s.io)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kai_sched.model.claims import (
     DeviceConstraint,
     DeviceOption,
     DeviceRequest,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
     Version,
@@ -43,12 +44,7 @@ def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
         identity(msgspec.structs.replace(meta, name=rest))
     else:
         identity(meta)
-    selectors = _selectors(spec.selectors, "spec.selectors")
-    for i, expression in enumerate(selectors):
-        try:
-            check_selector(expression)
-        except SelectorError as error:
-            warn(f"spec.selectors[{i}].cel.expression", str(error))
+    selectors = _checked(spec.selectors, "spec.selectors", warn)
     return DeviceClass(
         meta.name or "",
         selectors,
@@ -60,6 +56,24 @@ def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
 
 def _ignore(field: str, message: str) -> None:
     """A time that cannot be read decides ties alone."""
+
+
+def read_device_taint_rule(wire: dra.WireDeviceTaintRule, warn: Warn) -> DeviceTaintRule:
+    """Raises FieldError. Selectors that cannot be used go to ``warn``: the rule is about no device then."""
+    name, spec = identity(wire.metadata or core.Meta()), wire.spec or dra.TaintRuleSpec()
+    if spec.taint is None or not spec.taint.key:
+        raise FieldError("spec.taint.key", "missing: give it a value")
+    selector = spec.device_selector or dra.TaintSelector()
+    return DeviceTaintRule(
+        name,
+        _taint(spec.taint, "spec.taint"),
+        selector.driver or "",
+        selector.pool or "",
+        selector.device or "",
+        selector.device_class_name or "",
+        _checked(selector.selectors, "spec.deviceSelector.selectors", warn),
+        spec.device_selector is not None,
+    )
 
 
 def read_resource_slice(wire: dra.WireResourceSlice, warn: Warn) -> ResourceSlice:
@@ -186,6 +200,17 @@ def _selectors(wire: list[dra.WireSelector] | None, path: str) -> tuple[str, ...
             raise FieldError(f"{path}[{i}].cel.expression", "missing: give it an expression")
         found.append(expression)
     return tuple(found)
+
+
+def _checked(wire: list[dra.WireSelector] | None, path: str, warn: Warn) -> tuple[str, ...]:
+    """As ``_selectors``; those that cannot be used go to ``warn``."""
+    selectors = _selectors(wire, path)
+    for i, expression in enumerate(selectors):
+        try:
+            check_selector(expression)
+        except SelectorError as error:
+            warn(f"{path}[{i}].cel.expression", str(error))
+    return selectors
 
 
 class ClaimReader:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kai_sched.model.claims import DeviceClass, ResourceClaim, ResourceSlice
+from kai_sched.model.claims import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -42,6 +42,7 @@ TABLES: Mapping[type, str] = {
     DeviceClass: "device_classes",
     ResourceSlice: "resource_slices",
     ResourceClaim: "resource_claims",
+    DeviceTaintRule: "device_taint_rules",
 }
 
 # How many changes the journal keeps at least; a reader that is further behind reads all objects.
@@ -73,6 +74,7 @@ class Cluster:
     device_classes: Mapping[str, DeviceClass]
     resource_slices: Mapping[str, ResourceSlice]
     resource_claims: Mapping[str, ResourceClaim]
+    device_taint_rules: Mapping[str, DeviceTaintRule]
     store_id: object
     serial: int  # number of changes that the store has seen
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
@@ -167,6 +169,7 @@ class Store:
             device_classes=tables[DeviceClass],
             resource_slices=tables[ResourceSlice],
             resource_claims=tables[ResourceClaim],
+            device_taint_rules=tables[DeviceTaintRule],
             store_id=self._id,
             serial=self.serial,
             journal=self._journal,

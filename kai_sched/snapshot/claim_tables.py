@@ -10,6 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+# In ``DraRequests.match``: an option selects the device, but for a taint that it does not tolerate.
+TAINTED = 2
+
 
 class DraDevices(NamedTuple):
     """One row for each device of a ResourceSlice, by driver, pool, slice and place in the slice (semantics 8.6).

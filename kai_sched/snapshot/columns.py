@@ -184,7 +184,9 @@ SCHEMA: dict[str, dict[str, Column]] = {
         "constraint": Column("i4", "*", "row of distinct and attribute"),
         "distinct": Column("u1", "*", "1: values must differ, 0: they must be equal"),
         "attribute": Column("i4", "*", "row of value"),
-        "match": Column("u1", "* v", "1: class, selectors and tolerations select the device"),
+        "match": Column(
+            "u1", "* v", "1: class, selectors and tolerations select the device; 2 (TAINTED): all but the tolerations"
+        ),
         "consumed": Column("i8", "* e", "how much of the capacity a use takes"),
         "value": Column("i4", "* v", "number of the attribute's value; NULL: the device has none"),
     },

@@ -51,6 +51,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "ResourceClaimTemplate": (names.DRA_VERSION, "resourceclaimtemplates", True),
     "ResourceSlice": (names.DRA_VERSION, "resourceslices", False),
     "DeviceClass": (names.DRA_VERSION, "deviceclasses", False),
+    "DeviceTaintRule": (names.DRA_TAINT_VERSION, "devicetaintrules", False),
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims", True),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
     "Service": ("v1", "services", True),

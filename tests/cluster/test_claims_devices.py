@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kai_sched.api import names
 from tests.cluster import allocator, claims, dra_driver
 from tests.cluster.client import Object, Refused
 from tests.cluster.cluster import Cluster
@@ -228,6 +229,36 @@ def test_a_taint_of_a_device_keeps_pods_off_that_do_not_tolerate_it(
         remove(cluster, name)
     assert "other" not in cluster.bound()
     assert claims.check_history(cluster, since) > 10
+
+
+def test_a_rule_taints_a_device_as_long_as_it_is_there(
+    cluster: Cluster, operator: StartOperator, one_node: str, since: str
+) -> None:
+    """An administrator takes a device out of service without its driver, while the scheduler runs."""
+    cluster.create(claims.resource_slice(one_node, 2))
+    operator()
+    rule = {"taint": {"key": "example.com/broken", "effect": "NoSchedule"}, "deviceSelector": {"device": "dev-0"}}
+    cluster.create(
+        {
+            "apiVersion": names.DRA_TAINT_VERSION,
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "broken"},
+            "spec": rule,
+        }
+    )
+    add(cluster, "all", exactly(allocationMode="All"))
+    wait_waiting(cluster, "all")
+    add(cluster, "plain", exactly())
+    cluster.wait_bound(["plain"])
+    assert devices_of(cluster, ["plain"]) == {"dev-1"}
+    add(cluster, "late", exactly())
+    wait_waiting(cluster, "late")
+    cluster.delete("Pod", "all")
+    cluster.delete("DeviceTaintRule", "broken")
+    cluster.wait_bound(["late"])
+    assert devices_of(cluster, ["late"]) == {"dev-0"}
+    assert allocator.accepted(cluster) == 2
+    assert claims.check_history(cluster, since) > 4
 
 
 def test_devices_with_binding_conditions_are_left_to_others(

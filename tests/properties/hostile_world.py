@@ -52,6 +52,7 @@ VERSIONS = {
     "DeviceClass": names.DRA_VERSION,
     "ResourceSlice": names.DRA_VERSION,
     "ResourceClaim": names.DRA_VERSION,
+    "DeviceTaintRule": names.DRA_TAINT_VERSION,
 }
 
 

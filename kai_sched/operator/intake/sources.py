@@ -8,6 +8,7 @@ from kai_sched.cluster.reflector import WatchSource
 from kai_sched.model.read import (
     BIND_REQUEST,
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     OPERATOR_CONFIG,
     POD,
     POD_GROUP,
@@ -38,6 +39,7 @@ SOURCES = (
     WatchSource(DEVICE_CLASS, objects_path(DEVICE_CLASS[0], "deviceclasses"), optional=True),
     WatchSource(RESOURCE_SLICE, objects_path(RESOURCE_SLICE[0], "resourceslices"), optional=True),
     WatchSource(RESOURCE_CLAIM, objects_path(RESOURCE_CLAIM[0], "resourceclaims"), optional=True),
+    WatchSource(DEVICE_TAINT_RULE, objects_path(DEVICE_TAINT_RULE[0], "devicetaintrules"), optional=True),
     WatchSource(BIND_REQUEST, objects_path(BIND_REQUEST[0], "bindrequests"), optional=True),
     WatchSource(POD, objects_path("v1", "pods")),
 )

@@ -17,6 +17,7 @@ cycle. A claim of one pod moves with it; what the pod holds now stays booked.
 
 from __future__ import annotations
 
+from kai_sched.snapshot.claim_tables import TAINTED
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import LATER, NEVER, NOW
@@ -225,20 +226,24 @@ def open_pick(level: int, entry: int, q: int, n: int, ctx: Context) -> None:
 def open_option(level: int, o: int, n: int, ctx: Context) -> None:
     """Begin to pick devices for option ``o`` at ``level`` of ``scratch.picks`` (W,), from the first of node ``n``.
 
-    Where the node has fewer devices that match than are wanted, none is a candidate.
+    Where the node has fewer devices that match than are wanted, none is a candidate; nor for the mode All where a taint
+    of one that is meant is not tolerated.
     """
     picks, devices, requests = ctx.scratch.picks, ctx.snapshot.dra_devices, ctx.snapshot.dra_requests
     picks.option[level], picks.failed[level] = o, NULL
     picks.cursor[level] = devices.ptr[n]
-    matching = 0
+    matching, tainted = 0, 0
     for at in range(devices.ptr[n], devices.ptr[n + 1]):
-        matching += requests.match[requests.matcher[o], devices.entry[at]]
+        match = requests.match[requests.matcher[o], devices.entry[at]]
+        matching += match == 1
+        tainted += match == TAINTED
     picks.wanted[level] = requests.wanted[o] if requests.wanted[o] > 0 else matching
     picked = picks.wanted[level]
     for other in range(level):
         picked += picks.claim[other] == picks.claim[level]
     too_many = picked > DEVICES_MAX or level + picks.wanted[level] >= picks.device.shape[0]
-    if matching < picks.wanted[level] or matching == 0 or too_many:
+    barred = tainted > 0 and requests.wanted[o] == 0
+    if matching < picks.wanted[level] or matching == 0 or too_many or barred:
         picks.cursor[level] = devices.ptr[n + 1]
 
 
@@ -260,7 +265,7 @@ def next_candidate(level: int, n: int, now: bool, ctx: Context) -> int:
     all_of_them, failed = requests.wanted[o] == 0, picks.failed[level]
     for at in range(picks.cursor[level], devices.ptr[n + 1]):
         v = int(devices.entry[at])
-        if requests.match[requests.matcher[o], v] == 0:
+        if requests.match[requests.matcher[o], v] != 1:
             continue
         picks.cursor[level] = at + 1
         if failed != NULL and devices.alike[failed] == devices.alike[v]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.cli.main import app
+from kai_sched.model.claims import DeviceTaintRule
+from kai_sched.model.objects import Taint
+from kai_sched.model.read import Reader
 
 FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 EXACT = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
@@ -178,6 +184,90 @@ def test_an_allocated_claim_keeps_its_pod_to_its_node(tmp_path: Path) -> None:
 def test_a_claim_that_cannot_be_used_says_why(tmp_path: Path, objects: list[dict[str, Any]], text: str) -> None:
     (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, *objects, pod("p", "c"))
     assert text in found["podGroups"]["a/p"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "devices"),
+    [([], None), ([{"key": "k", "operator": "Exists"}], ["gpu-0", "gpu-1"])],
+)
+def test_all_devices_are_had_with_those_that_are_tainted_or_not_at_all(
+    tmp_path: Path, tolerations: list[dict[str, str]], devices: list[str] | None
+) -> None:
+    machine, cards = node("n", 2)
+    cards["spec"]["devices"][1]["taints"] = [{"key": "k", "effect": "NoSchedule"}]
+    asked = {"deviceClassName": "gpu", "allocationMode": "All", "tolerations": tolerations}
+    objects = [claim("c", [{"name": "r", "exactly": asked}]), pod("p", "c")]
+    (found,) = simulate(tmp_path, machine, cards, queue("q"), CLASS, *objects)
+    got = found["decided"]["a/p"].get("resourceClaims")
+    assert (got and [each["device"] for each in got["a/c"]["devices"]["results"]]) == devices
+
+
+def test_a_rule_counts_from_the_next_cycle_on_and_no_longer_than_it_is_there() -> None:
+    reader, store, cache = Reader(Config()), Store(), Cache()
+    objects = [*node("n", 1), queue("q"), CLASS, claim("c", [EXACT]), pod("p", "c")]
+    for each in objects:
+        store.put(reader.read((each["apiVersion"], each["kind"]), msgspec.json.encode(each), pytest.fail))
+
+    def status() -> str:
+        return run_cycle(store.cluster(), Config(), 0, cache).pods["a/p"].status
+
+    rule = DeviceTaintRule("broken", Taint("k", "", "NoSchedule"), device="gpu-0")
+    assert status() == "Binding"
+    store.put(rule)
+    assert status() == "Pending"
+    store.put(replace(rule, device="gpu-1"))
+    assert status() == "Binding"
+    store.put(rule)
+    assert status() == "Pending"
+    store.remove(DeviceTaintRule, "broken")
+    assert status() == "Binding"
+
+
+FIRST = "device.attributes['gpu.example.com'].place == 0"
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        ({"device": "gpu-0"}, ["gpu-1", "gpu-2"]),
+        ({"driver": "gpu.example.com", "pool": "n", "device": "gpu-1"}, ["gpu-0", "gpu-2"]),
+        ({"driver": "other.example.com", "device": "gpu-1"}, ["gpu-0", "gpu-1", "gpu-2"]),
+        ({"pool": "m"}, ["gpu-0", "gpu-1", "gpu-2"]),
+        ({"deviceClassName": "gpu"}, []),
+        ({"deviceClassName": "none"}, ["gpu-0", "gpu-1", "gpu-2"]),
+        ({"selectors": [{"cel": {"expression": FIRST}}]}, ["gpu-1", "gpu-2"]),
+        ({"deviceClassName": "gpu", "device": "gpu-2"}, ["gpu-0", "gpu-1"]),
+        (
+            {"selectors": [{"cel": {"expression": FIRST}}, {"cel": {"expression": "false"}}]},
+            ["gpu-0", "gpu-1", "gpu-2"],
+        ),
+        ({}, []),
+        (None, ["gpu-0", "gpu-1", "gpu-2"]),
+    ],
+)
+def test_a_rule_taints_the_devices_that_match_all_it_says(
+    tmp_path: Path, selector: dict[str, Any] | None, left: list[str]
+) -> None:
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}
+    rule = thing("DeviceTaintRule", "broken", spec={"taint": taint, "deviceSelector": selector})
+    rule["apiVersion"] = "resource.k8s.io/v1alpha3"
+    machine, devices = node("n", 3)
+    for place, each in enumerate(devices["spec"]["devices"]):
+        each["attributes"] = {"place": {"int": place}}
+    tolerant = {
+        "name": "r",
+        "exactly": {**EXACT["exactly"], "tolerations": [{"key": taint["key"], "operator": "Exists"}]},
+    }  # type: ignore[dict-item]
+    pods = [pod(f"p{number}", f"c{number}") for number in range(4)]
+    claims = [claim(f"c{number}", [EXACT if number < 3 else tolerant]) for number in range(4)]
+    (found,) = simulate(tmp_path, machine, devices, rule, queue("q"), CLASS, *claims, *pods)
+    got = {
+        name: each["devices"]["results"][0]["device"]
+        for name in ("p0", "p1", "p2", "p3")
+        for each in found["decided"][f"a/{name}"].get("resourceClaims", {}).values()
+    }
+    assert [got[name] for name in ("p0", "p1", "p2") if name in got] == left
+    assert ("p3" in got) == (len(left) < 3)
 
 
 @pytest.mark.parametrize("gpus", [0, 1])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import msgspec
 import pytest
 
-from kai_sched.model.claims import Capacity, Device, DeviceClass, Version
+from kai_sched.model.claims import Capacity, Device, DeviceClass, DeviceTaintRule, Version
 from kai_sched.model.config import Config
 from kai_sched.model.device_selectors import SelectorBook, SelectorError
-from kai_sched.model.read import DEVICE_CLASS, Reader
+from kai_sched.model.faults import FieldError
+from kai_sched.model.objects import Object, Taint
+from kai_sched.model.read import DEVICE_CLASS, DEVICE_TAINT_RULE, Reader
 
 DEVICE = Device(
     "gpu-0",
@@ -96,6 +99,30 @@ def test_answers_are_kept_as_long_as_the_device_is() -> None:
     assert len(book._answers) == 1
     book.forget([])
     assert not book._answers
+
+
+def test_a_taint_rule_is_read_with_what_is_wrong_with_it() -> None:
+    """An unusable selector is told, and the rule is kept; without a key or with an unknown effect there is no rule."""
+    told: list[tuple[str, str]] = []
+
+    def read(spec: dict[str, Any]) -> Object:
+        raw = msgspec.json.encode({"metadata": {"name": "broken"}, "spec": spec})
+        return Reader(Config()).read(DEVICE_TAINT_RULE, raw, lambda field, message: told.append((field, message)))
+
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    named = {"driver": "d", "pool": "p", "device": "x", "deviceClassName": "gpu"}
+    selectors = [{"cel": {"expression": "true"}}, {"cel": {"expression": "1 +"}}]
+    found = read({"taint": taint, "deviceSelector": named | {"selectors": selectors}})
+    assert found == DeviceTaintRule("broken", Taint("k", "v", "NoSchedule"), "d", "p", "x", "gpu", ("true", "1 +"))
+    assert [field for field, _ in told] == ["spec.deviceSelector.selectors[1].cel.expression"]
+    assert read({"taint": taint}) == DeviceTaintRule("broken", Taint("k", "v", "NoSchedule"), selects=False)
+    for spec, field in (
+        ({"deviceSelector": {}}, "spec.taint.key"),
+        ({"taint": taint | {"effect": "PreferNoSchedule"}}, "spec.taint.effect"),
+    ):
+        with pytest.raises(FieldError) as caught:
+            read(spec)
+        assert caught.value.field == field
 
 
 def test_a_class_with_a_selector_that_cannot_be_used_is_told_when_it_is_read_and_kept() -> None:
