@@ -21,6 +21,7 @@ from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
 from kai_sched.model.device_selectors import SelectorBook, SelectorError
 from kai_sched.model.objects import Node, NodeSelector
+from kai_sched.model.pools import newest_slices, pool_fault
 from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.claim_tables import DraDevices
@@ -268,16 +269,4 @@ def _scale(amount: Fraction) -> int:
 
 def _complete_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[ResourceSlice]]:
     """The slices of the newest generation of each pool, by name, if all of them are there."""
-    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
-    for each in sorted(slices, key=lambda each: each.name):
-        known = pools.setdefault((each.driver, each.pool), [])
-        if known and known[0].generation < each.generation:
-            known.clear()
-        if not known or known[0].generation == each.generation:
-            known.append(each)
-    found = {}
-    for key, known in pools.items():
-        listed = [device.name for each in known for device in each.devices]
-        if len(known) == known[0].count and len(set(listed)) == len(listed):
-            found[key] = known
-    return found
+    return {key: known for key, known in newest_slices(slices).items() if pool_fault(known) is None}
