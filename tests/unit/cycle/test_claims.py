@@ -206,3 +206,40 @@ def test_gpus_of_slices_are_for_claims_alone(tmp_path: Path) -> None:
     whole["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "1"}}
     (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, whole)
     assert "its GPUs are devices for ResourceClaims" in found["podGroups"]["a/p"]["message"]
+
+
+def test_a_pod_is_told_which_request_no_node_can_meet(tmp_path: Path) -> None:
+    """Waiting helps where others have the devices; here it does not."""
+    objects = node("n", 2)
+    devices = objects[1]["spec"]["devices"]
+    devices[0]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
+    devices[1]["capacity"] = {"memory": {"value": "40Gi"}}
+    none, model = "false", 'device.driver == "gpu.example.com"'
+
+    def asks(**more: Any) -> dict[str, Any]:
+        return {"name": "r", "exactly": {"deviceClassName": "gpu", **more}}
+
+    wanted = {
+        "nowhere": [asks(selectors=[{"cel": {"expression": none}}])],
+        "tainted": [asks(count=2)],
+        "small": [asks(capacity={"requests": {"memory": "80Gi"}})],
+        "many": [asks(count=5, selectors=[{"cel": {"expression": model}}])],
+        "list": [{"name": "r", "firstAvailable": [{"name": n, "deviceClassName": "gpu", "count": 2} for n in "xy"]}],
+    }
+    cls = thing("DeviceClass", "gpu", spec={"selectors": [{"cel": {"expression": model}}]})
+    claims = [claim(name, requests) for name, requests in wanted.items()]
+    pods = [pod(f"p-{name}", name) for name in wanted]
+    (found,) = simulate(tmp_path, *objects, queue("q"), cls, *claims, *pods)
+    told = {name: found["podGroups"][f"a/p-{name}"]["message"] for name in wanted}
+    can = "cannot allocate all claims (request r of ResourceClaim a/"
+    assert (
+        f"{can}nowhere: no node can use a device of a ResourceSlice that it and its DeviceClass gpu select)"
+        in told["nowhere"]
+    )
+    assert (
+        f"{can}tainted: it asks for 2 devices, and no node can use more than 1 that it selects and whose"
+        in told["tainted"]
+    )
+    assert f"{can}small: no node can use a device of a ResourceSlice that it selects and that has the" in told["small"]
+    assert "cannot allocate all claims (request r/x of ResourceClaim a/list: it asks for 2 devices" in told["list"]
+    assert "; request r/y of ResourceClaim a/list: it asks for 2 devices" in told["list"]
