@@ -12,6 +12,7 @@ import numpy as np
 
 from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.cycle.explain_claims import claims_text
+from kai_sched.cycle.explain_shares import share_text
 from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
@@ -256,8 +257,11 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     for r, resource in enumerate(lowered.resources):
         largest = float(allocatable[:, r].max(initial=0.0))
         if request[r] > largest:
-            asked = _asked(int(lowered.snapshot.tasks.cls[t]), lowered)
-            return reasons.too_large(lowered.pods[t].key, resource, float(asked[r]), largest)
+            c, pod = int(lowered.snapshot.tasks.cls[t]), lowered.pods[t].key
+            wanted, most = share_text(c, lowered)
+            if r == GPU and most:
+                return reasons.too_much_memory(pod, wanted, most)
+            return reasons.too_large(pod, resource, float(_asked(c, lowered)[r]), largest)
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
@@ -310,6 +314,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         free=free,
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
         holders_of=lowered.resources[scarce] if scarce != NULL else "",
+        share=share_text(c, lowered) if lowered.snapshot.classes.shares[c] else ("", ""),
     )
 
 
