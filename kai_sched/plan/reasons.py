@@ -300,13 +300,13 @@ def no_fit(facts: NoFit) -> Reason:
         opening = f"{facts.placed} of {facts.asked} pods of the gang fit; there is no node for pod {facts.pod}"
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
-        lack, free = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
+        lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
         if resource == "gpu" and facts.share[0]:
-            lack, free = facts.share[0], "most free of one GPU"
-        of_it = f"{free}: {_plain(resource, most)}"
+            lack, there = facts.share[0], "most free of one GPU"
+        there = f"{there}: {_plain(resource, most)}"
         if resource == "gpu" and facts.share[1]:
-            of_it = facts.share[1]
-        parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({of_it})")
+            there = facts.share[1]
+        parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")

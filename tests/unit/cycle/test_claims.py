@@ -180,6 +180,58 @@ def test_a_claim_that_cannot_be_used_says_why(tmp_path: Path, objects: list[dict
     assert text in found["podGroups"]["a/p"]["message"]
 
 
+SUBS = [{"name": name, "deviceClassName": "gpu"} for name in "abcdefghi"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "constraints", "text"),
+    [
+        ([count(0)], [], "requests[0].exactly.count: 0 is no whole number above 0: correct it"),
+        ([count(-1)], [], "requests[0].exactly.count: -1 is no whole number above 0: correct it"),
+        ([count(1.5)], [], "requests[0].exactly.count: 1.5 is no whole number above 0: correct it"),
+        (
+            [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All", "count": 2}}],
+            [],
+            "requests[0].exactly.count: the mode All takes all devices: remove the count, or the mode",
+        ),
+        ([{"exactly": {"deviceClassName": "gpu"}}], [], "requests[0].name: missing: give it a name"),
+        ([EXACT, EXACT], [], "requests[1].name: 'r' is the name of another one: give each its own"),
+        ([{**EXACT, "firstAvailable": SUBS[:1]}], [], "requests[0]: exactly and firstAvailable are given: remove one"),
+        ([{"name": "r", "firstAvailable": SUBS}], [], "requests[0].firstAvailable: 9 options: give 8 at most"),
+        (
+            [{"name": "r", "firstAvailable": SUBS[:1] * 2}],
+            [],
+            "requests[0].firstAvailable[1].name: 'a' is the name of another one: give each its own",
+        ),
+        (
+            [EXACT],
+            [{"requests": ["r", "s"], "matchAttribute": "gpu.example.com/model"}],
+            "constraints[0].requests[1]: there is no request 's': use the name of one",
+        ),
+        (
+            [{"name": "r", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "x", "operator": "In"}]}}],
+            [],
+            "requests[0].exactly.tolerations[0].operator: 'In' is not an operator: use Exists or Equal",
+        ),
+    ],
+)
+def test_a_claim_that_the_api_refuses_is_not_read_as_another_one(
+    tmp_path: Path, requests: list[dict[str, Any]], constraints: list[dict[str, Any]], text: str
+) -> None:
+    asked = claim("c", requests)
+    asked["spec"]["devices"]["constraints"] = constraints
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, asked, pod("p", "c"))
+    assert found["decided"]["a/p"]["status"] == "Pending"
+    assert f"ResourceClaim a/c: spec.devices.{text}" in found["podGroups"]["a/p"]["message"]
+
+
+def test_constraints_may_name_options(tmp_path: Path) -> None:
+    asked = claim("c", [{"name": "r", "firstAvailable": SUBS[:2]}])
+    asked["spec"]["devices"]["constraints"] = [{"requests": ["r/b"], "matchAttribute": "gpu.example.com/model"}]
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, asked, pod("p", "c"))
+    assert found["decided"]["a/p"]["status"] == "Binding"
+
+
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_selectors_are_judged_with_and_without_devices(tmp_path: Path, gpus: int) -> None:
     """Object, field, what is wrong and what helps, before a driver has published a device."""
