@@ -11,9 +11,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kai_sched.api.names import GPU_MEMORY_LABEL
+from kai_sched.cycle.explain_claims import claims_text
+from kai_sched.cycle.explain_shares import share_text
 from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
+from kai_sched.model.claims import ClaimRequests
 from kai_sched.model.faults import shown
 from kai_sched.model.times import format_time
 from kai_sched.plan import reasons
@@ -93,11 +96,14 @@ class SharedFacts:
         By queue: the leaf queues below it; "" for all leaf queues.
     free
         By column of the resource: what is free of it.
+    claims
+        By what a claim asks for: (request, text) of the requests that no node can meet.
     """
 
     facts: dict[int, NoFit] = field(default_factory=dict)
     leaves: dict[str, list[str]] = field(default_factory=dict)
     free: dict[int, Free] = field(default_factory=dict)
+    claims: dict[ClaimRequests, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 def explain_group(j: int, lowered: Lowered, solution: Solution, shared: SharedFacts) -> Reason:
@@ -158,6 +164,7 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
                 shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = outcome.placed, outcome.asked
             facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
+            facts = _with_claims(blocking_row, facts, lowered, shared)
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
             what = (
@@ -174,6 +181,15 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
             return reasons.refused(
                 lowered.pods[blocking_row].key, CLASS_TEXTS[outcome.verdict].format(_refusal(blocking_row, lowered))
             )
+
+
+def _with_claims(t: int, facts: NoFit, lowered: Lowered, shared: SharedFacts) -> NoFit:
+    """The facts with what no node can give to the claims of task ``t``: its class has other claims."""
+    text = NODE_TEXTS[Verdict.NO_CLAIMED_DEVICES]
+    if text not in facts.verdicts or not (more := claims_text(t, lowered, shared.claims)):
+        return facts
+    verdicts = {f"{text} ({more})" if each == text else each: count for each, count in facts.verdicts.items()}
+    return replace(facts, verdicts=verdicts)
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:
@@ -241,8 +257,11 @@ def _too_large(t: int, lowered: Lowered) -> Reason:
     for r, resource in enumerate(lowered.resources):
         largest = float(allocatable[:, r].max(initial=0.0))
         if request[r] > largest:
-            asked = _asked(int(lowered.snapshot.tasks.cls[t]), lowered)
-            return reasons.too_large(lowered.pods[t].key, resource, float(asked[r]), largest)
+            c, pod = int(lowered.snapshot.tasks.cls[t]), lowered.pods[t].key
+            wanted, most = share_text(c, lowered)
+            if r == GPU and most:
+                return reasons.too_much_memory(pod, wanted, most)
+            return reasons.too_large(pod, resource, float(_asked(c, lowered)[r]), largest)
     raise AssertionError("a pod that is too large exceeds the largest node in some resource")
 
 
@@ -295,6 +314,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         free=free,
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],
         holders_of=lowered.resources[scarce] if scarce != NULL else "",
+        share=share_text(c, lowered) if lowered.snapshot.classes.shares[c] else ("", ""),
     )
 
 

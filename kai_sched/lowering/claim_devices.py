@@ -21,6 +21,7 @@ from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
 from kai_sched.model.device_selectors import SelectorBook, SelectorError
 from kai_sched.model.objects import Node, NodeSelector, Taint
+from kai_sched.model.pools import newest_slices, pool_fault
 from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.claim_tables import TAINTED, DraDevices
@@ -30,7 +31,7 @@ from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs
 DeviceKey = tuple[str, str, str]  # driver, pool, name
 AMOUNT_MAX = 2**61  # two of them can be added up
 KEPT_MAX = 4096  # distinct options whose answers are kept; users write any number of them
-SCALES = (1, 1_000, 1_000_000_000)  # Kubernetes quantities are multiples of one nano
+SCALES = (10**9, 10**6, 10**3, 1)  # Kubernetes quantities are multiples of one nano
 
 
 class DeviceBook:
@@ -153,13 +154,13 @@ class DeviceBook:
             if device.shared:
                 for name, each in sorted(device.capacity.items()):
                     self.dimensions.append((name, _scale(each.value)))
-                    limits.append(_whole(each.value * self.dimensions[-1][1]))
+                    limits.append(whole(each.value * self.dimensions[-1][1]))
             limit_ptr.append(len(limits))
             for counter_set, name, amount in device.counters:
                 key = driver, pool, counter_set, name
                 if key in number:
                     used.append(number[key])
-                    amounts.append(_whole(amount * scales[key]))
+                    amounts.append(whole(amount * scales[key]))
                 else:  # what nobody has cannot be taken
                     key = driver, pool, counter_set, ""
                     scales[key], counters[key] = 1, Fraction(0)
@@ -170,7 +171,7 @@ class DeviceBook:
             place = (int(self.local[v]), tuple(used[begin:end]), tuple(amounts[begin:end]))
             alone = device.shared or not device.node
             profile[v] = profiles.setdefault(v if alone else place, len(profiles))
-        total = [_whole(counters[key] * scales[key]) for key in number]
+        total = [whole(counters[key] * scales[key]) for key in number]
         self._profile = profile
         self.limit_ptr, self._limit = np.array(limit_ptr, np.int32), np.array(limits, np.int64)
         self._counters = np.array(counter_ptr, np.int32), np.array(used, np.int32), np.array(amounts, np.int64)
@@ -238,7 +239,7 @@ class DeviceBook:
                 for name, each in sorted(device.capacity.items()) if device.shared else ():
                     used = each.consumed(_asked(name, driver, asked))
                     scale = self.dimensions[d][1]
-                    amounts.append(AMOUNT_MAX if used is None else _whole(used * scale))
+                    amounts.append(AMOUNT_MAX if used is None else whole(used * scale))
                     d += 1
             found = self._consumed[capacity] = np.array(amounts, np.int64)
         return found
@@ -272,27 +273,16 @@ def _asked(name: str, driver: str, asked: dict[str, Fraction]) -> Fraction | Non
     return asked.get(name.removeprefix(f"{driver}/")) if found is None else found
 
 
-def _whole(amount: Fraction) -> int:
-    """The amount, rounded up."""
+def whole(amount: Fraction) -> int:
+    """The amount, rounded up; ``AMOUNT_MAX`` at most."""
     return min(math.ceil(amount), AMOUNT_MAX)
 
 
 def _scale(amount: Fraction) -> int:
-    return next(scale for scale in SCALES if (amount * scale).denominator == 1)
+    """The finest unit in which the amount is a number of the tables: parts of it may be finer than it is itself."""
+    return next((scale for scale in SCALES if amount * scale < AMOUNT_MAX), 1)
 
 
 def _complete_pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], list[ResourceSlice]]:
     """The slices of the newest generation of each pool, by name, if all of them are there."""
-    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
-    for each in sorted(slices, key=lambda each: each.name):
-        known = pools.setdefault((each.driver, each.pool), [])
-        if known and known[0].generation < each.generation:
-            known.clear()
-        if not known or known[0].generation == each.generation:
-            known.append(each)
-    found = {}
-    for key, known in pools.items():
-        listed = [device.name for each in known for device in each.devices]
-        if len(known) == known[0].count and len(set(listed)) == len(listed):
-            found[key] = known
-    return found
+    return {key: known for key, known in newest_slices(slices).items() if pool_fault(known) is None}

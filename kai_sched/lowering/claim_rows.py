@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.claim_devices import DeviceBook, selected_nodes
+from kai_sched.lowering.claim_devices import DeviceBook, selected_nodes, whole
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.extended import ExtendedBook
 from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption, DeviceRequest
@@ -237,7 +238,7 @@ def _allocated(asks: ClaimRequests, allocation: Allocation, specs: _Requests) ->
             for d in range(first, int(specs.book.limit_ptr[v + 1])):
                 name, scale = specs.book.dimensions[d]
                 short = name.removeprefix(f"{each.driver}/")
-                amounts[d] = int(taken.get(name, taken.get(short, 0)) * scale)
+                amounts[d] = whole(taken.get(name, taken.get(short, Fraction(0))) * scale)
             consumer = specs.consume(amounts)
         o = known.get(each.request, NULL)
         same = o != NULL and specs.options[o][1].admin == each.admin

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from kai_sched.api.names import DEFAULT_QUEUE
+from kai_sched.model.claim_checks import slice_problems
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem, some_of
@@ -32,7 +33,7 @@ def problems_of(cluster: Cluster, config: Config) -> list[Problem]:
     if cycles:
         return sorted(cycles)
     found = [*_lost_queues(cluster.queues), *_group_problems(cluster), *_pod_problems(cluster, config)]
-    found += _missing_kinds(cluster, config)
+    found += [*_missing_kinds(cluster, config), *slice_problems(cluster)]
     return sorted(found, key=lambda each: (not each.fatal, each))
 
 
@@ -271,6 +272,8 @@ def _missing_kinds(cluster: Cluster, config: Config) -> Iterator[Problem]:
         yield _missing_kind(count, "ConfigMap", "configmaps")
     if not cluster.volume_claims and (count := sum(bool(pod.shape.claims) for pod in waiting)):
         yield _missing_kind(count, "PersistentVolumeClaim", "persistentvolumeclaims,persistentvolumes,storageclasses")
+    if not cluster.resource_slices and (count := sum(bool(pod.claims) for pod in waiting)):
+        yield _missing_kind(count, "ResourceSlice", "resourceslices,deviceclasses,resourceclaims")
 
 
 def _missing_kind(count: int, kind: str, resources: str) -> Problem:

@@ -33,6 +33,8 @@ from kai_sched.model.resources import QuantityError, parse_quantity
 
 _MODES = ("", "ExactCount", "All")
 _EFFECTS = ("NoSchedule", "NoExecute", "None")
+_OPERATORS = ("", "Exists", "Equal")
+_OPTIONS_MAX = 8  # of a prioritised list, as the API server takes them
 
 
 def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
@@ -251,26 +253,45 @@ class ClaimReader:
 
 def _asks(spec: dra.DeviceClaim) -> ClaimRequests:
     requests = tuple(_request(each, f"spec.devices.requests[{i}]") for i, each in enumerate(spec.requests or ()))
+    _distinct([each.name for each in requests], "spec.devices.requests")
+    names_of = {each.name for each in requests}
+    names_of |= {f"{each.name}/{option.name}" for each in requests for option in each.options if not each.exact}
     constraints = []
     for i, each in enumerate(spec.constraints or ()):
         attribute = each.match_attribute or each.distinct_attribute
         path = f"spec.devices.constraints[{i}]"
         if not attribute:
             raise FieldError(f"{path}.matchAttribute", "missing: give it the name of an attribute")
+        for k, name in enumerate(each.requests or ()):
+            if name not in names_of:
+                raise FieldError(f"{path}.requests[{k}]", f"there is no request {shown(name)}: use the name of one")
         distinct = each.match_attribute is None
         constraints.append(DeviceConstraint(attribute, tuple(each.requests or ()), distinct))
     return ClaimRequests(requests, tuple(constraints))
 
 
 def _request(wire: dra.WireDeviceRequest, path: str) -> DeviceRequest:
+    if wire.exactly is not None and wire.first_available:
+        raise FieldError(path, "exactly and firstAvailable are given: remove one")
     if wire.exactly is not None:
         return DeviceRequest(wire.name or "", (_option(wire.exactly, f"{path}.exactly", ""),))
     if not wire.first_available:
         raise FieldError(path, "neither exactly nor firstAvailable is given: give one of them")
-    options = (
-        _option(each, f"{path}.firstAvailable[{i}]", each.name or "") for i, each in enumerate(wire.first_available)
-    )
-    return DeviceRequest(wire.name or "", tuple(options), exact=False)
+    path = f"{path}.firstAvailable"
+    if len(wire.first_available) > _OPTIONS_MAX:
+        raise FieldError(path, f"{len(wire.first_available)} options: give {_OPTIONS_MAX} at most")
+    options = tuple(_option(each, f"{path}[{i}]", each.name or "") for i, each in enumerate(wire.first_available))
+    _distinct([each.name for each in options], path)
+    return DeviceRequest(wire.name or "", options, exact=False)
+
+
+def _distinct(found: list[str], path: str) -> None:
+    """Raise FieldError where a name is missing or occurs twice."""
+    for i, name in enumerate(found):
+        if not name:
+            raise FieldError(f"{path}[{i}].name", "missing: give it a name")
+        if name in found[:i]:
+            raise FieldError(f"{path}[{i}].name", f"{shown(name)} is the name of another one: give each its own")
 
 
 def _option(wire: dra.WireRequest, path: str, name: str) -> DeviceOption:
@@ -279,22 +300,27 @@ def _option(wire: dra.WireRequest, path: str, name: str) -> DeviceOption:
     mode = wire.allocation_mode or ""
     if mode not in _MODES:
         raise FieldError(f"{path}.allocationMode", f"{shown(mode)} is not a mode: use ExactCount or All")
+    if mode == "All" and wire.count:
+        raise FieldError(f"{path}.count", "the mode All takes all devices: remove the count, or the mode")
+    if mode != "All" and wire.count is not None and (wire.count < 1 or wire.count != int(wire.count)):
+        raise FieldError(f"{path}.count", f"{shown(wire.count)} is no whole number above 0: correct it")
     asked = (wire.capacity.requests if wire.capacity else None) or {}
     return DeviceOption(
         wire.device_class_name,
         name,
         _selectors(wire.selectors, f"{path}.selectors"),
-        None if mode == "All" else max(1, int(wire.count or 1)),
+        None if mode == "All" else int(wire.count or 1),
         bool(wire.admin_access),
-        _tolerations(wire.tolerations or ()),
+        tuple(_tolerations(wire.tolerations or (), f"{path}.tolerations")),
         tuple(sorted((key, _amount(value, f"{path}.capacity.requests.{key}")) for key, value in asked.items())),
     )
 
 
-def _tolerations(wire: Iterable[core.WireToleration]) -> tuple[Toleration, ...]:
-    return tuple(
-        Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "") for each in wire
-    )
+def _tolerations(wire: Iterable[core.WireToleration], path: str) -> Iterator[Toleration]:
+    for i, each in enumerate(wire):
+        if (each.operator or "") not in _OPERATORS:
+            raise FieldError(f"{path}[{i}].operator", f"{shown(each.operator)} is not an operator: use Exists or Equal")
+        yield Toleration(each.key or "", each.operator or "Equal", each.value or "", each.effect or "")
 
 
 def _allocation(wire: dra.WireAllocation) -> Allocation:

@@ -49,9 +49,13 @@ NONE = GpuAnnotations()
 
 
 def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnotations:
-    """What the annotations request (semantics 0.2). A malformed one is ignored with a warning, as in the original."""
+    """What the annotations request (semantics 0.2). What is malformed, or counts for nothing beside another one, is
+    ignored with a warning, as in the original.
+    """
     fraction = _read(annotations, names.GPU_FRACTION_ANNOTATION, fraction_of, "a number above 0 and up to 1", warn)
-    memory = _read(annotations, names.GPU_MEMORY_ANNOTATION, whole_of, "a whole number of MiB above 0", warn)
+    memory = _read(
+        annotations, names.GPU_MEMORY_ANNOTATION, whole_of, "a whole number of MiB above 0, of 9 digits at most", warn
+    )
     asked = _read(
         annotations, names.GPU_DEVICES_ANNOTATION, devices_of, f"a whole number from 1 to {DEVICES_MAX}", warn
     )
@@ -61,6 +65,7 @@ def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnot
             count = _read(annotations, key, whole_of, "a whole number above 0", warn)
             if count:
                 mig.append((key, count))
+    _warn_of_unused(fraction, memory, asked, warn)
     if mig:
         return GpuAnnotations(None, tuple(mig))
     if fraction:
@@ -68,6 +73,17 @@ def read_gpu_annotations(annotations: Mapping[str, str], warn: Warn) -> GpuAnnot
     if memory:
         return GpuAnnotations(GpuShare(int(asked or 1), 0.0, int(memory)))
     return NONE
+
+
+def _warn_of_unused(fraction: float, memory: float, devices: float, warn: Warn) -> None:
+    """Warn of annotations that can be read and count for nothing: admission refuses them (API 8.2)."""
+    if fraction and memory:
+        text = f"ignored, as the pod has {names.GPU_FRACTION_ANNOTATION} as well: remove one of them"
+        warn(f"metadata.annotations[{names.GPU_MEMORY_ANNOTATION}]", text)
+    if devices and not fraction and not memory:
+        either = f"{names.GPU_FRACTION_ANNOTATION} or {names.GPU_MEMORY_ANNOTATION}"
+        text = f"ignored, as the pod asks for no part of a GPU: add {either}, or remove it"
+        warn(f"metadata.annotations[{names.GPU_DEVICES_ANNOTATION}]", text)
 
 
 def is_device_label(key: str) -> bool:

@@ -185,6 +185,11 @@ def too_large(pod: str, resource: str, asked: float, largest: float) -> Reason:
     return Reason(NO_FIT, f"pod {pod} asks for {asks}; the largest node has {has}")
 
 
+def too_much_memory(pod: str, wanted: str, most: str) -> Reason:
+    """The pod asks for more memory of one GPU than any has. ``wanted`` and ``most`` are as in ``NoFit.share``."""
+    return Reason(NO_FIT, f"pod {pod} asks for {wanted}; {most}")
+
+
 def refused(pod: str, why: str) -> Reason:
     """Something that the pod refers to is missing or unusable."""
     return Reason(NO_FIT, f"pod {pod} can run on no node: {why}", missing=True)
@@ -270,6 +275,8 @@ class NoFit:
         Queues with what they hold of one resource, largest first, and that resource.
     in_all
         By resource that the gang as a whole lacks: the amount that it requests.
+    share
+        What of GPUs the pod asks for and the most that there is of it, in words, where amounts do not say it.
     """
 
     pod: str
@@ -283,6 +290,7 @@ class NoFit:
     holders: Sequence[tuple[str, float]]
     holders_of: str
     in_all: Mapping[str, float] = field(default_factory=dict)
+    share: tuple[str, str] = ("", "")
 
 
 def no_fit(facts: NoFit) -> Reason:
@@ -292,8 +300,13 @@ def no_fit(facts: NoFit) -> Reason:
         opening = f"{facts.placed} of {facts.asked} pods of the gang fit; there is no node for pod {facts.pod}"
     parts = []
     for resource, (nodes, asked, most) in facts.short.items():
-        lack = f"{nodes} of {facts.n_nodes} nodes lack the {show_amount(resource, asked)} it asks for"
-        parts.append(f"{lack} (most free on one of them: {_plain(resource, most)})")
+        lack, there = f"the {show_amount(resource, asked)} it asks for", "most free on one of them"
+        if resource == "gpu" and facts.share[0]:
+            lack, there = facts.share[0], "most free of one GPU"
+        there = f"{there}: {_plain(resource, most)}"
+        if resource == "gpu" and facts.share[1]:
+            there = facts.share[1]
+        parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")

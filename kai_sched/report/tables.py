@@ -236,7 +236,7 @@ def _user(pod: str, status: str) -> str:
 
 
 def _taken(device: ClaimedDevice) -> str:
-    """What the claim takes of the device: capacities, or a GPU; amounts from a mebibyte on are sizes."""
+    """What the claim takes of the device: capacities, or the whole; amounts from a mebibyte on are sizes."""
     if device.admin:
         return "admin access"
     if device.consumed:
@@ -245,7 +245,7 @@ def _taken(device: ClaimedDevice) -> str:
             for name, amount in device.consumed
         ]
         return ", ".join(f"{size} {plain(name)}" for name, size in sizes)
-    return f"{device.gpus} GPU" if device.gpus else ""
+    return f"{device.gpus} GPU" if device.gpus else "1 device"
 
 
 def _exact(amount: Fraction) -> str:

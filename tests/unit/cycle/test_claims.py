@@ -270,6 +270,58 @@ def test_a_rule_taints_the_devices_that_match_all_it_says(
     assert ("p3" in got) == (len(left) < 3)
 
 
+SUBS = [{"name": name, "deviceClassName": "gpu"} for name in "abcdefghi"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "constraints", "text"),
+    [
+        ([count(0)], [], "requests[0].exactly.count: 0 is no whole number above 0: correct it"),
+        ([count(-1)], [], "requests[0].exactly.count: -1 is no whole number above 0: correct it"),
+        ([count(1.5)], [], "requests[0].exactly.count: 1.5 is no whole number above 0: correct it"),
+        (
+            [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All", "count": 2}}],
+            [],
+            "requests[0].exactly.count: the mode All takes all devices: remove the count, or the mode",
+        ),
+        ([{"exactly": {"deviceClassName": "gpu"}}], [], "requests[0].name: missing: give it a name"),
+        ([EXACT, EXACT], [], "requests[1].name: 'r' is the name of another one: give each its own"),
+        ([{**EXACT, "firstAvailable": SUBS[:1]}], [], "requests[0]: exactly and firstAvailable are given: remove one"),
+        ([{"name": "r", "firstAvailable": SUBS}], [], "requests[0].firstAvailable: 9 options: give 8 at most"),
+        (
+            [{"name": "r", "firstAvailable": SUBS[:1] * 2}],
+            [],
+            "requests[0].firstAvailable[1].name: 'a' is the name of another one: give each its own",
+        ),
+        (
+            [EXACT],
+            [{"requests": ["r", "s"], "matchAttribute": "gpu.example.com/model"}],
+            "constraints[0].requests[1]: there is no request 's': use the name of one",
+        ),
+        (
+            [{"name": "r", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "x", "operator": "In"}]}}],
+            [],
+            "requests[0].exactly.tolerations[0].operator: 'In' is not an operator: use Exists or Equal",
+        ),
+    ],
+)
+def test_a_claim_that_the_api_refuses_is_not_read_as_another_one(
+    tmp_path: Path, requests: list[dict[str, Any]], constraints: list[dict[str, Any]], text: str
+) -> None:
+    asked = claim("c", requests)
+    asked["spec"]["devices"]["constraints"] = constraints
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, asked, pod("p", "c"))
+    assert found["decided"]["a/p"]["status"] == "Pending"
+    assert f"ResourceClaim a/c: spec.devices.{text}" in found["podGroups"]["a/p"]["message"]
+
+
+def test_constraints_may_name_options(tmp_path: Path) -> None:
+    asked = claim("c", [{"name": "r", "firstAvailable": SUBS[:2]}])
+    asked["spec"]["devices"]["constraints"] = [{"requests": ["r/b"], "matchAttribute": "gpu.example.com/model"}]
+    (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, asked, pod("p", "c"))
+    assert found["decided"]["a/p"]["status"] == "Binding"
+
+
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_selectors_are_judged_with_and_without_devices(tmp_path: Path, gpus: int) -> None:
     """Object, field, what is wrong and what helps, before a driver has published a device."""
@@ -296,3 +348,40 @@ def test_gpus_of_slices_are_for_claims_alone(tmp_path: Path) -> None:
     whole["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "1"}}
     (found,) = simulate(tmp_path, *node("n", 2), queue("q"), CLASS, whole)
     assert "its GPUs are devices for ResourceClaims" in found["podGroups"]["a/p"]["message"]
+
+
+def test_a_pod_is_told_which_request_no_node_can_meet(tmp_path: Path) -> None:
+    """Waiting helps where others have the devices; here it does not."""
+    objects = node("n", 2)
+    devices = objects[1]["spec"]["devices"]
+    devices[0]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
+    devices[1]["capacity"] = {"memory": {"value": "40Gi"}}
+    none, model = "false", 'device.driver == "gpu.example.com"'
+
+    def asks(**more: Any) -> dict[str, Any]:
+        return {"name": "r", "exactly": {"deviceClassName": "gpu", **more}}
+
+    wanted = {
+        "nowhere": [asks(selectors=[{"cel": {"expression": none}}])],
+        "tainted": [asks(count=2)],
+        "small": [asks(capacity={"requests": {"memory": "80Gi"}})],
+        "many": [asks(count=5, selectors=[{"cel": {"expression": model}}])],
+        "list": [{"name": "r", "firstAvailable": [{"name": n, "deviceClassName": "gpu", "count": 2} for n in "xy"]}],
+    }
+    cls = thing("DeviceClass", "gpu", spec={"selectors": [{"cel": {"expression": model}}]})
+    claims = [claim(name, requests) for name, requests in wanted.items()]
+    pods = [pod(f"p-{name}", name) for name in wanted]
+    (found,) = simulate(tmp_path, *objects, queue("q"), cls, *claims, *pods)
+    told = {name: found["podGroups"][f"a/p-{name}"]["message"] for name in wanted}
+    can = "cannot allocate all claims (request r of ResourceClaim a/"
+    assert (
+        f"{can}nowhere: no node can use a device of a ResourceSlice that it and its DeviceClass gpu select)"
+        in told["nowhere"]
+    )
+    assert (
+        f"{can}tainted: it asks for 2 devices, and no node can use more than 1 that it selects and whose"
+        in told["tainted"]
+    )
+    assert f"{can}small: no node can use a device of a ResourceSlice that it selects and that has the" in told["small"]
+    assert "cannot allocate all claims (request r/x of ResourceClaim a/list: it asks for 2 devices" in told["list"]
+    assert "; request r/y of ResourceClaim a/list: it asks for 2 devices" in told["list"]

@@ -96,7 +96,20 @@ def test_each_node_needs_requests_for_what_it_does_not_offer(tmp_path: Path) -> 
     assert devices_of(found, "p") == [("container-0-request-0", "nic-0"), ("container-0-request-1", "gpu-0")]
     (found,) = simulate(tmp_path, *node("n", 1), queue("q"), *classes, asking("p", **asked))
     assert "cannot allocate all claims" in found["podGroups"]["a/p"]["message"]
+    assert "(its request for example.com/nic: no node can use a device" in found["podGroups"]["a/p"]["message"]
     assert found["nodes"]["n"]["idleGPUs"] == 1.0
+
+
+def test_a_selector_that_fails_is_told_where_another_node_offers_the_resource(tmp_path: Path) -> None:
+    bad = thing("DeviceClass", "gpu.example.com", spec={"selectors": [{"cel": {"expression": "no =="}}]})
+    bad["spec"]["extendedResourceName"] = NIC
+    full = offering("m", NIC, 1)
+    full["status"]["allocatable"]["cpu"] = "0"
+    (found,) = simulate(tmp_path, full, *node("n", 1), queue("q"), bad, asking("p", example__com_nic=1, cpu=1))
+    assert (
+        "cannot allocate all claims (its request for example.com/nic: 'no ==' cannot be comp"
+        in found["podGroups"]["a/p"]["message"]
+    )
 
 
 def test_gpus_count_once_for_the_queue_and_only_gpus_do(tmp_path: Path) -> None:

@@ -142,3 +142,30 @@ def test_what_is_left_of_shared_devices_is_free(asks: Shape) -> None:
     assert reason is not None
     assert "Free in all: 0.75 of 1 GPU (0.75 left of shared ones)" in reason.message
     assert result.nodes["small"].shared == 0.75
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (GpuShare(1, 0.0, 81921), "2 of 2 nodes lack a GPU with 81,921 MiB free (the largest has 81,920 MiB)"),
+        (GpuShare(1, 0.0, 900000), "pod ml/a asks for a GPU with 900,000 MiB free; the largest has 81,920 MiB"),
+        (GpuShare(2, 0.0, 10000), "2 of 2 nodes lack 2 GPUs with 10,000 MiB free of each (most free of one GPU: 1)"),
+        (GpuShare(2, 0.25), "2 of 2 nodes lack 2 GPUs with 0.25 free of each (most free of one GPU: 1)"),
+    ],
+)
+def test_what_no_single_sum_of_gpus_says(share: GpuShare, text: str) -> None:
+    """The sum of the parts is less than what is free of one device: it says nothing."""
+    two = [Node(f"n{i}", labels=MEMORY, allocatable=ROOM | {"gpu": 2.0}) for i in range(2)]
+    held = [pod(f"held-{i}", GpuShare(1, 0.9), node=f"n{i}", phase=Phase.RUNNING) for i in range(2)]
+    groups = [PodGroup("ml", each.name, queue="q", min_member=1) for each in (*held, pod("a", share))]
+    view = [Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), *two, *groups, *held, pod("a", share)]
+    reason = run_cycle(Cluster.of(view), Config(actions=("allocate",)), 0).groups["ml/a"].reason
+    assert reason is not None
+    assert text in reason.message
+
+
+def test_memory_that_the_reserve_of_the_driver_leaves_to_nobody_is_told() -> None:
+    reserve = Config(actions=("allocate",), gpu_memory_reserve_percent=10.0)
+    reason = run_cycle(cluster(pod("a", GpuShare(1, 0.0, 80000))), reserve, 0).groups["ml/a"].reason
+    assert reason is not None
+    assert "asks for a GPU with 80,000 MiB free; the largest has 73,728 MiB, without gpuMemoryReserve" in reason.message

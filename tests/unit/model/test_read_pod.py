@@ -111,7 +111,11 @@ class TestGpus:
 
     def test_gpu_fraction_of_several_devices_wins_over_memory(self) -> None:
         annotations = {"gpu-fraction": "0.5", "gpu-memory": "4000", "gpu-fraction-num-devices": "3"}
-        shape = clean(Pod, pod(annotations=annotations)).shape
+        item, found = read("Pod", pod(annotations=annotations))
+        assert isinstance(item, Pod)
+        shape = item.shape
+        text = "ignored, as the pod has gpu-fraction as well: remove one of them"
+        assert found == [("metadata.annotations[gpu-memory]", text)]
         assert (shape.share, shape.unsupported) == (GpuShare(3, 0.5), ())
         assert shape.share.quota == 1.5  # type: ignore[union-attr]
 
@@ -151,6 +155,14 @@ class TestGpus:
         shape = clean(Pod, pod(spec, annotations={"nvidia.com/mig-1g.5gb": "2"})).shape
         assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 3, "pods": 1}
         assert (shape.unsupported, shape.legacy_mig) == ((), False)
+
+    def test_devices_of_no_part_are_told(self) -> None:
+        """Admission refuses them; a simulation would run the pod without a GPU."""
+        item, found = read("Pod", pod(annotations={"gpu-fraction-num-devices": "2"}))
+        assert isinstance(item, Pod)
+        assert item.shape.share is None
+        text = "ignored, as the pod asks for no part of a GPU: add gpu-fraction or gpu-memory, or remove it"
+        assert found == [("metadata.annotations[gpu-fraction-num-devices]", text)]
 
     def test_mig_devices_by_annotation_alone_are_served_by_nobody(self) -> None:
         shape = clean(Pod, pod(annotations={"nvidia.com/mig-1g.5gb": "2"})).shape

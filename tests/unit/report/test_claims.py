@@ -121,7 +121,7 @@ def test_the_table() -> None:
         "      gpu.example.com/gpu-3       1 GPU                   ml/moves   moves (releasing)",
         "      gpu.example.com/gpu-4       1 GPU                   ml/kept    none",
         "      gpu.example.com/gpu-5       1 GPU                   ml/asked   asked (binding)",
-        "      rdma.example.com/net/nic-0                          ml/net     b (binding)",
+        "      rdma.example.com/net/nic-0  1 device                ml/net     b (binding)",
         "",
     ]
 
