@@ -2,7 +2,8 @@
 
 A shared device is known by the name of its group, which its pods and its reservation pod carry as a label. Each node
 gets a row for each of its devices: first the groups that are in use there, by name, then devices without a name. A pod
-on a node that does not say which devices it shares has some of its own.
+on a node that does not say which devices it shares has some of its own, which nobody joins: the group that a pod would
+get is another device.
 
 Cost: one step for each pod with a share that is on a node. A cluster without such pods has no rows.
 """
@@ -119,7 +120,7 @@ def lower_devices(
     np.cumsum(shares, out=share_ptr[1:])
     device = np.full(int(share_ptr[-1]), NULL, np.int32)
     if not device.size:
-        none = Devices(np.zeros(len(nodes) + 1, np.int32), np.zeros(0, np.uint8))
+        none = Devices(np.zeros(len(nodes) + 1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
         return DeviceRows(none, share_ptr, device, [])
     node, status = placed
     holders = {
@@ -138,16 +139,18 @@ def lower_devices(
     np.cumsum(lengths, out=ptr[1:])
     groups_of_rows = [""] * int(ptr[-1])
     held: Flags = np.zeros(int(ptr[-1]), np.uint8)
+    closed: Flags = np.zeros(int(ptr[-1]), np.uint8)
     row_of: dict[tuple[int, str], int] = {}
     for n, listed in in_use.items():
         for place, group in enumerate(listed):
             row = row_of[n, group] = int(ptr[n]) + place
-            groups_of_rows[row] = group if group[0] != UNNAMED else ""
+            closed[row] = group[0] == UNNAMED
+            groups_of_rows[row] = "" if closed[row] else group
             held[row] = group in reserved.get(n, ())
     for t, groups in holders.items():
         rows = [row_of[int(node[t]), group] for group in groups]
         device[share_ptr[t] : share_ptr[t + 1]] = rows
-    return DeviceRows(Devices(ptr, held), share_ptr, device, groups_of_rows)
+    return DeviceRows(Devices(ptr, held, closed), share_ptr, device, groups_of_rows)
 
 
 UNNAMED = "\0"  # begins the name of a device of which no group is known

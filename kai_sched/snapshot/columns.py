@@ -73,6 +73,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
             "i4", "n+1", "devices of the node that may be shared; those in use first, by the name of the group"
         ),
         "reserved": Column("u1", "g", "1: a reservation pod holds the device, and has its pod slot already"),
+        "closed": Column("u1", "g", "1: its pods do not say which device it is, so no other pod joins them"),
     },
     "Tasks": {
         "job": Column(

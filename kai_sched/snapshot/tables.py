@@ -174,6 +174,7 @@ class Devices(NamedTuple):
 
     ptr: Ints
     reserved: Flags
+    closed: Flags
 
 
 class Tasks(NamedTuple):

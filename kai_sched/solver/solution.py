@@ -118,7 +118,7 @@ def _shared_left(snapshot: Snapshot, state: State) -> Floats:
     if not later.size:
         return np.zeros(memory.size)
     node = np.repeat(np.arange(memory.size), np.diff(snapshot.devices.ptr))
-    left = np.where(later > 0, 1.0 - later / memory[node], 0.0).clip(min=0.0)
+    left = np.where((later > 0) & (snapshot.devices.closed == 0), 1.0 - later / memory[node], 0.0).clip(min=0.0)
     found: Floats = np.bincount(node, left, memory.size).astype(np.float64)
     return found
 

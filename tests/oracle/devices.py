@@ -113,7 +113,7 @@ def has_devices(task: Task, machine: Machine, later: bool, scored: bool = False)
     share, wanted = task.pod.shape.share, size(task, machine)
     assert share
     memory, now, then = device_memory(machine.node), held(machine, False), held(machine, True)
-    used = [d for d in then if then[d] + wanted <= memory]
+    used = [d for d in then if then[d] + wanted <= memory and d not in machine.closed]
     if not later and not scored:
         used = [d for d in used if 0 < now[d] <= memory - wanted]
     unused = _unused(machine, True)
@@ -133,7 +133,8 @@ def may_join(task: Task, machine: Machine) -> bool:
     then = held(machine, True)
     if task.pod.shape.share is None:
         return bool(then) and not task.asks("gpu")
-    return any(then[d] + size(task, machine) <= device_memory(machine.node) for d in then)
+    named = then.keys() - machine.closed
+    return any(then[d] + size(task, machine) <= device_memory(machine.node) for d in named)
 
 
 def choose(task: Task, machine: Machine, config: Config) -> tuple[list[int], bool]:
@@ -146,7 +147,7 @@ def choose(task: Task, machine: Machine, config: Config) -> tuple[list[int], boo
     chosen: list[int] = []
     at_once = True
     while len(chosen) < share.devices:
-        used = [d for d in sorted(then) if d not in chosen and then[d] + wanted <= memory]
+        used = [d for d in sorted(then) if d not in {*chosen, *machine.closed} and then[d] + wanted <= memory]
         if used and not (spread and unused >= 1):
             best = min(used, key=lambda d: max(now[d], then[d]) * (1 if spread else -1))
             at_once = at_once and 0 < now[best] <= memory - wanted
@@ -225,5 +226,6 @@ def number_devices(machine: Machine, groups: dict[Task, tuple[str, ...]], reserv
         names.update(own)
     ordered = sorted(names)
     machine.reserved = frozenset(ordered.index((False, name, 0)) for name in reserved)
+    machine.closed = frozenset(d for d, (unnamed, *_) in enumerate(ordered) if unnamed)
     for task, own in of_task.items():
         task.devices = tuple(map(ordered.index, own))

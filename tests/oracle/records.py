@@ -121,6 +121,7 @@ class Machine:
     releasing: dict[str, float]
     tasks: list[Task] = field(default_factory=list)
     reserved: frozenset[int] = frozenset()  # devices for which there is a reservation pod
+    closed: frozenset[int] = frozenset()  # devices that their pods do not name: nobody joins them
     has_legacy: bool = False  # there are pods that ask for MIG devices in the legacy way
 
     def room(self, resource: str, later: bool) -> float:

@@ -94,6 +94,7 @@ READERS: dict[str, tuple[Any, ...]] = {
     "DeviceClass": (dra.WireDeviceClass,),
     "ResourceSlice": (dra.WireResourceSlice,),
     "ResourceClaim": (dra.WireResourceClaim,),
+    "DeviceTaintRule": (dra.WireDeviceTaintRule,),
     **{kind: (core.CustomObject, model) for kind, model in CUSTOM.items()},
 }
 # Labels and annotations that are read, and what they hold; by the constants of api/names.py that end so.

@@ -131,6 +131,7 @@ def bases() -> dict[str, Object]:
     slices = {"driver": "a", "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}, "nodeName": "a"}
     slices |= {"devices": [{"name": "a"}, {"name": "b"}]}
     asked = {"name": "a", "exactly": {"deviceClassName": "a", "allocationMode": "ExactCount", "count": 1}}
+    taint = {"key": "a", "value": "a", "effect": "NoSchedule"}
     foreign = {"schedulerName": "default-scheduler"}
     system = pod("system", "kube-system", "", 2, node="a", **foreign)
     system["metadata"]["labels"] = {"app": "proxy"}
@@ -155,6 +156,7 @@ def bases() -> dict[str, Object]:
         "DeviceClass": thing("DeviceClass", "a", spec={"selectors": [{"cel": {"expression": "device.driver == 'a'"}}]}),
         "ResourceSlice": thing("ResourceSlice", "a", spec=slices),
         "ResourceClaim": thing("ResourceClaim", "a", "evil", spec={"devices": {"requests": [asked]}}),
+        "DeviceTaintRule": thing("DeviceTaintRule", "a", spec={"deviceSelector": {"device": "b"}, "taint": taint}),
         "pod with a claim": pod("claims", "evil", "evil", 0, resourceClaims=[{"name": "a", "resourceClaimName": "a"}]),
         "Namespace": thing("Namespace", "evil", labels={"a": "a", "kubernetes.io/hostname": "a"}),
         "SchedulingShard": thing("SchedulingShard", "default", spec={}),

@@ -141,7 +141,7 @@ def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
         return NEVER, False
     used_later, used_now = 0, 0
     for d in range(first, end):
-        if devices.later[d] > 0 and devices.later[d] + size <= memory:
+        if has_later(d, size, memory, ctx):
             used_later += 1
             used_now += has_now(d, n, size, ctx)
     wanted = classes.shares[c]
@@ -185,6 +185,13 @@ def choose_devices(c: int, n: int, ctx: Context) -> int:
 
 
 @inner
+def has_later(d: int, size: int, memory: int, ctx: Context) -> bool:
+    """Return whether device ``d`` in use of ``memory`` MiB has room for ``size`` more later: ``devices.later`` (G,)."""
+    later = ctx.state.devices.later[d]
+    return bool(later > 0 and later + size <= memory and ctx.snapshot.devices.closed[d] == 0)
+
+
+@inner
 def has_now(d: int, n: int, size: int, ctx: Context) -> bool:
     """Return whether device ``d`` in use has room for ``size`` MiB at present: ``devices.now`` (G,)."""
     now = ctx.state.devices.now[d]
@@ -210,7 +217,7 @@ def most_wanted_device(n: int, size: int, entry: int, ctx: Context) -> int:
     devices, memory, spread = ctx.state.devices, ctx.snapshot.nodes.device_memory[n], ctx.settings.gpu_order == SPREAD
     best, most = NULL, 0
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
-        if devices.later[d] == 0 or devices.later[d] + size > memory or is_chosen(d, entry, ctx):
+        if not has_later(d, size, memory, ctx) or is_chosen(d, entry, ctx):
             continue
         used = max(devices.now[d], devices.later[d])
         if best == NULL or (used < most if spread else used > most):
@@ -321,7 +328,7 @@ def room_for_shares(c: int, n: int, ctx: Context) -> int:
     shares = max(0, int(whole_later(n, ctx))) * (memory // size)
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
         later = ctx.state.devices.later[d]
-        if 0 < later < memory:
+        if 0 < later < memory and ctx.snapshot.devices.closed[d] == 0:
             shares += (memory - later) // size
     return int(shares // ctx.snapshot.classes.shares[c])
 
@@ -332,6 +339,6 @@ def largest_part(n: int, ctx: Context) -> float:
     memory = ctx.snapshot.nodes.device_memory[n]
     most = 1.0 if whole_later(n, ctx) >= 1.0 else 0.0
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
-        if ctx.state.devices.later[d] > 0:
+        if ctx.state.devices.later[d] > 0 and ctx.snapshot.devices.closed[d] == 0:
             most = max(most, (memory - ctx.state.devices.later[d]) / memory)
     return most

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
 from kai_sched.model.store import Cluster
-from kai_sched.plan.effects import Evict
+from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
 
 OPEN = Share(-1, -1, 1)
@@ -169,3 +171,17 @@ def test_memory_that_the_reserve_of_the_driver_leaves_to_nobody_is_told() -> Non
     reason = run_cycle(cluster(pod("a", GpuShare(1, 0.0, 80000))), reserve, 0).groups["ml/a"].reason
     assert reason is not None
     assert "asks for a GPU with 80,000 MiB free; the largest has 73,728 MiB, without gpuMemoryReserve" in reason.message
+
+
+def test_nobody_joins_a_pod_that_does_not_say_which_device_it_has() -> None:
+    """The group that the new pod would get is another device, and the node would have one too many."""
+    running = pod("a", GpuShare(1, 0.5), node="n0", phase=Phase.RUNNING)
+    result = run_cycle(cluster(running, pod("c", GpuShare(1, 0.5))), Config(), 0)
+    assert result.pods["ml/c"].status == "Pending"
+    reason = result.groups["ml/c"].reason
+    assert reason is not None
+    assert "Free in all: 0 of 1 GPU" in reason.message
+    named = replace(running, gpu_groups=("g",))
+    (bind,) = run_cycle(cluster(named, pod("c", GpuShare(1, 0.5))), Config(), 0).effects
+    assert isinstance(bind, Bind)
+    assert bind.gpu_groups == ("g",)

@@ -264,7 +264,7 @@ def assemble(
     return Snapshot(
         queues,
         nodes,
-        table(Devices, ptr=[0] * (n_nodes + 1), reserved=[]),
+        table(Devices, ptr=[0] * (n_nodes + 1), reserved=[], closed=[]),
         table(Tasks, job=job, set=task_sets, status=statuses, **task_columns),
         class_table(request),
         one_signature(n_nodes),

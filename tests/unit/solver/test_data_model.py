@@ -59,7 +59,7 @@ def sample() -> Snapshot:
     return snapshot._replace(
         dra_claims=freeze(claims),
         dra_devices=freeze(slices),
-        devices=table(Devices, ptr=ptr, reserved=[0] * 37),
+        devices=table(Devices, ptr=ptr, reserved=[0] * 37, closed=[0] * 37),
         classes=snapshot.classes._replace(shares=shares[0]),
         tasks=snapshot.tasks._replace(device=shares[1]),
     )

@@ -60,7 +60,12 @@ def snapshot_of(n_nodes: int, gpus: int, slots: int, running: list[tuple[int, li
     for t, (_, rows, _) in enumerate(running, 2 * len(request)):
         device[ptr[t] : ptr[t + 1]] = rows
     columns = base.tasks._asdict() | {"share_ptr": ptr, "device": device}
-    ledger = table(Devices, ptr=[gpus * n for n in range(n_nodes + 1)], reserved=[0] * (gpus * n_nodes))
+    ledger = table(
+        Devices,
+        ptr=[gpus * n for n in range(n_nodes + 1)],
+        reserved=[0] * (gpus * n_nodes),
+        closed=[0] * (gpus * n_nodes),
+    )
     return base._replace(classes=classes, devices=ledger, tasks=table(Tasks, **columns))
 
 
