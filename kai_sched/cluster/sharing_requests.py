@@ -21,7 +21,7 @@ from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, po
 from kai_sched.cluster.retry import SHARES
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
-from kai_sched.reconcile.gpu_reservation import GpuGroup, visible_device
+from kai_sched.reconcile.gpu_reservation import GpuGroup, leftover_patch, visible_device
 
 Manifest = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -97,7 +97,12 @@ class SharingRequests:
     async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> None:
         """Write the ConfigMaps of the pod, then its labels and annotations."""
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
-        await self._deliver([*steps, ("PATCH", pod_path(key), patch)])
+        path = pod_path(key)
+        pod = read(_decode_pod, await self._deliver([*steps, ("PATCH", path, patch)]), path, "the pod")
+        # The informer may not have shown yet what was written for an earlier bind.
+        leftovers = leftover_patch(patch, (pod.metadata or core.Meta()).labels or ())
+        if leftovers is not None:
+            await self._deliver([("PATCH", path, leftovers)])
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""
@@ -121,8 +126,8 @@ class SharingRequests:
                 return None
             raise
 
-    async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
-        await deliver(_Steps(self._api, steps), SHARES, self._rng)
+    async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> bytes:
+        return await deliver(_Steps(self._api, steps), SHARES, self._rng)
 
 
 def _shares(meta: core.Meta, group: str) -> bool:
@@ -132,30 +137,32 @@ def _shares(meta: core.Meta, group: str) -> bool:
     return asks and (labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels)
 
 
-class _Steps(Delivery[bool]):
-    """Requests one after the other; those that were carried out are not sent again. A failure that lasts is raised."""
+class _Steps(Delivery[bytes]):
+    """Requests one after the other; those that were carried out are not sent again. The outcome is the last answer. A
+    failure that lasts is raised."""
 
     def __init__(self, api: Api, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
         self._api = api
         self._left = list(steps)
 
-    async def send(self) -> bool:
+    async def send(self) -> bytes:
+        answer = b""
         while self._left:
             method, path, body = self._left[0]
-            await self._request(method, path, body)
+            answer = await self._request(method, path, body)
             del self._left[0]
-        return True
+        return answer
 
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> bool:
+    async def give_up(self, reason: str, failure: ApiFailure | None) -> bytes:
         raise failure or ValueError(reason)
 
-    async def _request(self, method: str, path: Path, body: Manifest) -> None:
+    async def _request(self, method: str, path: Path, body: Manifest) -> bytes:
         content_type = MERGE if method == "PATCH" else "application/json"
         try:
-            await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+            return await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
         except ApiFailure as failure:
             if body.get("kind") != "ConfigMap" or failure.reason != "AlreadyExists":
                 raise
             meta = body["metadata"]
             existing = object_path("v1", "configmaps", meta["namespace"], meta["name"])
-            await self._api.request("PATCH", existing, body=msgspec.json.encode(body), content_type=MERGE)
+            return await self._api.request("PATCH", existing, body=msgspec.json.encode(body), content_type=MERGE)
