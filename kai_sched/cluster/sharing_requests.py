@@ -94,15 +94,17 @@ class SharingRequests:
                         found.append(object_key(meta.namespace or "", meta.name or ""))
         return found
 
-    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> None:
-        """Write the ConfigMaps of the pod, then its labels and annotations."""
+    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> Mapping[str, str]:
+        """Write the ConfigMaps of the pod, then its labels and annotations; return all annotations it has then."""
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
         path = pod_path(key)
         pod = read(_decode_pod, await self._deliver([*steps, ("PATCH", path, patch)]), path, "the pod")
+        meta = pod.metadata or core.Meta()
         # The informer may not have shown yet what was written for an earlier bind.
-        leftovers = leftover_patch(patch, (pod.metadata or core.Meta()).labels or ())
+        leftovers = leftover_patch(patch, meta.labels or ())
         if leftovers is not None:
             await self._deliver([("PATCH", path, leftovers)])
+        return meta.annotations or {}
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""

@@ -12,7 +12,14 @@ from typing import Any
 from kai_sched.api import names
 from kai_sched.api.legal import is_subdomain
 from kai_sched.model.faults import shown
-from kai_sched.model.read_sharing import DEVICES_MAX, FRACTION_LENGTH, devices_of, fraction_of, whole_of
+from kai_sched.model.read_sharing import (
+    DEVICES_MAX,
+    FRACTION_LENGTH,
+    devices_of,
+    fraction_of,
+    is_device_label,
+    whole_of,
+)
 from kai_sched.model.resources import QuantityError, is_quantity, parse_quantity
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
@@ -179,11 +186,13 @@ def _change_faults(pod: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[s
     size = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
     place = (names.GPU_CONTAINER_ANNOTATION, names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
     has_node = bool((old.get("spec") or {}).get("nodeName"))
-    fixed = [*place, *size] if has_node or shares(pod) != shares(old) else place
+    # Right before its bind a pod gets the labels of its devices, of which it gets as much as it asked for then.
+    is_booked = has_node or any(map(is_device_label, (old.get("metadata") or {}).get("labels") or ()))
+    fixed = [*place, *size] if is_booked or shares(pod) != shares(old) else place
     for key in fixed if shares(pod) or shares(old) else ():
         changed = now.get(key) != before.get(key)
         if changed and (key in before or key in size):
-            why = "the pod has its devices" if has_node else "its containers were made for what it said at first"
+            why = "the pod has its devices" if is_booked else "its containers were made for what it said at first"
             yield f"annotation {key} cannot be changed, as {why}: create another pod"
 
 

@@ -8,7 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kai_sched.cluster.pod_binder import BindFailure
+from kai_sched.api import names
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Toleration
@@ -110,3 +111,19 @@ async def test_labels_of_a_bind_that_failed_go_though_the_watch_is_late() -> Non
     bench.failed(first, BindFailure("Forbidden", "by the test", 403))
     await bench.bind(key, "g3", "g4")
     assert groups_of(bench.server.pods[key]) == ["g3", "g4"]
+
+
+async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
+    """The device was chosen for what it asked for before."""
+    bench = Bench()
+    key = bench.add(pod("a", "0.5"))
+
+    def more() -> None:
+        notes = {**bench.server.pods[key]["metadata"]["annotations"], names.GPU_FRACTION_ANNOTATION: "0.9"}
+        meta = {**bench.server.pods[key]["metadata"], "annotations": notes}
+        bench.server.put({**bench.server.pods[key], "metadata": meta})
+
+    bench.reservations.meanwhile = more
+    await bench.bind(key, "g1")
+    assert bench.sent == []
+    assert bench.failures[key].reason == OBSOLETE

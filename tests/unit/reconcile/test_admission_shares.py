@@ -39,6 +39,14 @@ def test_what_containers_were_made_for_stays(before: Any, after: Any, node: str,
     assert [word for word in words if word not in text] == []
 
 
+def test_a_pod_whose_bind_is_prepared_asks_for_no_more() -> None:
+    """It has the labels of its devices, and the rest of them is given to others."""
+    old, new = pod(HALF), pod({"gpu-fraction": "0.9"})
+    for each in (old, new):
+        each["metadata"]["labels"] = {"runai-gpu-group": "g"}
+    assert "has its devices" in refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+
+
 @pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
 def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
     """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
