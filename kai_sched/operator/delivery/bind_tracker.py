@@ -122,6 +122,8 @@ class BindTracker:
         if pod.node != bind.node:
             return f"pod {bind.pod} is on node {pod.node} already" if pod.node else f"pod {bind.pod} is decided again"
         attempt = self._attempts.get(bind.uid)
+        if attempt is not None and attempt.bind != bind:
+            return f"pod {bind.pod} is decided again"
         if attempt is not None and attempt.shape != pod.shape:
             return f"pod {bind.pod} asks for something else meanwhile"
         return node_problem(self._store, bind.node)
@@ -133,10 +135,13 @@ class BindTracker:
 
     def failed(self, bind: Bind, failure: BindFailure) -> None:
         """The bind was given up: the pod is pending again, its claims are released, and its group is tried again after
-        a backoff."""
+        a backoff. Nothing follows where the pod has been decided again meanwhile: what is assumed is the other bind."""
+        attempt = self._attempts.get(bind.uid)
+        if attempt is not None and attempt.bind != bind:
+            return
+        self._attempts.pop(bind.uid, None)
         self._overlay.forget(bind.pod, bind.uid)
         self._claims.release(bind)
-        attempt = self._attempts.pop(bind.uid, None)
         group = bind.pod if attempt is None else attempt.group
         is_stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
         again = None if is_stale else self.retries.add(group, self._clock.monotonic())
