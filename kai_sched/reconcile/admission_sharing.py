@@ -187,13 +187,24 @@ def _change_faults(pod: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[s
     place = (names.GPU_CONTAINER_ANNOTATION, names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
     has_node = bool((old.get("spec") or {}).get("nodeName"))
     # Right before its bind a pod gets the labels of its devices, of which it gets as much as it asked for then.
-    is_booked = has_node or any(map(is_device_label, (old.get("metadata") or {}).get("labels") or ()))
+    is_booked = has_node or bool(_devices_of(old))
     fixed = [*place, *size] if is_booked or shares(pod) != shares(old) else place
     for key in fixed if shares(pod) or shares(old) else ():
         changed = now.get(key) != before.get(key)
         if changed and (key in before or key in size):
             why = "the pod has its devices" if is_booked else "its containers were made for what it said at first"
             yield f"annotation {key} cannot be changed, as {why}: create another pod"
+    if has_node and _devices_of(pod) != _devices_of(old):
+        yield (
+            f"the labels {names.GPU_GROUP_LABEL} and {names.GPU_GROUPS_PREFIX}<group> cannot be changed, as the pod "
+            "has its devices: create another pod"
+        )
+
+
+def _devices_of(pod: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that say which devices the pod shares; the scheduler writes them before the bind and never after."""
+    labels: Mapping[str, str] = (pod.get("metadata") or {}).get("labels") or {}
+    return {key: value for key, value in labels.items() if is_device_label(key)}
 
 
 def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:

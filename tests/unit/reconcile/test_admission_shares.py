@@ -47,6 +47,19 @@ def test_a_pod_whose_bind_is_prepared_asks_for_no_more() -> None:
     assert "has its devices" in refusal(ask(POD, new, operation="UPDATE", oldObject=old))
 
 
+@pytest.mark.parametrize("annotations", [HALF, None])
+@pytest.mark.parametrize("labels", [{}, {"runai-gpu-group": "h"}, {"runai-gpu-group": "g", "runai-gpu-group/h": "h"}])
+def test_the_labels_of_its_devices_stay_on_a_pod_with_a_node(labels: dict[str, str], annotations: Any) -> None:
+    """Its device would be given away while it runs there; the scheduler writes them before the bind."""
+    for node, words in (("n1", "has its devices"), ("", "")):
+        old, new = pod(annotations, nodeName=node), pod(annotations, nodeName=node)
+        old["metadata"]["labels"], new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "a"}, labels
+        text = refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+        new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "b"}
+        assert refusal(ask(POD, new, operation="UPDATE", oldObject=old)) == ""
+
+
 @pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
 def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
     """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
