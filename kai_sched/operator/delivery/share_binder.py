@@ -152,7 +152,7 @@ class ShareBinder:
                 self._observer.reserved(device.node, True)
                 continue
             failure = failure or _as_failure(outcome)
-            if isinstance(outcome, ReservationFailure) and not outcome.status:
+            if isinstance(outcome, ReservationFailure) and outcome.is_of_node:
                 self._observer.reserved(device.node, False)
         return uuids, failure
 

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kai_sched.api import names
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
@@ -15,7 +17,8 @@ from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Pod, Toleration
 from kai_sched.model.read import POD, Reader
 from kai_sched.model.store import Store
-from kai_sched.operator.delivery.share_binder import ShareBinder
+from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
+from kai_sched.operator.delivery.share_binder import SHARING, ShareBinder
 from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.gpu_reservation import GpuGroup
 from tests.properties.sharing_world import CONFIG, Object, Server, pod
@@ -127,3 +130,13 @@ async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
     await bench.bind(key, "g1")
     assert bench.sent == []
     assert bench.failures[key].reason == OBSOLETE
+
+
+@pytest.mark.parametrize(("is_of_node", "closed"), [(True, ["node-0"]), (False, [])])
+async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(is_of_node: bool, closed: list[str]) -> None:
+    bench = Bench()
+    bench.reservations.failure = ReservationFailure("by the test", is_of_node=is_of_node)
+    key = bench.add(pod("a", "0.5"))
+    await bench.bind(key, "g1")
+    assert bench.failures[key].reason == SHARING
+    assert bench.closed == closed
