@@ -131,9 +131,10 @@ class GpuReservations:
             await asyncio.sleep(CLOSING_POLL_S)
 
     def reserved(self, device: GpuGroup) -> str:
-        """The UUID of the device as its reservation pod shows it now; "" without one that stays."""
+        """The UUID of the device as its reservation pod shows it now; "" without one that stays and holds it."""
         self._catch_up()
-        return next((pod.reserved_device for pod in self._users.reservations(device) if not self._leaves(pod)), "")
+        found = self._users.reservations(device)
+        return next((pod.reserved_device for pod in found if not (self._leaves(pod) or pod.has_ended)), "")
 
     def is_closing(self, node: str) -> bool:
         """Whether a device of the node has a reservation pod and no user."""
@@ -165,6 +166,8 @@ class GpuReservations:
         try:
             if self._is_ours(device):
                 await self._settle(device)
+            elif device in self._waiting:
+                raise ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
         except ApiFailure as failure:
             self._fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)

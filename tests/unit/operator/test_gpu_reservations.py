@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -160,3 +161,24 @@ async def test_no_node_is_blamed_for_an_api_server_that_does_not_answer() -> Non
         assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
     async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, _):
         assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
+
+
+async def test_who_waits_for_a_device_of_a_node_that_goes_to_another_pool_is_told() -> None:
+    """Else the pod would count as placed there, and its bind be prepared, for ever."""
+    config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
+    async with running(Node("n1", labels={"pool": "a"}), config=config) as (requests, store):
+        acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+        await asyncio.sleep(0.05)
+        assert requests.created == [DEVICE.reservation]
+        store.put(Node("n1", labels={"pool": "b"}))
+        store.put(reservation("GPU-1"))
+        assert "node pool" in str(await refused(acquired))
+
+
+async def test_a_reservation_that_has_ended_holds_nothing() -> None:
+    """The kubelet has the device back, and a pod that is bound now would share it with whoever gets it."""
+    async with running(Node("n1")) as (requests, store):
+        store.put(reservation("GPU-1"))
+        assert requests.controller.reserved(DEVICE) == "GPU-1"
+        store.put(replace(reservation("GPU-1"), phase=Phase.FAILED))
+        assert requests.controller.reserved(DEVICE) == ""
