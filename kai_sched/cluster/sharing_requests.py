@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kai_sched.api import core, names
+from kai_sched.api import core
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, deliver
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, pod_path
 from kai_sched.cluster.retry import SHARES
-from kai_sched.model.keys import object_key
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
-from kai_sched.reconcile.gpu_reservation import GpuGroup, leftover_patch, visible_device
+from kai_sched.model.read_pod import PodReader
+from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, leftover_patch, visible_device
 
 Manifest = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -62,6 +63,10 @@ class SharingRequests:
     def __init__(self, api: Api, rng: random.Random) -> None:
         self._api = api
         self._rng = rng
+        self._reader = PodReader(Config())  # as the informer reads them, or a pod would be a user here and not there
+
+    def _read_pod(self, raw: bytes) -> Pod:
+        return self._reader.read(_decode_pod(raw), lambda *_: None)
 
     async def create(self, pod: Manifest) -> None:
         """Create the reservation pod; one of that name that exists is success."""
@@ -87,11 +92,9 @@ class SharingRequests:
         found: list[str] = []
         async with aclosing(self._api.list_pages(path, on_node(device.node))) as pages:
             async for items, _ in pages:
-                for pod in (read(_decode_pod, bytes(raw), path, "a pod of the node") for raw in items):
-                    meta, status = pod.metadata or core.Meta(), pod.status or core.PodStatus()
-                    is_user = meta.namespace != reservation_namespace and _shares(meta, device.group)
-                    if is_user and status.phase not in ("Succeeded", "Failed"):
-                        found.append(object_key(meta.namespace or "", meta.name or ""))
+                pods = (read(self._read_pod, bytes(raw), path, "a pod of the node") for raw in items)
+                users = (pod for pod in pods if is_user(pod, reservation_namespace))
+                found += [pod.key for pod in users if device.group in pod.gpu_groups]
         return found
 
     async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> Mapping[str, str]:
@@ -110,7 +113,10 @@ class SharingRequests:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""
         if not pod.device_map:
             return ""
-        path = object_path("v1", "configmaps", pod.namespace, pod.device_map)
+        try:
+            path = object_path("v1", "configmaps", pod.namespace, pod.device_map)
+        except ApiFailure:
+            return ""  # users write the annotation that the name is made of, and none can have this one
         found = await self._find(_decode_map, path, "the ConfigMap of the pod")
         return visible_device((found.data if found else None) or {}, pod, group)
 
@@ -130,13 +136,6 @@ class SharingRequests:
 
     async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> bytes:
         return await deliver(_Steps(self._api, steps), SHARES, self._rng)
-
-
-def _shares(meta: core.Meta, group: str) -> bool:
-    """Whether the pod asks for a part of a GPU, and has the label of the group; the label alone keeps no device."""
-    labels, annotations = meta.labels or {}, meta.annotations or {}
-    asks = names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
-    return asks and (labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels)
 
 
 class _Steps(Delivery[bytes]):
