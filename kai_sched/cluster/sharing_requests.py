@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kai_sched.api import core
+from kai_sched.api import core, names
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, deliver
-from kai_sched.cluster.failure import read
+from kai_sched.cluster.failure import INVALID_STATUS, read
 from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, pod_path
 from kai_sched.cluster.retry import SHARES
 from kai_sched.model.config import Config
+from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
 from kai_sched.model.read_pod import PodReader
 from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, leftover_patch, visible_device
@@ -34,6 +35,11 @@ class _Image(core.Wire):
 
 class _ConfigMap(core.Wire):
     data: dict[str, str] | None = None
+    metadata: core.Meta = msgspec.field(default_factory=core.Meta)
+
+
+class MapTaken(Exception):
+    """Another pod has the ConfigMap; the text says which, and the remedy."""
 
 
 class _OwnSpec(core.Wire):
@@ -98,7 +104,10 @@ class SharingRequests:
         return found
 
     async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> Mapping[str, str]:
-        """Write the ConfigMaps of the pod, then its labels and annotations; return all annotations it has then."""
+        """Write the ConfigMaps of the pod, then its labels and annotations; return all annotations it has then.
+
+        Raises ApiFailure, and MapTaken.
+        """
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
         path = pod_path(key)
         pod = read(_decode_pod, await self._deliver([*steps, ("PATCH", path, patch)]), path, "the pod")
@@ -164,6 +173,31 @@ class _Steps(Delivery[bytes]):
         except ApiFailure as failure:
             if body.get("kind") != "ConfigMap" or failure.reason != "AlreadyExists":
                 raise
-            meta = body["metadata"]
-            existing = object_path("v1", "configmaps", meta["namespace"], meta["name"])
-            return await self._api.request("PATCH", existing, body=msgspec.json.encode(body), content_type=MERGE)
+            return await self._overwrite(body)
+
+    async def _overwrite(self, wanted: Manifest) -> bytes:
+        """Give the ConfigMap that is there to the pod. Raises MapTaken where another pod has it."""
+        meta, owner = wanted["metadata"], wanted["metadata"]["ownerReferences"][0]
+        path = object_path("v1", "configmaps", meta["namespace"], meta["name"])
+        found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod").metadata
+        for each in found.owner_references or ():
+            key = object_key(meta["namespace"], each.name or "")
+            if each.kind == "Pod" and each.uid != owner["uid"] and await self._runs(key, each.uid or ""):
+                raise MapTaken(
+                    f"ConfigMap {meta['name']} tells the devices of pod {key}, and would tell it those of another one: "
+                    f"create {owner['name']} without the annotation {names.SHARED_GPU_CONFIG_MAP_ANNOTATION}"
+                )
+        body = {**wanted, "metadata": {**meta, "resourceVersion": found.resource_version}}
+        return await self._api.request("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE)
+
+    async def _runs(self, key: str, uid: str) -> bool:
+        """Whether there is such a pod, and it has not ended."""
+        try:
+            path = pod_path(key)
+            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod of the ConfigMap")
+        except ApiFailure as failure:
+            if failure.status in (404, INVALID_STATUS):
+                return False
+            raise
+        is_same = pod.metadata is not None and pod.metadata.uid == uid
+        return is_same and (pod.status is None or pod.status.phase not in ("Succeeded", "Failed"))

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
-from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.cluster.sharing_requests import MapTaken, SharingRequests
 from kai_sched.model.config import Config
 from kai_sched.model.gpu_memory import memory_limit, usable_memory_mib
 from kai_sched.model.objects import Node, Pod, Toleration
@@ -179,6 +179,8 @@ def _as_failure(error: BindFailure | BaseException) -> BindFailure:
         return error
     if isinstance(error, ReservationFailure):
         return BindFailure(SHARING, str(error), error.status)
+    if isinstance(error, MapTaken):
+        return BindFailure(SHARING, str(error))
     if isinstance(error, ApiFailure):
         return request_failure(error, SHARING)
     raise error

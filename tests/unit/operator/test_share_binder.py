@@ -83,6 +83,9 @@ class Bench:
         assert isinstance(found, Pod)
         self.overlay.observe(found)
 
+    def device_in(self, config_map: str) -> object:
+        return self.server.maps[f"ml/{config_map}"]["data"][names.VISIBLE_DEVICES_ENV]
+
     async def bind(self, key: str, *groups: str) -> Bind:
         """Prepare the bind; return it once it is sent or given up."""
         bind = Bind(key, self.server.pods[key]["metadata"]["uid"], "node-0", groups)
@@ -140,3 +143,21 @@ async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(is_of_node: b
     await bench.bind(key, "g1")
     assert bench.failures[key].reason == SHARING
     assert bench.closed == closed
+
+
+async def test_no_pod_takes_the_config_map_of_another_one() -> None:
+    """A copy of a pod has its annotation, too, and the container of the first would read the device of the second."""
+    bench = Bench()
+    first, second = pod("a", "0.5"), pod("b", "0.5")
+    second["metadata"]["annotations"] = dict(first["metadata"]["annotations"])
+    one, other = bench.add(first), bench.add(second)
+    await bench.bind(one, "g1")
+    await bench.bind(other, "g2")
+    assert bench.device_in("a-maps-0") == "GPU-g1"
+    assert bench.failures[other].reason == SHARING
+    assert "tells the devices of pod ml/a" in bench.failures[other].message
+    bench.server.put({**bench.server.pods[one], "status": {"phase": "Succeeded"}})
+    bench.failed(await bench.bind(other, "g2"), BindFailure("Forbidden", "by the test", 403))
+    assert bench.device_in("a-maps-0") == "GPU-g2"
+    await bench.bind(other, "g3")
+    assert bench.device_in("a-maps-0") == "GPU-g3"
