@@ -97,7 +97,10 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings, _suffix
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()
     updates = request.operation == "UPDATE" and bool(request.old)
-    changes = _change_faults(pod, request.old) if updates else ()
+    changes = _change_faults(pod, request.old) if updates else iter(())
+    if request.is_leaving:  # it has its devices until it is gone; nothing else matters any more
+        fault = next(changes, "")
+        return Answer(denied=f"{request.label}: {fault}" if fault else "")
     # What was there before passes: else such a pod could not even be labelled once sharing is off.
     known = set(_faults(request.old, settings)) if updates else set()
     faults = (fault for fault in _faults(pod, settings) if fault not in known)

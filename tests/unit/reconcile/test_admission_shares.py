@@ -60,6 +60,20 @@ def test_the_labels_of_its_devices_stay_on_a_pod_with_a_node(labels: dict[str, s
         assert refusal(ask(POD, new, operation="UPDATE", oldObject=old)) == ""
 
 
+def test_a_pod_that_is_leaving_keeps_its_devices_until_it_is_gone() -> None:
+    """Its grace period may be long. All else passes, such as taking off its finalizers."""
+    old, freed, smaller, done = (pod(HALF, nodeName="n1") for _ in range(4))
+    for each in (old, freed, smaller, done):
+        each["metadata"] |= {"labels": {"runai-gpu-group": "g"}, "deletionTimestamp": "2026-01-01T12:00:00Z"}
+    old["metadata"]["finalizers"] = ["example.com/held"]
+    freed["metadata"]["labels"] = {}
+    smaller["metadata"]["annotations"] = {"gpu-fraction": "0.1"}
+    done["metadata"]["labels"] |= {"app": "kai-resource-reservation", "priorityClassName": "system-node-critical"}
+    for new, words in ((freed, "has its devices"), (smaller, "has its devices"), (done, "")):
+        text = refusal(ask(POD, new, AdmissionSettings(), "UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+
+
 @pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
 def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
     """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
