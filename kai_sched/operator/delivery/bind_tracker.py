@@ -135,9 +135,13 @@ class BindTracker:
 
     def failed(self, bind: Bind, failure: BindFailure) -> None:
         """The bind was given up: the pod is pending again, its claims are released, and its group is tried again after
-        a backoff. Nothing follows where the pod has been decided again meanwhile: what is assumed is the other bind."""
+        a backoff. If the pod has been decided again meanwhile, that is what is assumed, and only those claims are
+        released that it does not have then."""
         attempt = self._attempts.get(bind.uid)
         if attempt is not None and attempt.bind != bind:
+            kept = {use.claim for use in attempt.bind.claims}
+            left = tuple(use for use in bind.claims if use.claim not in kept)
+            self._claims.release(Bind(bind.pod, bind.uid, bind.node, claims=left))
             return
         self._attempts.pop(bind.uid, None)
         self._overlay.forget(bind.pod, bind.uid)

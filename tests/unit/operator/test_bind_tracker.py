@@ -9,6 +9,7 @@ import pytest
 from kai_sched.api import names
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.time_slice import TimeSlice
+from kai_sched.model.claims import Allocation
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import GpuShare, Node, Pod, Shape
 from kai_sched.model.read import POD
@@ -16,7 +17,7 @@ from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
-from kai_sched.plan.effects import Bind
+from kai_sched.plan.effects import Bind, ClaimUse
 from tests.unit.operator.builders import Intake
 from tests.unit.operator.worlds import raw_pod
 
@@ -80,7 +81,9 @@ async def test_a_pod_that_was_hidden_and_decided_again_has_one_bind(bench: Bench
     adopted = raw_pod("a", 2, 0, annotations={names.GPU_FRACTION_ANNOTATION: "0.5"}, ownerReferences=[owner])
     bench.overlay, bench.tracker = intake.overlay, bench.over(intake.overlay)
     intake.sink.changed(POD, bare)
-    first, second = Bind("ml/a", "a", "n1", ("g1",)), Bind("ml/a", "a", "n1", ("g2",))
+    kept, lost = (ClaimUse(f"ml/{name}", name, Allocation(), True) for name in ("kept", "lost"))
+    first = Bind("ml/a", "a", "n1", ("g1",), (kept, lost))
+    second = Bind("ml/a", "a", "n1", ("g2",), (kept,))
     shown = bench.store.all(Pod)["ml/a"]
     assert await bench.decide(first, shown)
     intake.sink.changed(POD, adopted)
@@ -90,6 +93,6 @@ async def test_a_pod_that_was_hidden_and_decided_again_has_one_bind(bench: Bench
     assert (bench.tracker.check(second), bench.tracker.check(first)) == ("", "pod ml/a is decided again")
     bench.tracker.failed(first, BindFailure(OBSOLETE, "by the test"))
     assert bench.overlay.assumed["ml/a"].gpu_groups == ("g2",)
-    assert bench.released == []
+    assert [each.claims for each in bench.released] == [(lost,)]
     bench.tracker.failed(second, BindFailure(OBSOLETE, "by the test"))
-    assert (bench.overlay.assumed, bench.released) == ({}, [second])
+    assert (bench.overlay.assumed, bench.released[1:]) == ({}, [second])
