@@ -71,12 +71,13 @@ class OwnPod:
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as cluster.login does
             headers = {"Authorization": f"Bearer {token}", **({"Content-Type": MERGE} if body else {})}
             request = urllib.request.Request(f"{self.server}{path}", body, headers, method=verb)
-            with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
-                found: bytes = answer.read()
-                return found
-        except HTTPError as error:
-            phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
-            after = error.headers.get("Retry-After") or ""
-            raise refused(verb, path, error.code, phrase, after, error.read(), "") from None
+            try:
+                with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
+                    found: bytes = answer.read()
+                    return found
+            except HTTPError as error:
+                phrase = HTTPStatus(error.code).phrase if error.code in set(HTTPStatus) else ""
+                after = error.headers.get("Retry-After") or ""
+                raise refused(verb, path, error.code, phrase, after, error.read(), "") from None
         except (OSError, HTTPException) as error:
             raise ApiFailure(verb, path, 0, "NoAnswer", str(error)) from error

@@ -3,7 +3,8 @@ decides whether a bind is still valid.
 
 The pods of a group are bound together, many at a time. The volume binder submits the groups whose volumes are bound.
 The API server refuses a second bind and a pod of another uid, so nothing is ever bound twice. A bind whose outcome is
-unknown, as after a cut connection, is settled by reading the pod; until then the pod keeps its room.
+unknown, as after a cut connection, is settled by reading the pod; until then the pod keeps its room. A pod that shares
+GPUs is bound in the version in which it was seen with the labels of its devices: users may change them until then.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.model.keys import split_key
+from kai_sched.model.read_sharing import is_device_label
 from kai_sched.plan.effects import Bind
 from kai_sched.telemetry.faults import FAULTS
 
@@ -34,6 +36,7 @@ WORKERS = 32
 
 OBSOLETE = "Obsolete"
 FAULT = "InternalError"
+CONFLICT = 409
 BOUND: Literal["bound"] = "bound"
 _decode_pod = msgspec.json.Decoder(core.WirePod).decode
 
@@ -165,7 +168,11 @@ class _Shown(enum.Enum):
 
 
 class _BindRequest(Delivery[BindOutcome]):
-    """One bind. While ``_shown`` is UNKNOWN, one of the attempts may have been carried out."""
+    """One bind. While ``_shown`` is UNKNOWN, one of the attempts may have been carried out.
+
+    ``_version`` is the resourceVersion in which a pod that shares GPUs has the labels of its devices; "" until it was
+    read.
+    """
 
     def __init__(self, api: Api, bind: Bind, check: Callable[[Bind], str], rng: random.Random) -> None:
         self._api = api
@@ -173,13 +180,18 @@ class _BindRequest(Delivery[BindOutcome]):
         self._check = check
         self._rng = rng
         self._shown = _Shown.PENDING
+        self._version = ""
 
     def obsolete(self) -> str:
         return self._check(self._bind)
 
     async def send(self) -> BindOutcome:
+        if self._bind.gpu_groups and not self._version:
+            pod = await self._get()
+            if why := self._note(pod):
+                return BindFailure(OBSOLETE, why, CONFLICT)  # as the API server would say: its group has to wait
         path = pod_path(self._bind.pod, "binding")
-        await self._api.request("POST", path, body=binding(self._bind))
+        await self._api.request("POST", path, body=binding(self._bind, self._version))
         return BOUND
 
     async def inspect(self, failure: ApiFailure) -> BindOutcome | None:
@@ -202,8 +214,7 @@ class _BindRequest(Delivery[BindOutcome]):
         """Read the pod into ``_shown``, and return ``problem`` as it is to be reported then."""
         bind = self._bind
         try:
-            path = pod_path(bind.pod)
-            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod")
+            pod = await self._get()
         except ApiFailure as unknown:
             self._shown = _Shown.LOST if unknown.status == 404 else _Shown.UNKNOWN
             return problem
@@ -217,23 +228,40 @@ class _BindRequest(Delivery[BindOutcome]):
         if node:
             self._shown = _Shown.LOST
             return BindFailure(OBSOLETE, f"pod {bind.pod} is on node {node} already", problem.status)
-        is_deleted = problem.status == 409 and pod.metadata.deletion_timestamp is not None
+        if why := self._note(pod):
+            self._shown = _Shown.LOST
+            return BindFailure(OBSOLETE, why, problem.status)
+        is_deleted = problem.status == CONFLICT and pod.metadata.deletion_timestamp is not None
         self._shown = _Shown.LOST if is_deleted else _Shown.PENDING
         return problem
+
+    async def _get(self) -> core.WirePod:
+        path = pod_path(self._bind.pod)
+        return read(_decode_pod, await self._api.request("GET", path), path, "the pod")
+
+    def _note(self, pod: core.WirePod) -> str:
+        """Take over the version of a pod that shares GPUs; return what is wrong if it waits without its devices."""
+        meta = pod.metadata or core.Meta()
+        self._version = (meta.resource_version or "") if self._bind.gpu_groups else ""
+        devices = {value for key, value in (meta.labels or {}).items() if is_device_label(key)}
+        waits = self._bind.gpu_groups and not (pod.spec or core.PodSpec()).node_name
+        is_other = waits and devices != set(self._bind.gpu_groups)
+        return f"the labels of the devices of pod {self._bind.pod} were changed" if is_other else ""
 
 
 def _failure(failure: ApiFailure) -> BindFailure:
     return BindFailure(failure.reason, str(failure), failure.status)
 
 
-def binding(bind: Bind) -> bytes:
-    """Return the body of the POST: a Binding with the uid of the pod."""
+def binding(bind: Bind, version: str = "") -> bytes:
+    """Return the body of the POST: a Binding with the uid of the pod, and the version that it must have, if any."""
     namespace, name = split_key(bind.pod)
+    metadata = {"namespace": namespace, "name": name, "uid": bind.uid}
     return msgspec.json.encode(
         {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": namespace, "name": name, "uid": bind.uid},
+            "metadata": {**metadata, "resourceVersion": version} if version else metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
         }
     )

@@ -16,12 +16,14 @@ import msgspec
 from kai_sched.api import core, names
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.delivery import Delivery, deliver
-from kai_sched.cluster.failure import read
+from kai_sched.cluster.failure import INVALID_STATUS, read
 from kai_sched.cluster.paths import Path, object_path, objects_path, on_node, pod_path
 from kai_sched.cluster.retry import SHARES
+from kai_sched.model.config import Config
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
-from kai_sched.reconcile.gpu_reservation import GpuGroup, visible_device
+from kai_sched.model.read_pod import PodReader
+from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, leftover_patch, visible_device
 
 Manifest = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -33,6 +35,11 @@ class _Image(core.Wire):
 
 class _ConfigMap(core.Wire):
     data: dict[str, str] | None = None
+    metadata: core.Meta = msgspec.field(default_factory=core.Meta)
+
+
+class MapTaken(Exception):
+    """Another pod has the ConfigMap; the text says which, and the remedy."""
 
 
 class _OwnSpec(core.Wire):
@@ -62,6 +69,10 @@ class SharingRequests:
     def __init__(self, api: Api, rng: random.Random) -> None:
         self._api = api
         self._rng = rng
+        self._reader = PodReader(Config())  # as the informer reads them, or a pod would be a user here and not there
+
+    def _read_pod(self, raw: bytes) -> Pod:
+        return self._reader.read(_decode_pod(raw), lambda *_: None)
 
     async def create(self, pod: Manifest) -> None:
         """Create the reservation pod; one of that name that exists is success."""
@@ -87,23 +98,34 @@ class SharingRequests:
         found: list[str] = []
         async with aclosing(self._api.list_pages(path, on_node(device.node))) as pages:
             async for items, _ in pages:
-                for pod in (read(_decode_pod, bytes(raw), path, "a pod of the node") for raw in items):
-                    meta, status = pod.metadata or core.Meta(), pod.status or core.PodStatus()
-                    is_user = meta.namespace != reservation_namespace and _shares(meta, device.group)
-                    if is_user and status.phase not in ("Succeeded", "Failed"):
-                        found.append(object_key(meta.namespace or "", meta.name or ""))
+                pods = (read(self._read_pod, bytes(raw), path, "a pod of the node") for raw in items)
+                users = (pod for pod in pods if is_user(pod, reservation_namespace))
+                found += [pod.key for pod in users if device.group in pod.gpu_groups]
         return found
 
-    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> None:
-        """Write the ConfigMaps of the pod, then its labels and annotations."""
+    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> Mapping[str, str]:
+        """Write the ConfigMaps of the pod, then its labels and annotations; return all annotations it has then.
+
+        Raises ApiFailure, and MapTaken.
+        """
         steps = [("POST", objects_path("v1", "configmaps", each["metadata"]["namespace"]), each) for each in maps]
-        await self._deliver([*steps, ("PATCH", pod_path(key), patch)])
+        path = pod_path(key)
+        pod = read(_decode_pod, await self._deliver([*steps, ("PATCH", path, patch)]), path, "the pod")
+        meta = pod.metadata or core.Meta()
+        # The informer may not have shown yet what was written for an earlier bind.
+        leftovers = leftover_patch(patch, meta.labels or ())
+        if leftovers is not None:
+            await self._deliver([("PATCH", path, leftovers)])
+        return meta.annotations or {}
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""
         if not pod.device_map:
             return ""
-        path = object_path("v1", "configmaps", pod.namespace, pod.device_map)
+        try:
+            path = object_path("v1", "configmaps", pod.namespace, pod.device_map)
+        except ApiFailure:
+            return ""  # users write the annotation that the name is made of, and none can have this one
         found = await self._find(_decode_map, path, "the ConfigMap of the pod")
         return visible_device((found.data if found else None) or {}, pod, group)
 
@@ -121,41 +143,61 @@ class SharingRequests:
                 return None
             raise
 
-    async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
-        await deliver(_Steps(self._api, steps), SHARES, self._rng)
+    async def _deliver(self, steps: Sequence[tuple[str, Path, Manifest]]) -> bytes:
+        return await deliver(_Steps(self._api, steps), SHARES, self._rng)
 
 
-def _shares(meta: core.Meta, group: str) -> bool:
-    """Whether the pod asks for a part of a GPU, and has the label of the group; the label alone keeps no device."""
-    labels, annotations = meta.labels or {}, meta.annotations or {}
-    asks = names.GPU_FRACTION_ANNOTATION in annotations or names.GPU_MEMORY_ANNOTATION in annotations
-    return asks and (labels.get(names.GPU_GROUP_LABEL) == group or f"{names.GPU_GROUPS_PREFIX}{group}" in labels)
-
-
-class _Steps(Delivery[bool]):
-    """Requests one after the other; those that were carried out are not sent again. A failure that lasts is raised."""
+class _Steps(Delivery[bytes]):
+    """Requests one after the other; those that were carried out are not sent again. The outcome is the last answer. A
+    failure that lasts is raised."""
 
     def __init__(self, api: Api, steps: Sequence[tuple[str, Path, Manifest]]) -> None:
         self._api = api
         self._left = list(steps)
 
-    async def send(self) -> bool:
+    async def send(self) -> bytes:
+        answer = b""
         while self._left:
             method, path, body = self._left[0]
-            await self._request(method, path, body)
+            answer = await self._request(method, path, body)
             del self._left[0]
-        return True
+        return answer
 
-    async def give_up(self, reason: str, failure: ApiFailure | None) -> bool:
+    async def give_up(self, reason: str, failure: ApiFailure | None) -> bytes:
         raise failure or ValueError(reason)
 
-    async def _request(self, method: str, path: Path, body: Manifest) -> None:
+    async def _request(self, method: str, path: Path, body: Manifest) -> bytes:
         content_type = MERGE if method == "PATCH" else "application/json"
         try:
-            await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+            return await self._api.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
         except ApiFailure as failure:
             if body.get("kind") != "ConfigMap" or failure.reason != "AlreadyExists":
                 raise
-            meta = body["metadata"]
-            existing = object_path("v1", "configmaps", meta["namespace"], meta["name"])
-            await self._api.request("PATCH", existing, body=msgspec.json.encode(body), content_type=MERGE)
+            return await self._overwrite(body)
+
+    async def _overwrite(self, wanted: Manifest) -> bytes:
+        """Give the ConfigMap that is there to the pod. Raises MapTaken where another pod has it."""
+        meta, owner = wanted["metadata"], wanted["metadata"]["ownerReferences"][0]
+        path = object_path("v1", "configmaps", meta["namespace"], meta["name"])
+        found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod").metadata
+        for each in found.owner_references or ():
+            key = object_key(meta["namespace"], each.name or "")
+            if each.kind == "Pod" and each.uid != owner["uid"] and await self._runs(key, each.uid or ""):
+                raise MapTaken(
+                    f"ConfigMap {meta['name']} tells the devices of pod {key}, and would tell it those of another one: "
+                    f"create {owner['name']} without the annotation {names.SHARED_GPU_CONFIG_MAP_ANNOTATION}"
+                )
+        body = {**wanted, "metadata": {**meta, "resourceVersion": found.resource_version}}
+        return await self._api.request("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE)
+
+    async def _runs(self, key: str, uid: str) -> bool:
+        """Whether there is such a pod, and it has not ended."""
+        try:
+            path = pod_path(key)
+            pod = read(_decode_pod, await self._api.request("GET", path), path, "the pod of the ConfigMap")
+        except ApiFailure as failure:
+            if failure.status in (404, INVALID_STATUS):
+                return False
+            raise
+        is_same = pod.metadata is not None and pod.metadata.uid == uid
+        return is_same and (pod.status is None or pod.status.phase not in ("Succeeded", "Failed"))

@@ -113,7 +113,7 @@ def _safe_answer(
     """The answer; an object whose parts have other types or sizes than its schema says is refused, whatever it is."""
     try:
         # An object that is leaving must not be kept by a rule: its finalizers are taken off by updates.
-        if request.operation == "UPDATE" and "deletionTimestamp" in (request.object.get("metadata") or {}):
+        if request.is_leaving and answer_for is not validate_pod:
             return Answer()
         return answer_for(request, settings, suffix)
     except (AttributeError, LookupError, TypeError) as error:

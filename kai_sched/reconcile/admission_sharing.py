@@ -12,7 +12,14 @@ from typing import Any
 from kai_sched.api import names
 from kai_sched.api.legal import is_subdomain
 from kai_sched.model.faults import shown
-from kai_sched.model.read_sharing import DEVICES_MAX, FRACTION_LENGTH, devices_of, fraction_of, whole_of
+from kai_sched.model.read_sharing import (
+    DEVICES_MAX,
+    FRACTION_LENGTH,
+    devices_of,
+    fraction_of,
+    is_device_label,
+    whole_of,
+)
 from kai_sched.model.resources import QuantityError, is_quantity, parse_quantity
 from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
@@ -90,7 +97,10 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings, _suffix
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return Answer()
     updates = request.operation == "UPDATE" and bool(request.old)
-    changes = _change_faults(pod, request.old) if updates else ()
+    changes = _change_faults(pod, request.old) if updates else iter(())
+    if request.is_leaving:  # it has its devices until it is gone; nothing else matters any more
+        fault = next(changes, "")
+        return Answer(denied=f"{request.label}: {fault}" if fault else "")
     # What was there before passes: else such a pod could not even be labelled once sharing is off.
     known = set(_faults(request.old, settings)) if updates else set()
     faults = (fault for fault in _faults(pod, settings) if fault not in known)
@@ -179,12 +189,25 @@ def _change_faults(pod: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[s
     size = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
     place = (names.GPU_CONTAINER_ANNOTATION, names.SHARED_GPU_CONFIG_MAP_ANNOTATION)
     has_node = bool((old.get("spec") or {}).get("nodeName"))
-    fixed = [*place, *size] if has_node or shares(pod) != shares(old) else place
+    # Right before its bind a pod gets the labels of its devices, of which it gets as much as it asked for then.
+    is_booked = has_node or bool(_devices_of(old))
+    fixed = [*place, *size] if is_booked or shares(pod) != shares(old) else place
     for key in fixed if shares(pod) or shares(old) else ():
         changed = now.get(key) != before.get(key)
         if changed and (key in before or key in size):
-            why = "the pod has its devices" if has_node else "its containers were made for what it said at first"
+            why = "the pod has its devices" if is_booked else "its containers were made for what it said at first"
             yield f"annotation {key} cannot be changed, as {why}: create another pod"
+    if has_node and _devices_of(pod) != _devices_of(old):
+        yield (
+            f"the labels {names.GPU_GROUP_LABEL} and {names.GPU_GROUPS_PREFIX}<group> cannot be changed, as the pod "
+            "has its devices: create another pod"
+        )
+
+
+def _devices_of(pod: Mapping[str, Any]) -> dict[str, str]:
+    """The labels that say which devices the pod shares; the scheduler writes them before the bind and never after."""
+    labels: Mapping[str, str] = (pod.get("metadata") or {}).get("labels") or {}
+    return {key: value for key, value in labels.items() if is_device_label(key)}
 
 
 def _device_faults(pod: Mapping[str, Any]) -> Iterator[str]:

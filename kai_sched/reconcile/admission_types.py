@@ -82,6 +82,11 @@ class AdmissionRequest:
         return f"{word(self.object.get('kind') or 'object')} {word(namespace) + '/' if namespace else ''}{word(name)}"
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether this is an update of an object that is being deleted."""
+        return self.operation == "UPDATE" and "deletionTimestamp" in (self.object.get("metadata") or {})
+
+    @property
     def keeps_spec(self) -> bool:
         """Whether this update leaves the spec as it is: an object that exists must not block its other updates."""
         return self.operation == "UPDATE" and bool(self.old) and self.old.get("spec") == self.object.get("spec")

@@ -6,7 +6,7 @@ Pure functions; ``cluster`` sends what they return.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -15,6 +15,7 @@ from kai_sched.api import names
 from kai_sched.model.config import ReservationSettings
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.objects import GpuShare, Pod, Toleration
+from kai_sched.model.read_sharing import is_device_label
 
 NAME_DIGITS = 16
 CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
@@ -161,10 +162,11 @@ def visible_device(data: Mapping[str, str], pod: Pod, group: str) -> str:
 def sharing_patch(
     pod: Pod, groups: Sequence[str], uuids: Sequence[str], settings: ReservationSettings
 ) -> dict[str, Any]:
-    """The merge patch of a pod before its bind: which devices it shares. Labels of a bind that failed go."""
-    labels: dict[str, str | None] = {
-        key: None for key in pod.labels if key == names.GPU_GROUP_LABEL or key.startswith(names.GPU_GROUPS_PREFIX)
-    }
+    """The merge patch of a pod before its bind: which devices it shares.
+
+    Labels of a bind that failed go, as far as the pod is shown with them; ``leftover_patch`` takes off the rest.
+    """
+    labels: dict[str, str | None] = dict.fromkeys(filter(is_device_label, pod.labels))
     labels |= (
         {names.GPU_GROUP_LABEL: groups[0]}
         if len(groups) == 1
@@ -175,6 +177,14 @@ def sharing_patch(
         # For runtimes that know CDI but have no runtime class of NVIDIA's, which reads the environment.
         annotations[names.CDI_ANNOTATION] = ",".join(f"{CDI_KIND}={uuid}" for uuid in uuids)
     return {"metadata": {"uid": pod.uid, "labels": labels, "annotations": annotations}}
+
+
+def leftover_patch(patch: Mapping[str, Any], labels: Iterable[str]) -> dict[str, Any] | None:
+    """The merge patch that takes off the labels of devices that ``sharing_patch`` did not set; None where there are
+    none. ``labels`` are those of the pod after the first patch."""
+    meta = patch["metadata"]
+    others = [key for key in labels if is_device_label(key) and not meta["labels"].get(key)]
+    return {"metadata": {"uid": meta["uid"], "labels": dict.fromkeys(others)}} if others else None
 
 
 def is_user(pod: Pod, reservation_namespace: str) -> bool:

@@ -208,6 +208,8 @@ class Server:
         elif part == "binding":
             if found["spec"].get("nodeName"):
                 raise ApiFailure(method, path, 409, "Conflict", "it has a node")
+            if content["metadata"].get("resourceVersion") not in (None, found["metadata"]["resourceVersion"]):
+                raise ApiFailure(method, path, 409, "Conflict", "another version")
             self.put(_merged(found, {"spec": {"nodeName": content["target"]["name"]}}))
         else:
             self.put(_merged(found, content))

@@ -8,14 +8,15 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kai_sched.cluster.failure import NOT_LEADER
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Pod
+from kai_sched.model.objects import Pod, Shape
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
@@ -33,6 +34,15 @@ class BindReporter(Protocol):
 
     def failed(self, bind: Bind, failure: BindFailure, again: float | None) -> None:
         """The bind was given up. ``again`` is when its group is tried again; None: when something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A bind under way: of which group, and what its pod asked for when it was decided."""
+
+    group: str
+    bind: Bind
+    shape: Shape
 
 
 class BindTracker:
@@ -73,29 +83,32 @@ class BindTracker:
         self._clock = clock
         self._claims = claims
         self.retries = GroupRetries()
-        self._group_of: dict[str, str] = {}  # by uid of the pod, while its bind is under way
+        self._attempts: dict[str, _Attempt] = {}  # by uid of the pod, while its bind is under way
 
-    async def assume(self, group: str, binds: Sequence[Bind], time_slice: TimeSlice) -> bool:
-        """Count all pods of the group as placed. Return False, and change nothing, if one of them is gone or taken."""
-        self._group_of.update((bind.uid, group) for bind in binds)
+    async def assume(
+        self, group: str, binds: Sequence[Bind], decided: Mapping[str, Pod], time_slice: TimeSlice
+    ) -> bool:
+        """Count all pods of the group as placed.
+
+        Return False, and change nothing, if one of them is gone or taken, or does not ask for what it asked for when it
+        was ``decided`` (the pods of that view, by key).
+        """
         assumed = []
         for bind in binds:
-            if self._overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups):
+            pod = self._store.get(Pod, bind.pod)
+            is_same = pod is not None and pod.shape == decided[bind.pod].shape
+            if is_same and self._overlay.assume(bind.pod, bind.uid, bind.node, bind.gpu_groups):
                 assumed.append(bind)
             await time_slice.pause()
         if len(assumed) == len(binds):
             for bind in binds:
+                self._attempts[bind.uid] = _Attempt(group, bind, decided[bind.pod].shape)
                 self._claims.assume(bind)
             return True
         for bind in assumed:
             self._overlay.forget(bind.pod, bind.uid)
-        self._drop(binds)
-        return False
-
-    def _drop(self, binds: Iterable[Bind]) -> None:
-        for bind in binds:
-            self._group_of.pop(bind.uid, None)
         self._trigger.request()
+        return False
 
     def check(self, bind: Bind) -> str:
         """Return why the bind must not be sent any more, or an empty string."""
@@ -108,19 +121,32 @@ class BindTracker:
             return f"pod {bind.pod} is being deleted"
         if pod.node != bind.node:
             return f"pod {bind.pod} is on node {pod.node} already" if pod.node else f"pod {bind.pod} is decided again"
+        attempt = self._attempts.get(bind.uid)
+        if attempt is not None and attempt.bind != bind:
+            return f"pod {bind.pod} is decided again"
+        if attempt is not None and attempt.shape != pod.shape:
+            return f"pod {bind.pod} asks for something else meanwhile"
         return node_problem(self._store, bind.node)
 
     def bound(self, bind: Bind, seconds: float) -> None:
         """The API server has accepted the bind."""
-        self._group_of.pop(bind.uid, None)
+        self._attempts.pop(bind.uid, None)
         self._reporter.bound(bind, seconds)
 
     def failed(self, bind: Bind, failure: BindFailure) -> None:
         """The bind was given up: the pod is pending again, its claims are released, and its group is tried again after
-        a backoff."""
+        a backoff. If the pod has been decided again meanwhile, that is what is assumed, and only those claims are
+        released that it does not have then."""
+        attempt = self._attempts.get(bind.uid)
+        if attempt is not None and attempt.bind != bind:
+            kept = {use.claim for use in attempt.bind.claims}
+            left = tuple(use for use in bind.claims if use.claim not in kept)
+            self._claims.release(Bind(bind.pod, bind.uid, bind.node, claims=left))
+            return
+        self._attempts.pop(bind.uid, None)
         self._overlay.forget(bind.pod, bind.uid)
         self._claims.release(bind)
-        group = self._group_of.pop(bind.uid, bind.pod)
+        group = bind.pod if attempt is None else attempt.group
         is_stale = failure.reason in (OBSOLETE, NOT_LEADER) and not failure.status
         again = None if is_stale else self.retries.add(group, self._clock.monotonic())
         if is_stale:

@@ -41,7 +41,9 @@ class ClaimLeftovers:
         before: set[tuple[str, str]] = set()
         while True:
             found = self.find()
-            for key in sorted(found.keys() & before):
+            # A release lasts as long as the API server fails: one that is under way needs no second one.
+            under_way = {key for key, bind in found.items() if self._reservations.is_releasing(bind)}
+            for key in sorted((found.keys() & before) - under_way):
                 self._reservations.release(found[key])
             before = set(found)
             await asyncio.sleep(PERIOD_S)

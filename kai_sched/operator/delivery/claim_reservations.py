@@ -79,6 +79,10 @@ class ClaimReservations:
         self._releases[bind.uid] = task
         task.add_done_callback(lambda task: self._released(bind.uid, task))
 
+    def is_releasing(self, bind: Bind) -> bool:
+        """Whether claims of the pod are being released."""
+        return bind.uid in self._releases
+
     async def stop(self) -> None:
         """Give up what is under way; the next replica that leads binds the pods with what they have."""
         tasks = list(self._releases.values())

@@ -52,7 +52,7 @@ class CycleExecutor:
         await self._evictions.carry_out(decided)
         time_slice = TimeSlice()
         for group, binds in _binds_by_group(decided).items():
-            if await self._binds.assume(group, binds, time_slice):
+            if await self._binds.assume(group, binds, decided.cluster.pods, time_slice):
                 self._send(binds, decided.cluster)
         self._report(decided)
 

@@ -42,11 +42,13 @@ NO_IMAGE = (
 
 
 class ReservationFailure(Exception):
-    """A device could not be reserved. ``status`` is the HTTP status of the API server, 0 without one."""
+    """A device could not be reserved. ``status`` is the HTTP status of the API server, 0 without one. ``is_of_node``
+    says whether the node is at fault, so that other devices there may not be reserved either."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, status: int = 0, *, is_of_node: bool = True) -> None:
         super().__init__(message)
         self.status = status
+        self.is_of_node = is_of_node
 
 
 class GpuReservations:
@@ -129,9 +131,10 @@ class GpuReservations:
             await asyncio.sleep(CLOSING_POLL_S)
 
     def reserved(self, device: GpuGroup) -> str:
-        """The UUID of the device as its reservation pod shows it now; "" without one that stays."""
+        """The UUID of the device as its reservation pod shows it now; "" without one that stays and holds it."""
         self._catch_up()
-        return next((pod.reserved_device for pod in self._users.reservations(device) if not self._leaves(pod)), "")
+        found = self._users.reservations(device)
+        return next((pod.reserved_device for pod in found if not (self._leaves(pod) or pod.has_ended)), "")
 
     def is_closing(self, node: str) -> bool:
         """Whether a device of the node has a reservation pod and no user."""
@@ -163,8 +166,10 @@ class GpuReservations:
         try:
             if self._is_ours(device):
                 await self._settle(device)
+            elif device in self._waiting:
+                raise ReservationFailure(f"node {device.node} went to another node pool", is_of_node=False)
         except ApiFailure as failure:
-            self._fail(device, ReservationFailure(str(failure), failure.status))
+            self._fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)
         except ReservationFailure as failure:
             self._fail(device, failure)
@@ -261,7 +266,7 @@ class GpuReservations:
         if not self._own_image:
             self._own_image = await self._requests.image_of(self._own_pod)
         if not self._own_image:
-            raise ReservationFailure(NO_IMAGE)
+            raise ReservationFailure(NO_IMAGE, is_of_node=False)
         return self._own_image
 
     async def _reported(self, device: GpuGroup, pod: Pod) -> None:

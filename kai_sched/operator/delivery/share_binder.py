@@ -13,10 +13,11 @@ from typing import Protocol
 
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
-from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.cluster.sharing_requests import MapTaken, SharingRequests
 from kai_sched.model.config import Config
 from kai_sched.model.gpu_memory import memory_limit, usable_memory_mib
 from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.read_sharing import read_gpu_annotations
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
@@ -127,7 +128,7 @@ class ShareBinder:
         outcomes = await asyncio.gather(
             *(self._write(bind, pods[bind.pod], uuids) for bind in shares), return_exceptions=True
         )
-        failed = next((_as_failure(outcome) for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        failed = next((_as_failure(outcome) for outcome in outcomes if outcome is not None), None)
         lost = [device for device, uuid in uuids.items() if self._reservations.reserved(device) != uuid]
         if lost:
             failed = failed or BindFailure(SHARING, f"a reservation on node {lost[0].node} was lost meanwhile")
@@ -151,11 +152,12 @@ class ShareBinder:
                 self._observer.reserved(device.node, True)
                 continue
             failure = failure or _as_failure(outcome)
-            if isinstance(outcome, ReservationFailure) and not outcome.status:
+            if isinstance(outcome, ReservationFailure) and outcome.is_of_node:
                 self._observer.reserved(device.node, False)
         return uuids, failure
 
-    async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> None:
+    async def _write(self, bind: Bind, pod: Pod, uuids: Mapping[GpuGroup, str]) -> BindFailure | None:
+        """Write what the pod gets; return why it cannot be bound even so."""
         config, node, share = self._config(), self._store.get(Node, bind.node), pod.shape.share
         if node is None or share is None:
             raise ReservationFailure(f"{bind.pod} or node {bind.node} changed meanwhile")
@@ -165,12 +167,20 @@ class ShareBinder:
         portion = portion_text(share, usable_memory_mib(node, config))
         limit = memory_limit(share, node, config) if settings.hami_core else ""
         maps = device_maps(pod, own, portion, limit, settings)
-        await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
+        shown = await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
+        # The informer may not show yet that the pod asks for more. From now on admission lets nobody change it.
+        if read_gpu_annotations(shown, lambda *_: None).share != share:
+            return BindFailure(OBSOLETE, f"pod {bind.pod} asks for other parts of GPUs meanwhile")
+        return None
 
 
-def _as_failure(error: BaseException) -> BindFailure:
+def _as_failure(error: BindFailure | BaseException) -> BindFailure:
+    if isinstance(error, BindFailure):
+        return error
     if isinstance(error, ReservationFailure):
         return BindFailure(SHARING, str(error), error.status)
+    if isinstance(error, MapTaken):
+        return BindFailure(SHARING, str(error))
     if isinstance(error, ApiFailure):
         return request_failure(error, SHARING)
     raise error

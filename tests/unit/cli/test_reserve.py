@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import email.message
+import http.client
+import io
 import os
 import signal
 import ssl
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -224,6 +229,21 @@ class TestOwnPod:
         with pytest.raises(ApiFailure, match="403 Forbidden: as the test says"):
             pod.annotations()
         (server.account / "token").unlink()
+        with pytest.raises(ApiFailure, match="NoAnswer"):
+            pod.annotations()
+
+    def test_a_refusal_that_is_cut_off_is_one_too(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Anything else would end the process, and the device would not be reserved."""
+        pod = OwnPod.here(POD, server.environment(), str(server.account))
+
+        class Cut(io.BytesIO):
+            def read(self, _: int | None = -1, /) -> bytes:
+                raise http.client.IncompleteRead(b"")
+
+        def refuse(*_: object, **_more: object) -> None:
+            raise urllib.error.HTTPError(pod.server, 503, "", email.message.Message(), Cut())
+
+        monkeypatch.setattr(urllib.request, "urlopen", refuse)
         with pytest.raises(ApiFailure, match="NoAnswer"):
             pod.annotations()
 

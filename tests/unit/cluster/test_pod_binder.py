@@ -274,3 +274,44 @@ async def test_what_raises_costs_one_bind(bench: Bench, part: str) -> None:
     if part == "_check":
         ((_, told),) = bench.failures
         assert told.message.startswith("it cannot be checked: unexpected ZeroDivisionError: by the test")
+
+
+SHARE = Bind("ml/a", "ua", "n1", ("g1", "g2"))
+DEVICES = {"runai-gpu-group/g1": "g1", "runai-gpu-group/g2": "g2", "app": "a"}
+
+
+def shared(version: str, labels: dict[str, str], node: str = "") -> bytes:
+    meta = {"name": "a", "namespace": "ml", "uid": "ua", "resourceVersion": version, "labels": labels}
+    return json.dumps({"metadata": meta, "spec": {"nodeName": node} if node else {}}).encode()
+
+
+async def test_a_pod_that_shares_gpus_is_bound_as_it_was_seen_with_its_devices(bench: Bench) -> None:
+    """It may be changed between the look and the bind: then it is looked at again."""
+    bench.api.answers = {
+        "GET": [shared("7", DEVICES), shared("8", {**DEVICES, "app": "b"})],
+        "POST": [failure(409, "Conflict"), b"{}"],
+    }
+    await bench.settle(SHARE)
+    assert bench.ended == ["ml/a"]
+    sent = [body["metadata"]["resourceVersion"] for method, _, body in bench.api.asked if method == "POST"]
+    assert sent == ["7", "8"]
+
+
+@pytest.mark.parametrize("labels", [{}, {"runai-gpu-group/g1": "g1"}, {**DEVICES, "runai-gpu-group": "g3"}])
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_pod_without_the_labels_of_its_devices_is_not_bound(
+    bench: Bench, late: bool, labels: dict[str, str]
+) -> None:
+    """Whoever takes them off would use devices that the scheduler gives to others."""
+    first = [shared("7", DEVICES)] if late else []
+    bench.api.answers = {"GET": [*first, shared("8", labels)], "POST": [failure(409, "Conflict")] if late else []}
+    await bench.settle(SHARE)
+    assert bench.ended == []
+    assert [(key, each.reason, each.status) for key, each in bench.failures] == [("ml/a", OBSOLETE, 409)]
+    assert bench.api.methods.count("POST") == late
+
+
+async def test_a_bind_with_shares_that_was_carried_out_is_found(bench: Bench) -> None:
+    bench.api.answers = {"GET": [shared("7", DEVICES), shared("9", {}, "n1")], "POST": [failure(500)]}
+    await bench.settle(SHARE)
+    assert bench.ended == ["ml/a"]

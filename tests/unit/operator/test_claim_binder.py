@@ -230,6 +230,24 @@ async def test_what_an_earlier_leader_reserved_for_a_pod_that_waits_is_released_
     await bench.reservations.stop()
 
 
+async def test_releases_do_not_pile_up_while_the_api_server_fails(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps = Naps()
+    monkeypatch.setattr(claim_leftovers, "asyncio", naps)
+    consumers = [{"resource": "pods", "name": "a", "uid": "uid-a"}]
+    bench.server.change("c", allocation={"devices": {"results": [_result("dev-0")]}}, reservedFor=consumers)
+    bench.store.put(Pod("ml", "a", Shape(), uid="uid-a", scheduler="kai-scheduler"))
+    bench.server.answers["GET"] = [failure(503)] * 1000
+    looking = asyncio.create_task(ClaimLeftovers(bench.store, "kai-scheduler", bench.reservations).run())
+    await bench.until(lambda: len(naps.seconds) > 10)
+    assert len([task for task in asyncio.all_tasks() if task.get_name() == "claim releases"]) == 1
+    del bench.server.answers["GET"]
+    await bench.until(lambda: bench.server.reserved("c") == [])
+    looking.cancel()
+    await bench.reservations.stop()
+
+
 def add_pod(bench: Bench, name: str) -> None:
     bench.server.pods[f"ml/{name}"] = {"metadata": {"uid": f"uid-{name}"}, "spec": {}}
 

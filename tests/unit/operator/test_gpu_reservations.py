@@ -6,15 +6,19 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from kai_sched.cluster.failure import ApiFailure
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, Shape
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery import gpu_reservations
-from kai_sched.operator.delivery.gpu_reservations import GpuReservations
+from kai_sched.operator.delivery.gpu_reservations import GpuReservations, ReservationFailure
 from kai_sched.reconcile.gpu_reservation import GpuGroup
 
 DEVICE = GpuGroup("n1", "g")
@@ -30,8 +34,12 @@ class Requests:
         self.deleted: list[str] = []
         self.visible: dict[str, str] = {}
         self.users_there: list[str] = []
+        self.failure: ApiFailure | None = None
+        self.controller: GpuReservations
 
     async def create(self, pod: dict[str, Any]) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.created.append(pod["metadata"]["name"])
 
     async def delete(self, key: str, uid: str) -> None:
@@ -42,6 +50,9 @@ class Requests:
         assert device == DEVICE
         assert namespace == SETTINGS.namespace
         return list(self.users_there)
+
+    async def image_of(self, key: str) -> str:
+        return key
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         assert group == DEVICE.group
@@ -70,6 +81,7 @@ async def running(*objects: Node | Pod, config: Config | None = None) -> AsyncIt
     controller = GpuReservations(
         given, (store, Overlay(store)), asyncio.Event(), lambda: used, lambda _: None, "", Clock(), random.Random(1)
     )
+    requests.controller = controller
     task = asyncio.create_task(controller.run())
     try:
         yield requests, store
@@ -133,3 +145,40 @@ async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None
         requests.users_there = []
         await asyncio.sleep(0.15)
         assert requests.deleted == [reservation("").key]
+
+
+async def refused(acquired: asyncio.Task[str]) -> ReservationFailure:
+    async with asyncio.timeout(5.0):
+        with pytest.raises(ReservationFailure) as found:
+            await acquired
+    return found.value
+
+
+async def test_no_node_is_blamed_for_an_api_server_that_does_not_answer() -> None:
+    """It would get no shares for up to ten minutes after that."""
+    async with running(Node("n1")) as (requests, _):
+        requests.failure = ApiFailure("POST", "/x", 0, "NoAnswer", "by the test")
+        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
+    async with running(Node("n1"), config=Config(reservation=ReservationSettings())) as (requests, _):
+        assert not (await refused(asyncio.create_task(requests.controller.acquire(DEVICE, ())))).is_of_node
+
+
+async def test_who_waits_for_a_device_of_a_node_that_goes_to_another_pool_is_told() -> None:
+    """Else the pod would count as placed there, and its bind be prepared, for ever."""
+    config = Config(node_pool="a", node_pool_label="pool", reservation=SETTINGS)
+    async with running(Node("n1", labels={"pool": "a"}), config=config) as (requests, store):
+        acquired = asyncio.create_task(requests.controller.acquire(DEVICE, ()))
+        await asyncio.sleep(0.05)
+        assert requests.created == [DEVICE.reservation]
+        store.put(Node("n1", labels={"pool": "b"}))
+        store.put(reservation("GPU-1"))
+        assert "node pool" in str(await refused(acquired))
+
+
+async def test_a_reservation_that_has_ended_holds_nothing() -> None:
+    """The kubelet has the device back, and a pod that is bound now would share it with whoever gets it."""
+    async with running(Node("n1")) as (requests, store):
+        store.put(reservation("GPU-1"))
+        assert requests.controller.reserved(DEVICE) == "GPU-1"
+        store.put(replace(reservation("GPU-1"), phase=Phase.FAILED))
+        assert requests.controller.reserved(DEVICE) == ""

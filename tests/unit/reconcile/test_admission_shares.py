@@ -39,6 +39,41 @@ def test_what_containers_were_made_for_stays(before: Any, after: Any, node: str,
     assert [word for word in words if word not in text] == []
 
 
+def test_a_pod_whose_bind_is_prepared_asks_for_no_more() -> None:
+    """It has the labels of its devices, and the rest of them is given to others."""
+    old, new = pod(HALF), pod({"gpu-fraction": "0.9"})
+    for each in (old, new):
+        each["metadata"]["labels"] = {"runai-gpu-group": "g"}
+    assert "has its devices" in refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+
+
+@pytest.mark.parametrize("annotations", [HALF, None])
+@pytest.mark.parametrize("labels", [{}, {"runai-gpu-group": "h"}, {"runai-gpu-group": "g", "runai-gpu-group/h": "h"}])
+def test_the_labels_of_its_devices_stay_on_a_pod_with_a_node(labels: dict[str, str], annotations: Any) -> None:
+    """Its device would be given away while it runs there; the scheduler writes them before the bind."""
+    for node, words in (("n1", "has its devices"), ("", "")):
+        old, new = pod(annotations, nodeName=node), pod(annotations, nodeName=node)
+        old["metadata"]["labels"], new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "a"}, labels
+        text = refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+        new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "b"}
+        assert refusal(ask(POD, new, operation="UPDATE", oldObject=old)) == ""
+
+
+def test_a_pod_that_is_leaving_keeps_its_devices_until_it_is_gone() -> None:
+    """Its grace period may be long. All else passes, such as taking off its finalizers."""
+    old, freed, smaller, done = (pod(HALF, nodeName="n1") for _ in range(4))
+    for each in (old, freed, smaller, done):
+        each["metadata"] |= {"labels": {"runai-gpu-group": "g"}, "deletionTimestamp": "2026-01-01T12:00:00Z"}
+    old["metadata"]["finalizers"] = ["example.com/held"]
+    freed["metadata"]["labels"] = {}
+    smaller["metadata"]["annotations"] = {"gpu-fraction": "0.1"}
+    done["metadata"]["labels"] |= {"app": "kai-resource-reservation", "priorityClassName": "system-node-critical"}
+    for new, words in ((freed, "has its devices"), (smaller, "has its devices"), (done, "")):
+        text = refusal(ask(POD, new, AdmissionSettings(), "UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+
+
 @pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
 def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
     """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
