@@ -14,7 +14,7 @@ from kai_sched.api import core
 from kai_sched.model.claims import ContainerDevices, is_extended
 from kai_sched.model.faults import decode_part, shown
 from kai_sched.model.recent import Recent
-from kai_sched.model.resources import PODS, QuantityError, amount, canonical, parse_quantity
+from kai_sched.model.resources import MIG_PREFIX, PODS, QuantityError, amount, canonical, parse_quantity
 
 Request = dict[str, float]
 # (field, message): an amount that could not be read and is left out.
@@ -39,6 +39,11 @@ def read_amounts(quantities: Mapping[str, core.Quantity] | None, field: str) -> 
             continue
         if value < 0:
             findings.append((f"{field}.{name}", f"{shown(quantity)} is below 0: give 0 or more"))
+            continue
+        if (is_extended(name) or name.startswith(MIG_PREFIX)) and parse_quantity(quantity).denominator != 1:
+            findings.append(
+                (f"{field}.{name}", f"{shown(quantity)} is no whole number: give one, as the API server asks")
+            )
             continue
         key = canonical(name)
         amounts[key] = amounts.get(key, 0.0) + value

@@ -129,6 +129,14 @@ class TestGpus:
         assert (shape.unsupported, shape.legacy_mig) == ((), False)
         assert dict(shape.request) == {"nvidia.com/mig-1g.5gb": 2, "pods": 1}
 
+    @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "example.com/nic", "nvidia.com/mig-1g.5gb"])
+    def test_a_part_of_a_device_as_a_resource_is_told_as_the_api_server_would(self, resource: str) -> None:
+        field = f"spec.containers[0].resources.requests.{resource}"
+        _, found = read("Pod", pod({"containers": [container({resource: "1500m"})]}))
+        text = "'1500m' is no whole number: give one, as the API server asks; until then the pod is not scheduled"
+        assert found == [(field, text)]
+        assert clean(Pod, pod({"containers": [container({resource: "2000m", "cpu": "1500m"})]}))
+
     @pytest.mark.parametrize("part", ["requests", "limits"])
     @pytest.mark.parametrize(
         ("annotations", "gpus", "mig"),
