@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,6 +36,7 @@ WORKERS = 32
 
 OBSOLETE = "Obsolete"
 FAULT = "InternalError"
+NO_VERSIONS: Mapping[str, str] = {}
 CONFLICT = 409
 BOUND: Literal["bound"] = "bound"
 _decode_pod = msgspec.json.Decoder(core.WirePod).decode
@@ -110,14 +111,19 @@ class PodBinder:
         self._bound = observer.bound
         self._failed = observer.failed
         self._rng = rng
+        self._versions: dict[str, str] = {}  # by uid of the pod, while its bind waits
         self._workers = Workers("binder", queue, self._work, workers)
 
     async def drained(self) -> None:
         """Return once the outcome of every bind is known."""
         await self._queue.drained()
 
-    def submit(self, group: Sequence[Bind]) -> None:
-        """Send all binds of a group, or none if one of them is obsolete."""
+    def submit(self, group: Sequence[Bind], versions: Mapping[str, str] = NO_VERSIONS) -> None:
+        """Send all binds of a group, or none if one of them is obsolete.
+
+        ``versions`` are the resourceVersions, by uid of the pod, in which pods were seen with the labels of the devices
+        that they share. Other pods that share GPUs are read first.
+        """
         refusals = [(bind, why) for bind in group if (why := self._why_obsolete(bind))]
         if refusals:
             first, why = refusals[0]
@@ -126,6 +132,7 @@ class PodBinder:
                 why_not = refused.get(bind.pod, f"not sent, because of {first.pod}: {why}")
                 self._report_failure(bind, BindFailure(OBSOLETE, why_not))
             return
+        self._versions.update({bind.uid: versions.get(bind.uid, "") for bind in group if bind.gpu_groups})
         self._queue.submit(group)
 
     async def run(self) -> None:
@@ -136,8 +143,9 @@ class PodBinder:
         clock = asyncio.get_running_loop().time
         started = clock()
         outcome: BindOutcome
+        request = _BindRequest(self._api, bind, self._why_obsolete, self._rng, self._versions.pop(bind.uid, ""))
         try:
-            outcome = await deliver(_BindRequest(self._api, bind, self._why_obsolete, self._rng), BINDS, self._rng)
+            outcome = await deliver(request, BINDS, self._rng)
         except Exception as error:
             outcome = BindFailure(FAULT, FAULTS.note("binder", bind.pod, error))
         if isinstance(outcome, BindFailure):
@@ -170,17 +178,17 @@ class _Shown(enum.Enum):
 class _BindRequest(Delivery[BindOutcome]):
     """One bind. While ``_shown`` is UNKNOWN, one of the attempts may have been carried out.
 
-    ``_version`` is the resourceVersion in which a pod that shares GPUs has the labels of its devices; "" until it was
-    read.
+    ``_version`` is the resourceVersion in which a pod that shares GPUs has the labels of its devices; "" where it has
+    to be read first.
     """
 
-    def __init__(self, api: Api, bind: Bind, check: Callable[[Bind], str], rng: random.Random) -> None:
+    def __init__(self, api: Api, bind: Bind, check: Callable[[Bind], str], rng: random.Random, version: str) -> None:
         self._api = api
         self._bind = bind
         self._check = check
         self._rng = rng
         self._shown = _Shown.PENDING
-        self._version = ""
+        self._version = version
 
     def obsolete(self) -> str:
         return self._check(self._bind)

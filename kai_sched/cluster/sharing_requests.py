@@ -103,8 +103,8 @@ class SharingRequests:
                 found += [pod.key for pod in users if device.group in pod.gpu_groups]
         return found
 
-    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> Mapping[str, str]:
-        """Write the ConfigMaps of the pod, then its labels and annotations; return all annotations it has then.
+    async def prepare(self, key: str, maps: Sequence[Manifest], patch: Manifest) -> core.Meta:
+        """Write the ConfigMaps of the pod, then its labels and annotations; return the metadata that it has then.
 
         Raises ApiFailure, and MapTaken.
         """
@@ -115,8 +115,9 @@ class SharingRequests:
         # The informer may not have shown yet what was written for an earlier bind.
         leftovers = leftover_patch(patch, meta.labels or ())
         if leftovers is not None:
-            await self._deliver([("PATCH", path, leftovers)])
-        return meta.annotations or {}
+            pod = read(_decode_pod, await self._deliver([("PATCH", path, leftovers)]), path, "the pod")
+            meta = pod.metadata or core.Meta()
+        return meta
 
     async def visible_device(self, pod: Pod, group: str) -> str:
         """The device of the group that the pod was told when it was bound; "" where that is not known."""

@@ -74,7 +74,7 @@ class ShareBinder:
     config
         Returns the settings in force.
     submit
-        Called with a group once its pods are prepared.
+        Called with a group once its pods are prepared, and with the resourceVersions that the pods have then, by uid.
     observer
         Hears of binds of a group that cannot be prepared.
     """
@@ -85,7 +85,7 @@ class ShareBinder:
         reservations: Reservations,
         store: Store,
         config: Callable[[], Config],
-        submit: Callable[[Sequence[Bind]], None],
+        submit: Callable[[Sequence[Bind], Mapping[str, str]], None],
         observer: Observer,
     ) -> None:
         self._requests = requests
@@ -94,7 +94,8 @@ class ShareBinder:
         self._config = config
         self._submit = submit
         self._observer = observer
-        self._preparation = Preparation("shares", self._prepare, submit, observer)
+        self._versions: dict[str, str] = {}  # of pods with their labels, by uid, until their group is bound
+        self._preparation = Preparation("shares", self._prepare, self._hand_on, observer)
         self.stop = self._preparation.stop
 
     def submit(self, group: Sequence[Bind]) -> None:
@@ -102,13 +103,17 @@ class ShareBinder:
         if any(bind.gpu_groups for bind in group) or any(map(self._has_to_wait, group)):
             self._preparation.start(group)
         else:
-            self._submit(group)
+            self._submit(group, {})
 
     def _has_to_wait(self, bind: Bind) -> bool:
         """Whether the pod gets whole GPUs of a node that still frees one: the kubelet would refuse the pod."""
         pod = self._store.get(Pod, bind.pod)
         takes_gpus = pod is not None and any(name == GPU for name, _ in pod.shape.request)
         return takes_gpus and not bind.gpu_groups and self._reservations.is_closing(bind.node)
+
+    def _hand_on(self, group: Sequence[Bind]) -> None:
+        """Bind the pods as they are with the labels of their devices: users may change them until then."""
+        self._submit(group, {bind.uid: self._versions.pop(bind.uid, "") for bind in group})
 
     async def _prepare(self, group: Sequence[Bind]) -> BindFailure | None:
         """Return why the group cannot be bound, or None once it can."""
@@ -132,6 +137,9 @@ class ShareBinder:
         lost = [device for device, uuid in uuids.items() if self._reservations.reserved(device) != uuid]
         if lost:
             failed = failed or BindFailure(SHARING, f"a reservation on node {lost[0].node} was lost meanwhile")
+        if failed:
+            for bind in shares:
+                self._versions.pop(bind.uid, None)
         return failed
 
     async def _reserve(
@@ -169,8 +177,9 @@ class ShareBinder:
         maps = device_maps(pod, own, portion, limit, settings)
         shown = await self._requests.prepare(bind.pod, maps, sharing_patch(pod, groups, own, settings))
         # The informer may not show yet that the pod asks for more. From now on admission lets nobody change it.
-        if read_gpu_annotations(shown, lambda *_: None).share != share:
+        if read_gpu_annotations(shown.annotations or {}, lambda *_: None).share != share:
             return BindFailure(OBSOLETE, f"pod {bind.pod} asks for other parts of GPUs meanwhile")
+        self._versions[bind.uid] = shown.resource_version or ""
         return None
 
 

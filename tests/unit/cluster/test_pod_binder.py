@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -45,8 +45,8 @@ class Bench:
     def failed(self, bind: Bind, failed: BindFailure) -> None:
         self.failures.append((bind.pod, failed))
 
-    async def settle(self, *binds: Bind) -> None:
-        self.binder.submit(binds)
+    async def settle(self, *binds: Bind, versions: Mapping[str, str] = pod_binder.NO_VERSIONS) -> None:
+        self.binder.submit(binds, versions)
         async with asyncio.timeout(30):
             await self.binder.drained()
         assert self.queue.pending == 0
@@ -295,6 +295,14 @@ async def test_a_pod_that_shares_gpus_is_bound_as_it_was_seen_with_its_devices(b
     assert bench.ended == ["ml/a"]
     sent = [body["metadata"]["resourceVersion"] for method, _, body in bench.api.asked if method == "POST"]
     assert sent == ["7", "8"]
+
+
+async def test_a_pod_whose_version_with_its_devices_is_known_is_not_read_again(bench: Bench) -> None:
+    bench.api.answers = {"POST": [b"{}"]}
+    await bench.settle(SHARE, versions={"ua": "6"})
+    assert bench.ended == ["ml/a"]
+    ((method, _, body),) = bench.api.asked
+    assert (method, body["metadata"]["resourceVersion"]) == ("POST", "6")
 
 
 @pytest.mark.parametrize("labels", [{}, {"runai-gpu-group/g1": "g1"}, {**DEVICES, "runai-gpu-group": "g3"}])

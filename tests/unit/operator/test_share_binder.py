@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -57,6 +57,7 @@ class Bench:
         self.overlay = Overlay(self.store)
         self.reservations = Reservations()
         self.sent: list[Bind] = []
+        self.versions: dict[str, str] = {}
         self.failures: dict[str, BindFailure] = {}
         self.closed: list[str] = []
         api: Any = self.server
@@ -65,7 +66,7 @@ class Bench:
             self.reservations,
             self.store,
             lambda: CONFIG,
-            self.sent.extend,
+            self.send,
             self,
         )
         self._reader = Reader(CONFIG)
@@ -97,6 +98,10 @@ class Bench:
                 await asyncio.sleep(0.005)
         return bind
 
+    def send(self, group: Sequence[Bind], versions: Mapping[str, str]) -> None:
+        self.sent.extend(group)
+        self.versions |= versions
+
     def check(self, _: Bind) -> str:
         return ""
 
@@ -116,7 +121,9 @@ async def test_labels_of_a_bind_that_failed_go_though_the_watch_is_late() -> Non
     assert groups_of(bench.server.pods[key]) == ["g1", "g2"]
     bench.failed(first, BindFailure("Forbidden", "by the test", 403))
     await bench.bind(key, "g3", "g4")
+    meta = bench.server.pods[key]["metadata"]
     assert groups_of(bench.server.pods[key]) == ["g3", "g4"]
+    assert bench.versions == {meta["uid"]: meta["resourceVersion"]}, "it is bound as it is with these labels"
 
 
 async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
