@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from kai_sched.lowering.claim_devices import DeviceBook
+from kai_sched.lowering.claim_faults import request_for
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.claims import ClaimRequests, DeviceOption, DeviceRequest
 from kai_sched.model.device_selectors import SelectorError
@@ -50,7 +51,7 @@ def _missing(asks: ClaimRequests, book: DeviceBook) -> Iterator[tuple[str, str]]
 
 def _name(request: DeviceRequest, option: DeviceOption) -> str:
     if request.resource:
-        return f"its request for {request.resource}"
+        return request_for(request.resource)
     return f"request {request.name}" + ("" if request.exact else f"/{option.name}")
 
 

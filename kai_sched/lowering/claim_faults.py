@@ -70,7 +70,7 @@ class ClaimJudge:
             return f"ResourceClaim {claim.key} of an earlier attempt is being deleted: wait until it is gone"
         everywhere = [each for each in claim.asks.requests if not self._extended.offered(each.resource).any()]
         for request in everywhere:
-            if fault := self._option_fault(request.options[0], _request_for(request.resource)):
+            if fault := self._option_fault(request.options[0], request_for(request.resource)):
                 return fault
         count = sum(request.options[0].count or 0 for request in everywhere)
         too_many = f"its containers ask for {count} devices: a claim can have {RESULTS_MAX} at most"
@@ -80,7 +80,7 @@ class ClaimJudge:
         """The same for extended resources that are named after classes that do not exist; "" where nodes offer all."""
         for resource in resources:
             if not self._extended.offered(resource).any():
-                missing = _no_class(_request_for(resource), resource.removeprefix(EXTENDED_PREFIX))
+                missing = _no_class(request_for(resource), resource.removeprefix(EXTENDED_PREFIX))
                 return f"{missing}, or correct the name"
         return ""
 
@@ -145,5 +145,6 @@ def _no_class(path: str, name: str) -> str:
     return f"{path} names the DeviceClass {name}, which does not exist: create it"
 
 
-def _request_for(resource: str) -> str:
+def request_for(resource: str) -> str:
+    """What pods are told in place of a request of the claim that is made for the resource: they wrote none."""
     return f"its request for {resource}"
