@@ -30,6 +30,7 @@ from typing import Any
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
 from kai_sched.cycle.world import World, advance
 from kai_sched.lowering.lower import lower
+from kai_sched.model.claims import ResourceClaim
 from kai_sched.model.objects import Phase, Pod, PodGroup
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED
@@ -79,6 +80,10 @@ def settle(store: Store, result: CycleResult) -> None:
         assert isinstance(pod, Pod)
         if isinstance(effect, Bind):
             store.put(replace(pod, node=effect.node, phase=Phase.RUNNING, gpu_groups=effect.gpu_groups))
+            for use in effect.claims:
+                claim = store.get(ResourceClaim, use.claim)
+                assert isinstance(claim, ResourceClaim)
+                store.put(replace(claim, allocation=use.allocation, consumers=((pod.name, pod.uid),)))
 
 
 def churn(store: Store, turn: int) -> None:
@@ -93,18 +98,28 @@ def churn(store: Store, turn: int) -> None:
         name = f"{group.name}-again-{turn}-{number:04}"
         created = NOW_NS - 1_000_000 + turn * half + number
         store.put(replace(group, name=name, uid=f"{name}-uid", created_ns=created))
-        store.put(
-            replace(
-                pod,
-                name=f"{name}-0",
-                uid=f"{name}-0-uid",
-                group=name,
-                node="",
-                phase=Phase.PENDING,
-                created_ns=created,
-                gpu_groups=(),
-            )
+        again = replace(
+            pod,
+            name=f"{name}-0",
+            uid=f"{name}-0-uid",
+            group=name,
+            node="",
+            phase=Phase.PENDING,
+            created_ns=created,
+            gpu_groups=(),
+            claims=tuple(replace(use, claim=f"{name}-0") for use in pod.claims),
         )
+        store.put(again)
+        renew_claims(store, pod, again)
+
+
+def renew_claims(store: Store, gone: Pod, again: Pod) -> None:
+    """The claims of the pod that is gone go with it; the pod that came has the same, with nothing allocated."""
+    for old, new in zip(gone.claims, again.claims, strict=True):
+        claim = store.get(ResourceClaim, f"{gone.namespace}/{old.claim}")
+        assert isinstance(claim, ResourceClaim)
+        store.remove(ResourceClaim, claim.key)
+        store.put(replace(claim, name=new.claim, uid=f"{new.claim}-claim-uid", allocation=None, consumers=()))
 
 
 def repeat_fresh(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.model.objects import GpuShare, Object, PodTerm, PriorityClass, Requirement, Shape
+from kai_sched.model.objects import Object, PodTerm, PriorityClass, Requirement
 from kai_sched.model.store import Store
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints
+from tests.perf.devices import claims, fractions
 
 
 @dataclass(frozen=True)
@@ -179,18 +180,6 @@ N_NODES_APART = 201
 EVERY_ACTION = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
 
-def fractions(prefix: str, n_nodes: int, n_jobs: int) -> list[Object]:
-    """Single pods of one queue, each with a part of a GPU: tenths in a cycle of nine."""
-    build = Builder(prefix)
-    build.nodes(n_nodes)
-    (queue,) = build.tree(1, 1, float(n_nodes * GPUS_PER_NODE))
-    plain = (("cpu", 1000.0), ("memory", 1e9), ("pods", 1.0))
-    shapes = [Shape(plain, share=GpuShare(1, (7 * i % 9 + 1) / 10)) for i in range(9)]
-    for j in range(n_jobs):
-        build.job(j, queue, shape=shapes[j % 9])
-    return build.objects
-
-
 CASES: dict[str, Case] = {
     "allocate-100n": Case(
         partial(uniform, n_nodes=100, leaves=4, departments=2, n_jobs=500), ("allocate",), Outcome(bound=500)
@@ -286,6 +275,10 @@ CASES: dict[str, Case] = {
     "fractions-2000n": Case(partial(fractions, n_nodes=2000, n_jobs=28_000), EVERY_ACTION, Outcome(bound=28_000)),
     "fractions-2000n-steady": Case(
         partial(fractions, n_nodes=2000, n_jobs=28_000), EVERY_ACTION, Outcome(bound=250), steady=True
+    ),
+    "claims-200n": Case(partial(claims, n_nodes=200, n_pods=1000), EVERY_ACTION, Outcome(reasons_for_all=True)),
+    "claims-200n-steady": Case(
+        partial(claims, n_nodes=200, n_pods=1000), EVERY_ACTION, Outcome(reasons_for_all=True), steady=True
     ),
     "big-5000n": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True)),
     "big-5000n-steady": Case(big_5000n, EVERY_ACTION, Outcome(reasons_for_all=True), steady=True),
