@@ -157,10 +157,33 @@ class PodClaimStatus(Wire):
     resource_claim_name: str | None = None
 
 
+class ContainerStatus(Wire):
+    """What the kubelet has given a container (``allocated_resources``), and what it has put into effect."""
+
+    name: str | None = None
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
+
+
+class WirePodCondition(Wire):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+
 class PodStatus(Wire):
+    """``allocated_resources`` and ``resources`` are those of the pod as a whole; ``resize`` is how Kubernetes before
+    1.33 tells the state of a resize."""
+
     phase: str | None = None
     nominated_node_name: str | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    conditions: list[WirePodCondition] | None = None
+    allocated_resources: Raw = ABSENT
+    resources: Raw = ABSENT
+    resize: str | None = None
 
 
 class WirePod(Wire):

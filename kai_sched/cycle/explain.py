@@ -227,15 +227,15 @@ def _leaves(lowered: Lowered, above: str, shared: SharedFacts) -> list[str]:
 
 
 def _short_sets(j: int, lowered: Lowered, solution: Solution) -> list[tuple[str, int, int, int]]:
-    sets, first = lowered.snapshot.sets, int(lowered.snapshot.jobs.set_ptr[j])
+    sets, first, layout = lowered.snapshot.sets, int(lowered.snapshot.jobs.set_ptr[j]), lowered.layouts[j]
     parts = []
-    for name, row in sorted(lowered.layouts[j].pod_sets.items()):
+    for name, row in sorted(layout.pod_sets.items()):
         s = first + row
         statuses = solution.status[sets.task_ptr[s] : sets.task_ptr[s + 1]].tolist()
-        gated = statuses.count(Status.GATED)
-        there = gated + sum(Status.PENDING <= status <= Status.RUNNING for status in statuses)
-        if there - gated < sets.minimum[s]:
-            parts.append((name, int(sets.minimum[s]), there, gated))
+        gated, succeeded = statuses.count(Status.GATED), statuses.count(Status.SUCCEEDED)
+        there = gated + succeeded + sum(Status.PENDING <= status <= Status.RUNNING for status in statuses)
+        if there - gated < layout.minimum[row]:
+            parts.append((name, layout.minimum[row], there, gated))
     return parts
 
 

@@ -184,8 +184,10 @@ def _local_set(layout: Layout, name: str) -> int:
     return layout.pod_sets.get(name, NULL)
 
 
-def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints, Ints]) -> tuple[Jobs, Sets]:
-    """The tables of jobs and sets.
+def make_tables(
+    cache: Cache, jobs: JobRows, task_sets: Ints, succeeded: npt.NDArray[np.bool_], alike: tuple[Ints, Ints]
+) -> tuple[Jobs, Sets]:
+    """The tables of jobs and sets. A pod that has succeeded lowers the minimum of its pod set (semantics 0.4).
 
     Parameters
     ----------
@@ -193,6 +195,8 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
         The columns from ``lower_jobs``.
     task_sets
         (T,) the set of each task in canonical order; NULL for tasks of no job, which come last.
+    succeeded
+        (T,) whether the task has succeeded.
     alike
         (J,) and (J,) the two columns of ``equivalence.job_equivalence``.
     """
@@ -205,11 +209,12 @@ def make_tables(cache: Cache, jobs: JobRows, task_sets: Ints, alike: tuple[Ints,
     np.cumsum([len(each.parent) for each in cache.layouts], out=first[1:])
     entry = np.arange(n_sets) - base + np.repeat(first[jobs.layout], sizes)
     parent = _joined(cache.layouts, "parent")[entry]
+    done = np.bincount(task_sets[succeeded & (task_sets != NULL)], minlength=n_sets)
     sets = Sets(
         np.where(parent == NULL, NULL, parent + base).astype(np.int32),
         (_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
         (_joined(cache.layouts, "child_end")[entry] + base).astype(np.int32),
-        _joined(cache.layouts, "minimum")[entry].astype(np.int32),
+        np.maximum(_joined(cache.layouts, "minimum")[entry] - done, 0).astype(np.int32),
         task_ptr,
     )
     columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.n_first)

@@ -173,7 +173,7 @@ def _job_tables(
     """The tables of jobs and sets; jobs are alike by their classes, traits and queues."""
     waits, traits = _not_placed(pods.status), _traits(jobs, config)
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
-    job_table, set_table = make_tables(cache, jobs, pods.sets, alike)
+    job_table, set_table = make_tables(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, alike)
     return freeze(job_table), freeze(set_table)
 
 

@@ -22,7 +22,7 @@ from kai_sched.model.read_constraints import (
     read_ports,
 )
 from kai_sched.model.read_meta import identity, namespace_of, time_ns
-from kai_sched.model.read_requests import RequestReader
+from kai_sched.model.read_requests import Finding, Request, RequestReader
 from kai_sched.model.read_sharing import NONE, is_device_label, read_gpu_annotations
 from kai_sched.model.resources import GPU, MIG_PREFIX
 
@@ -59,7 +59,8 @@ class PodReader:
         name, namespace = identity(meta), namespace_of(meta)
         labels = meta.labels or NO_LABELS
         annotations = meta.annotations or NO_LABELS
-        shape = self._shape(spec, namespace, name, labels, annotations, warn)
+        request = self._requests.read(spec, status)
+        shape = self._shape(spec, request, (namespace, name), labels, annotations, warn)
         return Pod(
             namespace,
             name,
@@ -107,14 +108,14 @@ class PodReader:
     def _shape(
         self,
         spec: core.PodSpec,
-        namespace: str,
-        name: str,
+        asked_for: tuple[Request, list[Finding]],
+        named: tuple[str, str],
         labels: Mapping[str, str],
         annotations: Mapping[str, str],
         warn: Warn,
     ) -> Shape:
         unsupported: list[str] = []
-        request, findings = self._requests.read(spec)
+        (namespace, name), (request, findings) = named, asked_for
         for field, message in findings:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")

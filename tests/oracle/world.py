@@ -215,6 +215,8 @@ def _jobs(cluster: Cluster, config: Config, tasks: list[Task]) -> list[Job]:
         if pod_set:
             task.job = job
             pod_set.tasks.append(task)
+            if task.status == "Succeeded":
+                pod_set.minimum = max(pod_set.minimum - 1, 0)
     return sorted(jobs.values(), key=lambda job: job.age)
 
 

@@ -88,4 +88,5 @@ def partial_groups(result: CycleResult) -> set[str]:
 
 def _is_partial(group: GroupState) -> bool:
     active = sum(group.counts.get(status, 0) for status in ACTIVE)
-    return 0 < active < group.min_member and group.counts.keys().isdisjoint({"Gated"}) and "Pending" in group.counts
+    needed = group.min_member - group.counts.get("Succeeded", 0)
+    return 0 < active < needed and group.counts.keys().isdisjoint({"Gated"}) and "Pending" in group.counts
