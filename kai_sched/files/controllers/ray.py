@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from kai_sched.api import names
 from kai_sched.files.controllers.workload import Manifest, Workload, count_of
-from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields
-from kai_sched.reconcile.grouping.ray import HEAD_GROUP
+from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.ray import HEAD_GROUP, desired_replicas
 
 # The scheduler name that KubeRay sets in the pods, whatever the name of this scheduler is.
 SCHEDULER = "kai-scheduler"
@@ -33,17 +33,10 @@ def ray_cluster(workload: Workload) -> Iterator[Manifest]:
     for index, group in enumerate(spec.entries("workerGroupSpecs")):
         name = group.text("groupName") or f"worker-group-{index}"
         hosts = count_of(group, "numOfHosts", 1)
-        for i in range(_replicas(group) * hosts):
+        for i in range(desired_replicas(group) * hosts):
             pod = f"{workload.name}-{name}-worker-{i}"
             labels = _labels(workload, "worker", name) | _place(name, hosts, i)
             yield workload.pod(pod, group.at("template"), labels, schedulerName=SCHEDULER)
-
-
-def _replicas(group: Fields) -> int:
-    if group.flag("suspend"):
-        return 0
-    least, most = count_of(group, "minReplicas", 0), count_of(group, "maxReplicas", COUNT_MAX)
-    return min(max(count_of(group, "replicas", 0), least), most)
 
 
 def _place(group: str, hosts: int, number: int) -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""Offline pods of JobSet and LeaderWorkerSet: what their controllers would make, also of workers that wait for a
-leader.
-"""
+"""Offline pods of JobSet and LeaderWorkerSet: what their controllers would make at first, and what waits for what."""
 
 from __future__ import annotations
 
@@ -8,14 +6,28 @@ from collections.abc import Iterator
 
 from kai_sched.api import names
 from kai_sched.files.controllers.workload import Manifest, Workload, count_of, with_labels
+from kai_sched.reconcile.grouping.jobset import dependencies
 from kai_sched.reconcile.grouping.owners import Owner
 
 
 def job_set(workload: Workload) -> Iterator[Manifest]:
-    """All its Jobs; the startup order is ignored."""
+    """The Jobs that start at once. Those that wait for others are told."""
     if workload.spec.flag("suspend"):
         return
-    for part in workload.spec.entries("replicatedJobs"):
+    parts = workload.spec.entries("replicatedJobs")
+    in_order = workload.spec.at("startupPolicy").text("startupPolicyOrder") == "InOrder"
+    there = {part.text("name"): count_of(part, "replicas", 1) for part in parts}
+    before: dict[str, str] = {}  # those that come earlier in the order
+    for index, part in enumerate(parts):
+        waits = {name: status for name, status in {**dependencies(part), **before}.items() if there.get(name, 1)}
+        if in_order:
+            before[part.text("name")] = "Ready"
+        if waits:
+            what = ", ".join(f"{name} is {status}" for name, status in waits.items())
+            workload.warn(
+                f"spec.replicatedJobs[{index}]", f"{part.text('name')} starts once {what}, so its pods are left out"
+            )
+            continue
         template = part.at("template")
         meta, spec = template.at("metadata"), template.at("spec")
         for i in range(count_of(part, "replicas", 1)):

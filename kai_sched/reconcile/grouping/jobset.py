@@ -5,7 +5,14 @@ from __future__ import annotations
 from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup
-from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name, number_in, usable_name
+from kai_sched.reconcile.grouping.draft import (
+    Draft,
+    GroupingCase,
+    at_most_completions,
+    group_name,
+    number_in,
+    usable_name,
+)
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
@@ -14,7 +21,10 @@ MINIMUM = names.BATCH_MIN_MEMBER_ANNOTATION
 
 
 def job_set(case: GroupingCase) -> Draft:
-    """One group for all jobs, whatever their order; with an order, one replicated job is enough to begin."""
+    """One group for all jobs that start together; with ``startupPolicyOrder``, one replicated job is enough to begin.
+
+    Replicated jobs that depend on others start later: those that depend on the same ones are a group of their own.
+    """
     owner = case.whole(case.owner)
     spec = owner.fields.at("spec")
     jobs = spec.entries("replicatedJobs")
@@ -26,9 +36,12 @@ def job_set(case: GroupingCase) -> Draft:
     if _has_old_shape(case, jobs):
         old = f"{group_name(owner)}-{name}" if in_order else ""
         return Draft(case.owner, name=old, min_member=1 if minimum is None else minimum)
+    together = started_with(jobs, name)
+    statuses = owner.fields.at("status").entries("replicatedJobsStatus")
+    done = {each.text("name"): each.count("succeeded") or 0 for each in statuses}
     sub_groups: list[SubGroup] = []
-    for job in jobs:
-        sub_groups += _sub_groups(owner, job)
+    for job in together:
+        sub_groups += _sub_groups(owner, job, done.get(job.text("name"), 0))
         if len(sub_groups) > SUB_GROUPS_MAX:
             message = f"more than {SUB_GROUPS_MAX:,} jobs in total: use fewer jobs with more pods each"
             raise job.error("replicas", message)
@@ -36,13 +49,26 @@ def job_set(case: GroupingCase) -> Draft:
     if not any(each.name == place and each.parent == name for each in sub_groups):
         field = f"metadata.labels[{names.JOB_INDEX_LABEL}]"
         raise case.pod.error(field, f"{owner.subject} has no job {place!r}: correct its replicatedJobs, or the labels")
-    started = len(jobs) if minimum is None else min(minimum, len(jobs))
+    started = len(together) if minimum is None else min(minimum, len(together))
     if minimum is None and in_order:
         started = 1
-    return Draft(case.owner, min_sub_group=started, sub_groups=tuple(sub_groups), sub_group=place)
+    group = f"{group_name(owner)}-{together[0].text('name')}" if dependencies(together[0]) else ""
+    return Draft(case.owner, name=group, min_sub_group=started, sub_groups=tuple(sub_groups), sub_group=place)
 
 
-def _sub_groups(owner: Owner, job: Fields) -> list[SubGroup]:
+def dependencies(job: Fields) -> dict[str, str]:
+    """The replicated jobs that this one waits for, with the state that each has to reach. Raises GroupingError."""
+    return {each.text("name"): each.text("status") for each in job.entries("dependsOn")}
+
+
+def started_with(jobs: list[Fields], name: str) -> list[Fields]:
+    """The replicated jobs that start together with that one, which wait for the same; without it, all."""
+    wanted = next((dependencies(job) for job in jobs if job.text("name") == name), None)
+    return jobs if wanted is None else [job for job in jobs if dependencies(job) == wanted]
+
+
+def _sub_groups(owner: Owner, job: Fields, done: int) -> list[SubGroup]:
+    """The sub-groups of a replicated job. If all its jobs are ``done``, none is needed: their pods may be gone."""
     name = usable_name(job, "name", job.text("name"))
     replicas = job.count("replicas")
     replicas = 1 if replicas is None else replicas
@@ -56,13 +82,14 @@ def _sub_groups(owner: Owner, job: Fields) -> list[SubGroup]:
     size = number_in(owner, annotations, MINIMUM, place, 1)
     if size is None:
         size = template.at("spec").count("parallelism")
+    size = at_most_completions(template.at("spec"), 1 if size is None else size)
     topology = topology_in(annotations)
     if topology is not None and not topology.required_level and not topology.preferred_level:
         topology = None
-    found = [SubGroup(name, min_sub_group=replicas)]
+    found = [SubGroup(name, min_sub_group=0 if done >= replicas else replicas)]
     for i in range(replicas):
         leaf = usable_name(job, "name", f"{name}-replica-{i}")
-        found.append(SubGroup(leaf, parent=name, min_member=1 if size is None else size, topology=topology))
+        found.append(SubGroup(leaf, parent=name, min_member=size, topology=topology))
     return found
 
 

@@ -5,7 +5,15 @@ rule.
 from __future__ import annotations
 
 from kai_sched.api import names
-from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, Draft, GroupingCase, group_name, number_in
+from kai_sched.reconcile.grouping.draft import (
+    BUILD,
+    INFERENCE,
+    Draft,
+    GroupingCase,
+    at_most_completions,
+    group_name,
+    number_in,
+)
 from kai_sched.reconcile.grouping.owners import Owner
 
 
@@ -46,7 +54,9 @@ def job(case: GroupingCase) -> Draft:
         return Draft(owner, name=old)
     key = names.BATCH_MIN_MEMBER_ANNOTATION
     minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
-    return Draft(owner, min_member=1 if minimum is None else minimum)
+    if minimum is None:
+        return Draft(owner)
+    return Draft(owner, min_member=at_most_completions(case.whole(owner).fields.at("spec"), minimum))
 
 
 def cron_job(case: GroupingCase) -> Draft:

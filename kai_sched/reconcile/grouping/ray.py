@@ -15,7 +15,7 @@ from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule, group_name, usable_name
-from kai_sched.reconcile.grouping.fields import Fields, whole_number
+from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 
 HEAD_GROUP = "headgroup"
@@ -58,7 +58,7 @@ def ray_service(case: GroupingCase) -> Draft:
     cluster = next((each for each in case.owners if each.kind == "RayCluster"), None)
     if cluster is None or _is_shared(case, cluster):
         return _of_status(case)
-    draft = _group(case, case.whole(cluster), cluster, is_clamped=True)
+    draft = _group(case, case.whole(cluster), cluster)
     return replace(draft, source=case.owner)
 
 
@@ -69,13 +69,13 @@ def _is_shared(case: GroupingCase, cluster: Owner) -> bool:
     return any(pod.group == name for pod in case.view.pods(namespace, names.RAY_CLUSTER_LABEL, cluster.name))
 
 
-def _group(case: GroupingCase, cluster: Owner, owner: Owner, is_clamped: bool = False) -> Draft:
-    """The cluster's pods, in a group that belongs to ``owner``. ``is_clamped``: as in ``_replicas``."""
+def _group(case: GroupingCase, cluster: Owner, owner: Owner) -> Draft:
+    """The cluster's pods, in a group that belongs to ``owner``."""
     spec = cluster.fields.at("spec")
     sub_groups = [SubGroup(HEAD_GROUP, min_member=1, topology=_topology(spec.at("headGroupSpec")))]
     least, cut = 1, set()
     for index, workers in enumerate(spec.entries("workerGroupSpecs")):
-        replicas, hosts = _replicas(workers, index, is_clamped), _hosts(workers)
+        replicas, hosts = _replicas(workers), _hosts(workers)
         if not replicas or not hosts:
             continue
         least += replicas * hosts
@@ -99,19 +99,19 @@ def _group(case: GroupingCase, cluster: Owner, owner: Owner, is_clamped: bool = 
     )
 
 
-def _replicas(workers: Fields, index: int, is_clamped: bool) -> int:
-    """The replicas that the worker group needs at the least. A group that is suspended needs none.
-
-    ``is_clamped``: replicas may be fewer than minReplicas, which KubeRay then makes. It does so itself, when it
-    upgrades a service in steps.
-    """
+def desired_replicas(workers: Fields) -> int:
+    """The replicas that KubeRay makes of a worker group: ``replicas``, but no fewer than minReplicas and no more than
+    maxReplicas. A group that is suspended has none. Raises GroupingError."""
     if workers.flag("suspend"):
         return 0
-    replicas, least = workers.count("replicas") or 0, workers.count("minReplicas") or 0
-    if least > replicas and not is_clamped:
-        message = f"{least}, but replicas is {replicas} (worker group {index}): raise replicas, or lower minReplicas"
-        raise workers.error("minReplicas", message)
-    return least or replicas
+    least, most = workers.count("minReplicas") or 0, workers.count("maxReplicas")
+    wanted = max(workers.count("replicas") or 0, least)
+    return wanted if most is None else min(wanted, most)
+
+
+def _replicas(workers: Fields) -> int:
+    """The replicas that the worker group needs at the least: no more than KubeRay makes."""
+    return min(workers.count("minReplicas") or COUNT_MAX, desired_replicas(workers))
 
 
 def _hosts(workers: Fields) -> int:

@@ -16,19 +16,19 @@ class TestFaults:
         return text.partition("in.json, document 1, ")[2]
 
     def test_a_workload_that_cannot_be_grouped(self, write: Write) -> None:
-        spec = {"workerGroupSpecs": [{"replicas": 1, "minReplicas": 2, "template": RAY}]}
+        spec = {"workerGroupSpecs": [{"replicas": 1.5, "template": RAY}]}
         loaded = load([write("in.json", listing(queue("team-a"), new("ray.io/v1 RayCluster", "rc", spec)))])
         assert loaded.fatal
-        text = "item 2: RayCluster ml/rc: spec.workerGroupSpecs[0].minReplicas: 2, but replicas is 1 (worker group 0)"
+        text = "item 2: RayCluster ml/rc: spec.workerGroupSpecs[0].replicas: expected a whole number, got 1.5"
         assert text in told(loaded)[0]
 
     def test_pods_of_a_cluster_that_cannot_be_grouped_wait(self, write: Write) -> None:
         """One such workload does not stop the command, and its pods are not scheduled one by one instead."""
-        top = owner("ray.io/v1 RayCluster", "rc", spec={"workerGroupSpecs": [{"minReplicas": 2}]})
+        top = owner("ray.io/v1 RayCluster", "rc", spec={"workerGroupSpecs": [{"replicas": 1.5}]})
         loaded = load([write("in.json", listing(queue("team-a"), top, pod("rc-head", top)))])
         assert not loaded.fatal
         first, second = told(loaded)
-        assert "RayCluster ml/rc: spec.workerGroupSpecs[0].minReplicas: 2, but replicas is 0" in first
+        assert "RayCluster ml/rc: spec.workerGroupSpecs[0].replicas: expected a whole number, got 1.5" in first
         assert "Pod ml/rc-head: metadata.annotations[pod-group-name]: there is no PodGroup 'ml/pg-rc-uid-rc'" in second
 
     def test_a_missing_label_is_told_of_what_the_user_wrote(self, write: Write) -> None:

@@ -148,6 +148,43 @@ def test_every_controller_has_a_case() -> None:
     assert CONTROLLERS.keys() - {tuple(kind.split(" ")) for kind, _, _ in MADE} == set()
 
 
+STEPS: list[tuple[Thing, list[str], dict[str, str]]] = [
+    (
+        {"replicatedJobs": [JOBS[0], {**JOBS[1], "dependsOn": [{"name": "driver", "status": "Complete"}]}]},
+        ["ml/pg-w-jobset | 1 parts | team-a train | driver 1 parts, driver-replica-0 1 | driver-replica-0 1"],
+        {"spec.replicatedJobs[1]": "work starts once driver is Complete"},
+    ),
+    (
+        {"replicatedJobs": JOBS, "startupPolicy": {"startupPolicyOrder": "InOrder"}},
+        [
+            "ml/pg-w-jobset | 1 parts | team-a train | driver 1 parts, driver-replica-0 1, "
+            "work 2 parts, work-replica-0 3, work-replica-1 3 | driver-replica-0 1"
+        ],
+        {"spec.replicatedJobs[1]": "work starts once driver is Ready"},
+    ),
+    (
+        {
+            "replicatedJobs": [
+                {**JOBS[0], "replicas": 0},
+                {**JOBS[1], "replicas": 1, "dependsOn": [{"name": "driver", "status": "Ready"}]},
+                {**JOBS[0], "name": "last", "dependsOn": [{"name": "work", "status": "Ready"}]},
+            ]
+        },
+        ["ml/pg-w-jobset-work | 1 parts | team-a train | work 1 parts, work-replica-0 3 | work-replica-0 3"],
+        {"spec.replicatedJobs[2]": "last starts once work is Ready"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "groups", "waits"), STEPS, ids=["dependsOn", "in order", "after no jobs"])
+def test_a_job_set_in_steps(spec: Thing, groups: list[str], waits: dict[str, str], write: Write) -> None:
+    """Only what starts at once is there, and what waits for what is told."""
+    loaded = load([write("in.json", listing(queue("team-a"), new("jobset.x-k8s.io/v1alpha2 JobSet", "w", spec)))])
+    assert described(loaded.cases[0]) == groups
+    for text, (field, words) in zip(told(loaded), waits.items(), strict=True):
+        assert f"JobSet ml/w: {field}: {words}, so its pods are left out" in text
+
+
 class TestPods:
     def test_of_ray(self, write: Write) -> None:
         """The queue of the cluster wins over that of the template, the head has its autoscaler beside it."""

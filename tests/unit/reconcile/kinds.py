@@ -21,11 +21,14 @@ RAY_SPEC: dict[str, Any] = {
         {"replicas": 3},
         {"groupName": "asleep", "replicas": 5, "suspend": True},
         {"groupName": "none", "replicas": 0, "minReplicas": 0},
+        {"groupName": "unsaid", "minReplicas": 2},
+        {"groupName": "fewer", "replicas": 0, "minReplicas": 1},
+        {"groupName": "more", "replicas": 9, "maxReplicas": 5},
     ],
 }
-# 1 head, 2 of gpu, 2 replicas of 4 hosts, 3 of the third
+# 1 head, 2 of gpu, 2 replicas of 4 hosts, 3 of the third, 2 and 1 as KubeRay makes at the least, 5 as the most
 RAY_HOSTS = "hosts 2 parts, hosts/hosts-replica-0 4, hosts/hosts-replica-1 4"
-RAY_GROUPS = f"headgroup 1, gpu 2, {RAY_HOSTS}, worker-group-2 3"
+RAY_GROUPS = f"headgroup 1, gpu 2, {RAY_HOSTS}, worker-group-2 3, unsaid 2, fewer 1, more 5"
 
 
 class Row(NamedTuple):
@@ -53,6 +56,8 @@ def _kubernetes() -> list[Row]:
     cron = owner("batch/v1 CronJob", "nightly", labels=QUEUE)
     run = owner("batch/v1 Job", "nightly-1", cron)
     gang = owner("batch/v1 Job", "sweep", labels=QUEUE, annotations={"kai.scheduler/batch-min-member": "3"})
+    short = owner("batch/v1 Job", "short", labels=QUEUE, annotations={"kai.scheduler/batch-min-member": "3"})
+    short["spec"] = {"parallelism": 3, "completions": 2}
     driver = pod("driver", labels={"spark-app-name": "etl", "spark-app-selector": "spark-7", **QUEUE})
     executor = pod("executor", driver, labels={"spark-app-name": "etl", "spark-app-selector": "spark-7"})
     return [
@@ -78,6 +83,12 @@ def _kubernetes() -> list[Row]:
             (gang,),
             pod("sweep-x", gang),
             "pg-sweep-uid-sweep of Job sweep (uid-sweep) | 3 | team-a train |  | ",
+        ),
+        Row(
+            "Job with fewer completions than its minimum",
+            (short,),
+            pod("short-x", short),
+            "pg-short-uid-short of Job short (uid-short) | 2 | team-a train |  | ",
         ),
         Row(
             "CronJob",
@@ -175,13 +186,13 @@ def _ray(version: str) -> list[Row]:
             f"RayCluster {version}",
             (cluster,),
             pod("rc-w", cluster, labels={**RAY, "kai.scheduler/queue": "other"}),
-            f"pg-rc-uid-rc of RayCluster rc (uid-rc) | 14 | team-a train | {RAY_GROUPS} | gpu",
+            f"pg-rc-uid-rc of RayCluster rc (uid-rc) | 22 | team-a train | {RAY_GROUPS} | gpu",
         ),
         Row(
             f"RayJob {version}",
             (job, of_job),
             pod("rj-1-head", of_job, labels={"ray.io/group": "headgroup", "kai.scheduler/queue": "other"}),
-            f"pg-rj-uid-rj of RayJob rj (uid-rj) | 14 | team-a train | {RAY_GROUPS} | headgroup",
+            f"pg-rj-uid-rj of RayJob rj (uid-rj) | 22 | team-a train | {RAY_GROUPS} | headgroup",
         ),
         Row(
             f"RayService {version}, a pod of the cluster to come",

@@ -44,6 +44,7 @@ def _sets() -> list[Row]:
             pod("os-driver-0-0", first, labels=in_job("driver", 0)),
             f"pg-os-uid-os of JobSet os (uid-os) | 1 parts | team-a train | {leaves} | driver-replica-0",
         ),
+        *_job_sets_with_dependencies(jobs[1]),
         Row(
             "TrainJob",
             (train, of_train, train_job),
@@ -52,6 +53,45 @@ def _sets() -> list[Row]:
             "workers/workers-replica-0 4, workers/workers-replica-1 4 | workers-replica-0",
         ),
         *_leader_worker_sets(),
+    ]
+
+
+def _job_sets_with_dependencies(workers: Thing) -> list[Row]:
+    """Steps: a and b start at once, c and d after a, e after c. What starts together is a group."""
+    waits = [{"name": "a", "status": "Complete"}]
+    steps: list[Thing] = [
+        {"name": "a"},
+        {"name": "b", "template": {"spec": {"parallelism": 4, "completions": 3}}},
+        {**workers, "name": "c", "dependsOn": waits},
+        {"name": "d", "dependsOn": waits},
+        {"name": "e", "dependsOn": [{"name": "c", "status": "Ready"}]},
+    ]
+    kind = "jobset.x-k8s.io/v1alpha2 JobSet"
+    top = owner(kind, "ds", labels=QUEUE, spec={"replicatedJobs": steps})
+    done = owner(kind, "ds", labels=QUEUE, spec={"replicatedJobs": steps})
+    done["status"] = {"replicatedJobsStatus": [{"name": "a", "succeeded": 1}, {"name": "c", "succeeded": 1}]}
+
+    def row(title: str, owner_of_job: Thing, step: str, group: str, sets: str) -> Row:
+        job = owner("batch/v1 Job", f"ds-{step}-0", owner_of_job)
+        labels = {"jobset.sigs.k8s.io/replicatedjob-name": step, "jobset.sigs.k8s.io/job-index": "0"}
+        text = f"{group} of JobSet ds (uid-ds) | {sets} | {step}-replica-0"
+        return Row(title, (owner_of_job, job), pod(f"ds-{step}-0-0", job, labels=labels), text)
+
+    first = "2 parts | team-a train | a {} parts, a/a-replica-0 1, b 1 parts, b/b-replica-0 3"
+    then = "2 parts | team-a train | c 2 parts, c/c-replica-0 4, c/c-replica-1 4, d 1 parts, d/d-replica-0 1"
+    return [
+        row("JobSet in steps, the first", top, "b", "pg-ds-uid-ds", first.format(1)),
+        row("JobSet in steps, the second", top, "c", "pg-ds-uid-ds-c", then),
+        row("JobSet in steps, another of the second", top, "d", "pg-ds-uid-ds-c", then),
+        row(
+            "JobSet in steps, the third",
+            top,
+            "e",
+            "pg-ds-uid-ds-e",
+            "1 parts | team-a train | e 1 parts, e/e-replica-0 1",
+        ),
+        row("JobSet of which some jobs are done", done, "b", "pg-ds-uid-ds", first.format(0)),
+        row("JobSet of which half of a job is done", done, "c", "pg-ds-uid-ds-c", then),
     ]
 
 

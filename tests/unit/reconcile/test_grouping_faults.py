@@ -127,11 +127,6 @@ def test_a_job_without_workers_is_not_cut() -> None:
 @pytest.mark.parametrize(
     ("workers", "told"),
     [
-        (
-            {"replicas": 1, "minReplicas": 2},
-            "spec.workerGroupSpecs[0].minReplicas: 2, but replicas is 1 (worker group 0)",
-        ),
-        ({"minReplicas": 2}, "spec.workerGroupSpecs[0].minReplicas: 2, but replicas is 0"),
         ({"replicas": 1, "groupName": "GPU_a"}, "spec.workerGroupSpecs[0].groupName: 'GPU_a' cannot name"),
         ({"replicas": 1, "groupName": "headgroup"}, "two parts of it need a sub-group named 'headgroup'"),
         ({"replicas": 1.5}, "spec.workerGroupSpecs[0].replicas: expected a whole number, got 1.5"),
