@@ -57,6 +57,8 @@ class Group:
         Members that do not name the group in the API server yet.
     is_sure
         Whether the group has been decided again since the API server lost it.
+    moves
+        Whether the queue label of the workload counts: no pod had a node when it was read.
     """
 
     wanted: bytes
@@ -65,6 +67,7 @@ class Group:
     members: set[str] = field(default_factory=set)
     unwritten: set[str] = field(default_factory=set)
     is_sure: bool = True
+    moves: bool = False
 
 
 class Groups:
@@ -277,6 +280,7 @@ class Groups:
             group.members.add(member)
         wanted = _encode(grouping.manifest)
         is_news = wanted != group.wanted or not group.is_sure
+        group.moves = group.moves and not is_news
         self._forget_source(key, group)
         group.wanted, group.source, group.like, group.is_sure = wanted, source, pod, True
         self._of_source.setdefault(source, set()).add(key)
@@ -284,11 +288,22 @@ class Groups:
             self._refresh(key, group)
 
     def settled(self, source: str, pods: dict[str, core.WirePod]) -> None:
-        """These pods need no other decision."""
-        pending = self._pending.get(source, {})
+        """These pods need no other decision. Groups of which nothing is bound follow the queue of their workload."""
         for key, pod in pods.items():
-            if pending.get(key) is pod:
+            if self._pending.get(source, {}).get(key) is pod:
                 self._settle(source, key)
+        serial = self._store.serial
+        for name in sorted(self._of_source.get(source, ())):
+            group = self._groups[name]
+            if not group.moves and not any(map(self._has_node, group.members)):
+                group.moves = True
+                self._refresh(name, group)
+        if self._store.serial != serial:
+            self._changed(True)
+
+    def _has_node(self, key: str) -> bool:
+        pod = self._store.get(Pod, key)
+        return pod is not None and bool(pod.node)
 
     def _move(self, key: str, member: Member) -> None:
         """Have the store show the pod in its place."""
@@ -345,7 +360,7 @@ class Groups:
     def _refresh(self, key: str, group: Group) -> None:
         """Have the store show the group as it is wanted, and have it written if the API server shows it otherwise."""
         created = (group.like.metadata or core.Meta()).creation_timestamp
-        is_written = self._shown.put_wanted(key, group.wanted, created)
+        is_written = self._shown.put_wanted(key, group.wanted, created, group.moves)
         if not self._shown.is_ours(key):
             return
         if not is_written and group.is_sure:
@@ -357,7 +372,7 @@ class Groups:
     def group_write(self, key: str) -> tuple[bool, bytes] | None:
         """Return whether the PodGroup exists, and its body as it has to be; None if nothing is to be written."""
         group = self._groups.get(key)
-        return None if group is None or not group.is_sure else self._shown.write(key, group.wanted)
+        return None if group is None or not group.is_sure else self._shown.write(key, group.wanted, group.moves)
 
     def pod_write(self, key: str) -> Manifest | None:
         """Return the metadata that the pod has to get; None if nothing is to be written."""

@@ -60,10 +60,10 @@ class ShownGroups:
         else:
             self._store.put(found)
 
-    def put_wanted(self, key: str, wanted: bytes, created: str | None) -> bool:
+    def put_wanted(self, key: str, wanted: bytes, created: str | None, moves: bool) -> bool:
         """Have the store show the PodGroup as it is wanted; return whether the API server shows it so already.
 
-        ``created`` is the creation time of one that the API server does not have yet.
+        ``created`` is the creation time of one that the API server does not have yet, ``moves`` as in ``merged``.
         """
         raw = self._raw.get(key)
         manifest = _decode(wanted)
@@ -71,16 +71,16 @@ class ShownGroups:
             manifest["metadata"]["creationTimestamp"] = created
             self.put(key, self._read(key, msgspec.json.encode(manifest)))
             return False
-        new = self._merged(raw, manifest)
+        new = self._merged(raw, manifest, moves)
         self.put(key, self._read(key, raw if new is None else msgspec.json.encode(new)))
         return new is None
 
-    def write(self, key: str, wanted: bytes) -> tuple[bool, bytes] | None:
+    def write(self, key: str, wanted: bytes, moves: bool) -> tuple[bool, bytes] | None:
         """Return whether the PodGroup exists, and its body as it has to be; None if nothing is to be written."""
         raw = self._raw.get(key)
         if raw is None:
             return False, wanted
-        new = self._merged(raw, _decode(wanted))
+        new = self._merged(raw, _decode(wanted), moves)
         if new is None:
             return None
         head = {"apiVersion": names.POD_GROUP_VERSION, "kind": POD_GROUP[1]}  # items of lists lack them
@@ -91,10 +91,10 @@ class ShownGroups:
         found = self._store.get(PodGroup, key)
         return found is not None and in_pool(found.labels, self._config)
 
-    def _merged(self, raw: bytes, wanted: Manifest) -> Manifest | None:
+    def _merged(self, raw: bytes, wanted: Manifest, moves: bool) -> Manifest | None:
         """The PodGroup with what the rules want; None if that changes nothing."""
         old = _decode(raw)
-        new = merged(old, wanted, self._config.queue_label, self._config.node_pool_label)
+        new = merged(old, wanted, self._config.queue_label, self._config.node_pool_label, moves)
         return None if old == new else new
 
     def _read(self, key: str, raw: bytes | None) -> PodGroup | None:

@@ -39,8 +39,10 @@ from kai_sched.telemetry.faults import FAULTS
 PREFETCH_S = 2.5  # the time for listing many owners at once, before each is read alone
 CATCH_UP_S = 5.0  # then cycles begin to act, whatever is left to reconcile
 WORKERS = 8
-RESYNC_S = 30.0  # sizes may change without an event about a pod: owners of waiting pods are reconciled this often,
-RESYNCED_PER_SECOND = 20  # but no more of them in a second
+# Sizes and labels may change without an event about a pod: owners of waiting pods are read again, spread over a period.
+# So two periods are the most that passes until a change is seen, unless there are more than fit in one.
+RESYNC_S = 15.0
+RESYNCED_PER_SECOND = 20
 BATCH = 20  # pods that are decided before others get the event loop
 
 log = structlog.get_logger("grouping")

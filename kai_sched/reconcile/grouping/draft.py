@@ -145,9 +145,3 @@ def number_in(owner: Owner, texts: Mapping[str, str], key: str, place: str, leas
     if value > COUNT_MAX:
         raise owner.error(f"{place}[{key}]", f"{shown(text)} is more than {COUNT_MAX}: give less")
     return value
-
-
-def at_most_completions(job: Fields, minimum: int) -> int:
-    """The minimum of a Job with this spec: it never has more pods than completions. Raises GroupingError."""
-    completions = job.count("completions")
-    return minimum if completions is None else min(minimum, completions)

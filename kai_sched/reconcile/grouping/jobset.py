@@ -8,12 +8,11 @@ from kai_sched.model.objects import SubGroup
 from kai_sched.reconcile.grouping.draft import (
     Draft,
     GroupingCase,
-    at_most_completions,
     group_name,
     number_in,
     usable_name,
 )
-from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields
 from kai_sched.reconcile.grouping.manifest import topology_in
 from kai_sched.reconcile.grouping.owners import Owner
 
@@ -82,7 +81,8 @@ def _sub_groups(owner: Owner, job: Fields, done: int) -> list[SubGroup]:
     size = number_in(owner, annotations, MINIMUM, place, 1)
     if size is None:
         size = template.at("spec").count("parallelism")
-    size = at_most_completions(template.at("spec"), 1 if size is None else size)
+    completions = template.at("spec").count("completions")
+    size = min(1 if size is None else size, COUNT_MAX if completions is None else completions)
     topology = topology_in(annotations)
     if topology is not None and not topology.required_level and not topology.preferred_level:
         topology = None

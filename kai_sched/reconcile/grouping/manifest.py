@@ -224,18 +224,27 @@ def _wire_sub_group(sub_group: SubGroup) -> Manifest:
 _KEPT = ("queue", "markUnschedulable", "schedulingBackoff")
 
 
-def merged(old: Mapping[str, Any], new: Manifest, queue_label: str, node_pool_label: str) -> Manifest:
+def merged(
+    old: Mapping[str, Any], new: Manifest, queue_label: str, node_pool_label: str, moves: bool = False
+) -> Manifest:
     """The PodGroup ``old`` as it should be, now that the rules say ``new`` (4.3). Equal to ``old`` where nothing is
-    to be written."""
+    to be written.
+
+    ``moves``: whether the group follows the queue label of its workload, as nothing of it is bound. It does not where
+    somebody has given the PodGroup another queue than its own label says.
+    """
     meta, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
     wanted = new["spec"]
-    kept = {name: spec[name] for name in _KEPT if name in spec}
+    moves = moves and _is_from_label(meta, spec, queue_label) and queue_label in new["metadata"]["labels"]
+    kept = {name: spec[name] for name in _KEPT if name in spec and not (moves and name == "queue")}
     if "topologyConstraint" not in wanted and "topologyConstraint" in spec:
         kept["topologyConstraint"] = spec["topologyConstraint"]
     labels = dict(meta.get("labels") or {})
     old_choices = {key: labels.get(key) for key in (queue_label, node_pool_label)}
     labels |= new["metadata"]["labels"]
     for key, value in _choices(old_choices, queue_label):
+        if moves and key == queue_label:
+            continue
         if value is None:
             labels.pop(key, None)
         else:
@@ -245,6 +254,11 @@ def merged(old: Mapping[str, Any], new: Manifest, queue_label: str, node_pool_la
     if labels or "labels" in meta:
         meta["labels"] = labels
     return {**old, "metadata": meta, "spec": {**wanted, **kept}}
+
+
+def _is_from_label(meta: Mapping[str, Any], spec: Mapping[str, Any], queue_label: str) -> bool:
+    """Whether the PodGroup has the queue of its label, or the default one where it has no label."""
+    return bool(spec.get("queue") == ((meta.get("labels") or {}).get(queue_label) or names.DEFAULT_QUEUE))
 
 
 def _choices(old: Mapping[str, str | None], queue_label: str) -> Iterator[tuple[str, str | None]]:

@@ -10,7 +10,6 @@ from kai_sched.reconcile.grouping.draft import (
     INFERENCE,
     Draft,
     GroupingCase,
-    at_most_completions,
     group_name,
     number_in,
 )
@@ -54,9 +53,7 @@ def job(case: GroupingCase) -> Draft:
         return Draft(owner, name=old)
     key = names.BATCH_MIN_MEMBER_ANNOTATION
     minimum = number_in(owner, owner.annotations, key, "metadata.annotations", 0)
-    if minimum is None:
-        return Draft(owner)
-    return Draft(owner, min_member=at_most_completions(case.whole(owner).fields.at("spec"), minimum))
+    return Draft(owner, min_member=1 if minimum is None else minimum)
 
 
 def cron_job(case: GroupingCase) -> Draft:

@@ -56,8 +56,6 @@ def _kubernetes() -> list[Row]:
     cron = owner("batch/v1 CronJob", "nightly", labels=QUEUE)
     run = owner("batch/v1 Job", "nightly-1", cron)
     gang = owner("batch/v1 Job", "sweep", labels=QUEUE, annotations={"kai.scheduler/batch-min-member": "3"})
-    short = owner("batch/v1 Job", "short", labels=QUEUE, annotations={"kai.scheduler/batch-min-member": "3"})
-    short["spec"] = {"parallelism": 3, "completions": 2}
     driver = pod("driver", labels={"spark-app-name": "etl", "spark-app-selector": "spark-7", **QUEUE})
     executor = pod("executor", driver, labels={"spark-app-name": "etl", "spark-app-selector": "spark-7"})
     return [
@@ -83,12 +81,6 @@ def _kubernetes() -> list[Row]:
             (gang,),
             pod("sweep-x", gang),
             "pg-sweep-uid-sweep of Job sweep (uid-sweep) | 3 | team-a train |  | ",
-        ),
-        Row(
-            "Job with fewer completions than its minimum",
-            (short,),
-            pod("short-x", short),
-            "pg-short-uid-short of Job short (uid-short) | 2 | team-a train |  | ",
         ),
         Row(
             "CronJob",
