@@ -283,11 +283,14 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
     """What keeps pods of class ``c`` from the nodes; ``t`` is a task of it. Pod, placed and asked are left empty."""
     facts = solution.class_facts(c)
     request, asked = lowered.snapshot.classes.request[c], _asked(c, lowered)
+    lacked = [(r, resource) for r, resource in enumerate(lowered.resources) if facts.short[r]]
     short = {
         resource: (int(facts.short[r]), float(asked[r]), float(facts.largest_free[r]))
-        for r, resource in enumerate(lowered.resources)
-        if facts.short[r] and request[r] > 0
+        for r, resource in lacked
+        if asked[r] > 0
     }
+    # A request of nothing is more than what is left only where that is less than nothing.
+    overcommitted = {resource: int(facts.short[r]) for r, resource in lacked if asked[r] <= 0}
     verdicts = {text: facts.nodes[verdict] for verdict, text in NODE_TEXTS.items() if verdict in facts.nodes}
     if plain := verdicts.pop(NODE_TEXTS[Verdict.TAINT], 0):
         taints = {
@@ -310,6 +313,7 @@ def _facts(c: int, t: int, lowered: Lowered, solution: Solution, shared: SharedF
         room=facts.room,
         n_nodes=len(lowered.nodes),
         short=short,
+        overcommitted=overcommitted,
         verdicts=verdicts,
         free=free,
         holders=_holders(scarce, lowered, solution) if NULL < scarce < PODS else [],

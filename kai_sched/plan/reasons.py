@@ -55,6 +55,9 @@ MOST_HOLDERS = 3
 LEAST_SHOWN = 0.001
 
 
+KINDS = {"cpu": "CPU", "memory": "memory", "gpu": "GPUs", "pods": "pod slots"}
+
+
 def show_amount(resource: str, amount: float) -> str:
     """The amount (in scheduler units) with its unit, such as "2 GPUs" or "1.5 CPU cores"; at most three decimals."""
     if math.isinf(amount):
@@ -267,6 +270,8 @@ class NoFit:
         Nodes of the pool.
     short
         By resource: nodes that lack it, the amount requested, the largest free amount on one node.
+    overcommitted
+        By resource that the pod does not ask for: nodes whose pods hold more of it than the node has.
     verdicts
         Number of nodes by the text of what keeps the pod away.
     free
@@ -285,6 +290,7 @@ class NoFit:
     room: int
     n_nodes: int
     short: Mapping[str, tuple[int, float, float]]
+    overcommitted: Mapping[str, int]
     verdicts: Mapping[str, int]
     free: Mapping[str, Free]
     holders: Sequence[tuple[str, float]]
@@ -307,9 +313,16 @@ def no_fit(facts: NoFit) -> Reason:
         if resource == "gpu" and facts.share[1]:
             there = facts.share[1]
         parts.append(f"{nodes} of {facts.n_nodes} nodes lack {lack} ({there})")
+    parts += [
+        f"{nodes} of {facts.n_nodes} nodes take no pod at all, as their pods hold more {KINDS.get(resource, resource)} "
+        "than the node has"
+        for resource, nodes in facts.overcommitted.items()
+    ]
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")
+    elif facts.room and facts.room >= facts.asked > 1:
+        parts.append("each pod of the gang would fit by itself, and not all of them together")
     elif facts.room:
         parts.append(f"there is room for {facts.room} such pod{'' if facts.room == 1 else 's'} only")
     parts += [f"the gang asks for {show_amount(resource, asked)} in all" for resource, asked in facts.in_all.items()]

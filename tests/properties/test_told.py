@@ -32,6 +32,7 @@ GATE = re.compile(
 )
 FREE = re.compile(r"\. Free in all: (\S+) of (\S+) ?(GPU|CPU core|memory|pod slot)?")
 LACK = re.compile(r"(\d+) of (\d+) nodes lack the (.+?) it asks for \(most free on one of them: (.+?)\)")
+NO_NODE = re.compile(r"no node for pod \S+: (.*?)(?:\. Free in all|; (?:consolidation|reclaim|preempt):|$)")
 HELD = re.compile(r"\. Held by: (.+?)(?: and \d+ more)?(?:;|$)")
 
 
@@ -56,6 +57,11 @@ def check_numbers(reason: Reason, result: CycleResult, cluster: Cluster) -> None
     queues = {queue.name: queue for queue in result.queues}
     if reason.code in (OVER_LIMIT, OVER_QUOTA):
         check_gate(reason, queues[reason.queue])
+    for words in NO_NODE.findall(reason.message):
+        counted = sum(int(nodes) for nodes in re.findall(r"(\d+) of \d+ nodes", words))
+        fits_alone = "there is room for" in words or "would fit by itself" in words
+        assert all(words.split("; ")), f"nothing is said between two semicolons: {reason}"
+        assert counted >= len(result.nodes) or fits_alone, f"some node has no reason: {reason}"
     for lacking, all_nodes, asked, most in LACK.findall(reason.message):
         assert int(all_nodes) == len(result.nodes), reason
         assert any(lacks(resource, int(lacking), asked, most, result) for resource in resources(result)), reason
