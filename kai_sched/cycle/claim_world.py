@@ -1,5 +1,6 @@
 """Offline, what happens to claims for devices between two cycles: they get the devices that were decided, and lose them
-with their last pod. Those for extended resources are made with a bind, and are gone with their pod.
+with their last pod, also where that has finished. Those for extended resources are made with a bind, and are gone with
+their pod.
 """
 
 from __future__ import annotations
@@ -30,16 +31,19 @@ def settle_claims(store: Store, cluster: Cluster, binds: Iterable[Bind], pods: M
     if not cluster.resource_claims:
         return
     owned = {(claim.namespace, claim.owner): key for key, claim in cluster.resource_claims.items() if claim.extended}
-    used = {f"{pod.namespace}/{use.claim}" for pod in pods.values() if pod.node or pod.deleted_ns for use in pod.claims}
+    using = [pod for pod in pods.values() if (pod.node or pod.deleted_ns) and not pod.has_ended]
+    used = {f"{pod.namespace}/{use.claim}" for pod in using for use in pod.claims}
     for key, pod in cluster.pods.items():
         after = pods.get(key)
-        if not pod.node or (after is not None and after.node):
+        if not pod.node or (after is not None and after.node and not after.has_ended):
             continue
         made = owned.get((pod.namespace, pod.uid or pod.name))
         if made is not None:
             store.remove(ResourceClaim, made)
         for name in (f"{pod.namespace}/{use.claim}" for use in pod.claims):
-            if (known := changed.get(name) or cluster.resource_claims.get(name)) is not None:
+            known = changed.get(name) or cluster.resource_claims.get(name)
+            # A pod that has finished is there in each step; it is taken out of its claims once.
+            if known is not None and (not pod.has_ended or (pod.name, pod.uid) in known.consumers):
                 consumers = tuple(each for each in known.consumers if each != (pod.name, pod.uid))
                 allocation = known.allocation if consumers or name in used else None
                 changed[name] = replace(known, allocation=allocation, consumers=consumers)

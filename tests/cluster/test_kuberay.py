@@ -113,6 +113,36 @@ def test_a_head_and_its_workers_start_whole_or_not_at_all(workloads: Workloads) 
     wait_running(cluster, 5)
 
 
+def test_a_queue_that_is_corrected_on_the_cluster_is_followed(workloads: Workloads) -> None:
+    """KubeRay does not pass the new label on to the pods that wait."""
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes()
+    ray = ray_cluster("typo", 2, 2)
+    ray["metadata"]["labels"][names.QUEUE_LABEL] = "taem"
+    apply(cluster, ray)
+    group = wait_one_group(cluster)
+    cluster.wait_condition(
+        "Pod", wait_until(lambda: pods_of(cluster), "its pods")[0]["metadata"]["name"], names.POD_SCHEDULED
+    )
+    assert (group["spec"]["queue"], cluster.bound()) == ("taem", {})
+    cluster.patch("RayCluster", "typo", {"metadata": {"labels": {names.QUEUE_LABEL: "team"}}})
+    wait_running(cluster, 3, 40.0)
+    assert wait_one_group(cluster)["spec"]["queue"] == "team"
+
+
+def test_worker_groups_that_do_not_say_how_many(workloads: Workloads) -> None:
+    """KubeRay makes as many workers as are needed at the least."""
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes()
+    ray = ray_cluster("unsaid", 2, 2)
+    del ray["spec"]["workerGroupSpecs"][0]["replicas"]
+    apply(cluster, ray)
+    wait_running(cluster, 3)
+    assert wait_one_group(cluster)["spec"]["minMember"] == 3
+
+
 def test_a_deleted_cluster_leaves_nothing_behind(workloads: Workloads) -> None:
     cluster = workloads.cluster
     cluster.add_queues("team")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kai_sched.cycle.world import World, advance, restart_clocks
-from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim
+from kai_sched.model.claims import AllocatedDevice, Allocation, PodClaim, ResourceClaim
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import ClaimUse, Pipeline
@@ -165,3 +165,26 @@ def test_promised_devices_stay_with_the_claim_in_scenarios(keeps: bool) -> None:
     advance(store, store.cluster(), result, NOW_NS, World(keeps_devices=keeps))
     after = store.cluster().resource_claims[claim.key]
     assert after == (replace(claim, allocation=allocation) if keeps else claim)
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_claim_loses_its_devices_with_the_last_pod_that_has_not_finished(phase: Phase, shared: bool) -> None:
+    """As the claim controller of Kubernetes does. Devices that somebody waits for are not taken a second time."""
+    allocation = Allocation((AllocatedDevice("r", "gpu.example.com", "n", "gpu-0"),))
+    done = replace(POD, node="n", phase=phase, claims=(PodClaim("c", "c", named=True),))
+    runs = replace(done, name="train-1", uid="uid-1", phase=Phase.RUNNING)
+    consumers = ((done.name, done.uid), (runs.name, runs.uid))[: 1 + shared]
+    claim = ResourceClaim("ml", "c", "claim-uid", allocation=allocation, consumers=consumers)
+    store = Store()
+    for each in (done, claim, *((runs,) if shared else ())):
+        store.put(each)
+    states = {done.key: PodState("Succeeded", "n")} if phase == Phase.SUCCEEDED else {}
+    states |= {runs.key: PodState("Running", "n")} if shared else {}
+    advance(store, store.cluster(), decided(states), NOW_NS, PLAIN)
+    after = store.cluster().resource_claims[claim.key]
+    assert (after.allocation, after.consumers) == (allocation if shared else None, consumers[1:])
+    if not shared and phase == Phase.SUCCEEDED:
+        store.put(replace(after, allocation=allocation))
+        advance(store, store.cluster(), decided(states), NOW_NS, PLAIN)
+        assert store.cluster().resource_claims[claim.key].allocation == allocation

@@ -88,7 +88,7 @@ async def test_a_queue_that_is_followed_counts_before_it_is_written(
     await settle(played)
     gate = asyncio.Event()
 
-    async def hold(method: str, path: str) -> None:
+    async def hold(method: str, _: str) -> None:
         if method == "PUT":
             await gate.wait()
 
