@@ -67,7 +67,6 @@ def leader_worker_set(name: str, replicas: int, size: int, policy: str) -> Objec
         (scaled("Deployment", "web", 2), 2),
         (scaled("StatefulSet", "store", 2), 2),
         (job_set("set"), 5),
-        (job_set("ordered", startupPolicyOrder="InOrder"), 5),
         (leader_worker_set("served", 2, 3, "LeaderCreated"), 6),
     ],
     ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else "",
@@ -120,6 +119,35 @@ def test_workers_that_come_once_their_leader_is_ready_join_it(workloads: Workloa
         return bool(found["spec"]["minMember"] == 3)
 
     wait_until(joined, "one group")
+
+
+def job_set_in_steps(name: str, status: str) -> Object:
+    """As ``job_set``, where the workers wait for the leader to be Ready or Complete."""
+    manifest = job_set(name)
+    manifest["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "leader", "status": status}]
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("manifest", "status", "groups"),
+    [
+        (job_set("ordered", startupPolicyOrder="InOrder"), "Ready", ["pg-OWNER-UID"]),
+        (job_set_in_steps("ready", "Ready"), "Ready", ["pg-OWNER-UID", "pg-OWNER-UID-workers"]),
+        (job_set_in_steps("complete", "Complete"), "Complete", ["pg-OWNER-UID", "pg-OWNER-UID-workers"]),
+    ],
+    ids=lambda value: value["metadata"]["name"] if isinstance(value, dict) else "",
+)
+def test_a_job_set_starts_in_steps(workloads: Workloads, manifest: Object, status: str, groups: list[str]) -> None:
+    """The first step is grouped as `simulate` does, and the second one starts once its time has come."""
+    cluster = workloads.cluster
+    cluster.add_queues("team")
+    cluster.add_nodes()
+    workloads.plane.stop_kwok()
+    apply(cluster, manifest)
+    wait_grouped(workloads, [manifest], 1, [f"workers starts once leader is {status}, so its pods are left out"])
+    workloads.plane.start_kwok()
+    wait_until(lambda: len(cluster.bound()) == 5, "the workers being bound")
+    assert sorted(found["name"] for found in live_groups(cluster)) == groups
 
 
 def test_a_job_that_is_made_larger_goes_on_in_its_group(workloads: Workloads) -> None:
