@@ -6,6 +6,7 @@ All plain objects together form one cluster; each scenario forms one of its own.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from kai_sched.files.sources import FilePosition, read_bytes
 from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
+from kai_sched.model.faults import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
@@ -89,7 +90,7 @@ def load(
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
 
-    Bad input raises nothing: it is reported in ``problems``.
+    Bad input raises nothing: it is reported in ``problems``. Raises TypeError for ``paths`` that are no list of texts.
 
     Parameters
     ----------
@@ -104,6 +105,10 @@ def load(
     on_progress
         Called with a text once the work takes seconds.
     """
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise TypeError(f"load takes a list of paths: write load([{str(paths)!r}])")
+    if wrong := [path for path in paths if not isinstance(path, str)]:
+        raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
         return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
 

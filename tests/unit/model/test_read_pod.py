@@ -216,7 +216,6 @@ class TestGpus:
         assert item.shape.unsupported == ()
         assert dict(item.shape.request) == {"gpu": 1, "pods": 1}
 
-
     @pytest.mark.parametrize(
         ("annotations", "words"),
         [
