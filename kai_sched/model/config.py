@@ -10,6 +10,7 @@ from typing import Any
 
 from kai_sched.api import names
 
+SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as the original spells it
 VICTIMS = ("minimal", "original")
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
