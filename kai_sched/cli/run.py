@@ -12,10 +12,11 @@ import uvloop
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.settings import read_overlay
+from kai_sched.files.sources import read_bytes
 from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
-from kai_sched.operator.http.listener import AddressError, parse_address
+from kai_sched.operator.http.listener import AddressError, ListenFailure, parse_address
 from kai_sched.operator.options import RunOptions
 from kai_sched.operator.process import run as run_operator
 from kai_sched.telemetry import logs
@@ -37,26 +38,63 @@ def run(arguments: RunArguments) -> int:
 
     Returns the exit status: 0 after a signal, 1 if the process cannot continue, 2 if it cannot start.
     """
+    options = arguments.options
     try:
-        options = arguments.options
-        for address in filter(None, (options.listen_address, options.webhook_address)):
-            parse_address(address)
+        _check_addresses(options)
         if arguments.scheduler_conf:
             options = _with_file(options, arguments.scheduler_conf)
         logs.set_up(sys.stderr, arguments.log_json, arguments.log_level)
         return uvloop.run(run_operator(options), loop_factory=MeasuredLoop)
+    except ExceptionGroup as group:
+        expected, others = group.split((LoginFailure, ListenFailure))
+        if others is not None or expected is None:
+            raise
+        for error in expected.exceptions:
+            print(f"error: {_named(error, options)}", file=sys.stderr)
+        return 2
     except (AddressError, BrokenInput, FieldError, LoginFailure, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_named(error, options)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 0
 
 
+def _flags(options: RunOptions) -> dict[str, str]:
+    return {"--listen-address": options.listen_address, "--webhook-address": options.webhook_address}
+
+
+def _check_addresses(options: RunOptions) -> None:
+    """Raises AddressError for an address that is none, and for two that cannot be listened on at once."""
+    taken: dict[tuple[str | None, int], str] = {}
+    for flag, address in _flags(options).items():
+        if not address:
+            continue
+        try:
+            place = parse_address(address)
+        except AddressError as error:
+            raise AddressError(f"{flag}: {error}") from None
+        if place[1] and place in taken:
+            raise AddressError(f"{flag}: {address} is the address of {taken[place]} as well: choose another port")
+        taken[place] = flag
+
+
+def _named(error: Exception, options: RunOptions) -> str:
+    """The message, with the flag that the address comes from."""
+    if isinstance(error, ListenFailure):
+        flags = [flag for flag, address in _flags(options).items() if address == error.address]
+        return ": ".join([*flags[:1], str(error)])
+    return str(error)
+
+
 def _with_file(options: RunOptions, path: str) -> RunOptions:
+    """The options with the config file. Raises BrokenInput and FieldError, with the name of the file."""
     problems: list[Problem] = []
-    with open(path, "rb") as file:
-        overlay = read_overlay(path, file.read(), problems)
-    config: Config = overlay(options.config)
+    try:
+        config: Config = read_overlay(path, read_bytes(path, None), problems)(options.config)
+    except BrokenInput as error:
+        raise BrokenInput(f"{path}: {error}") from None
+    except FieldError as error:
+        raise FieldError(f"{path}: {error.field}", error.message) from None
     for problem in problems:
         print(f"warning: {problem}", file=sys.stderr)
     return replace(options, config=config)

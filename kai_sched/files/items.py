@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -18,6 +19,7 @@ from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.telemetry.pace import Pace
 
 _header = msgspec.json.Decoder(core.Header)
+_list = msgspec.json.Decoder(list[msgspec.Raw])
 _LIST = "List"
 
 
@@ -78,11 +80,28 @@ def read_items(paths: Sequence[str], stdin: BinaryIO, pace: Pace, problems: list
             )
 
 
+def _entries(raw: bytes | memoryview) -> list[msgspec.Raw] | None:
+    """The entries of a plain list of objects; None for anything else."""
+    if bytes(memoryview(raw)[:64]).lstrip()[:1] != b"[":
+        return None
+    with suppress(msgspec.DecodeError, RecursionError):
+        found = _list.decode(raw)
+        if all(bytes(entry)[:1] == b"{" for entry in found):
+            return found
+    return None
+
+
 def unfold(source: FilePosition, document: bytes | memoryview, problems: list[Problem]) -> Iterator[Item]:
     """The document's object, or all objects of a list, lists in lists included."""
     todo: list[tuple[FilePosition, bytes | memoryview, Kind]] = [(source, document, ("", ""))]
     while todo:
         place, raw, inherited = todo.pop()
+        if (entries := _entries(raw)) is not None:
+            todo.extend(
+                (FilePosition(place.path, place.document, place.item or number), entries[number - 1], inherited)
+                for number in range(len(entries), 0, -1)
+            )
+            continue
         try:
             header = decode_part(_header, raw, "")
         except FieldError as fault:

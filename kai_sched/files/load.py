@@ -6,26 +6,32 @@ All plain objects together form one cluster; each scenario forms one of its own.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, BinaryIO
 
+from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
+from kai_sched.files.reading import read_with_faults
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
 from kai_sched.files.settings import Overlay, cluster_config, read_overlay
 from kai_sched.files.sources import FilePosition, read_bytes
+from kai_sched.files.strict import name_problems
 from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
+from kai_sched.model.faults import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import KINDS, OPERATOR_CONFIG, SHARD, VERSIONS, Kind, Reader, check_unread
+from kai_sched.model.read import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
+from kai_sched.reconcile.admission import AdmissionSettings
 from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.telemetry.pace import Pace
 
@@ -89,7 +95,7 @@ def load(
 ) -> Loaded:
     """Read all clusters and check them (``model.checks``).
 
-    Bad input raises nothing: it is reported in ``problems``.
+    Bad input raises nothing: it is reported in ``problems``. Raises TypeError for ``paths`` that are no list of texts.
 
     Parameters
     ----------
@@ -104,6 +110,10 @@ def load(
     on_progress
         Called with a text once the work takes seconds.
     """
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise TypeError(f"load takes a list of paths: write load([{str(paths)!r}])")
+    if wrong := [path for path in paths if not isinstance(path, str)]:
+        raise TypeError(f"load takes paths as texts, not {shown(wrong[0])}: write str(...)")
     with collector_paused():
         return _load(paths, stdin or sys.stdin.buffer, config, settings, Pace(on_progress))
 
@@ -131,7 +141,12 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
         expanded = expand_workloads(items, case.config, problems)
         expanded = replace(expanded, items=with_claims(expanded.items, problems))
+        if not place:
+            problems.extend(name_problems(plain, case.config.queue_label))
         sources = _read(expanded, case, pace, problems, unread)
+        if not place:
+            pods = [item for item in expanded.items if item.kind == POD]
+            _admit([*(item for item in plain if item.kind != POD), *pods], case.config, problems)
         if not place and not any(problem.fatal for problem in problems):
             problems.extend(_idle_files(paths, plain, expanded.items))
         cases.append(replace(case, sources=sources))
@@ -198,6 +213,7 @@ def _read(
     items = expanded.items
     reader = Reader(case.config)
     sources: dict[str, FilePosition] = {}
+    faulty: set[str] = set()  # subjects; what they are without their wrong fields is not judged
     for number, item in enumerate(items):
         if number % ITEMS_BETWEEN_REPORTS == 0:
             pace.tick(f"reading {item.source.path}: {number:,} of {len(items):,} objects")
@@ -206,10 +222,9 @@ def _read(
                 unread[item.kind] += 1
                 check_unread(item.kind, item.raw, warner(item, problems))
             continue
-        try:
-            found = reader.read(item.kind, item.raw, warner(item, problems))
-        except FieldError as error:
-            problems.append(problem_in(item, error.field, error.message, fatal=True))
+        found, faults = read_with_faults(partial(reader.read, item.kind), item.raw, warner(item, problems))
+        problems.extend(problem_in(item, error.field, error.message, fatal=True) for error in faults)
+        if found is None:
             continue
         subject = f"{item.kind[1]} {found.key}"
         first = sources.setdefault(subject, item.source)
@@ -217,17 +232,33 @@ def _read(
             message = f"already defined in {first}: remove one of them"
             problems.append(Problem(str(item.source), subject, "", message, fatal=True))
             continue
+        if faults:
+            faulty.add(subject)
         case.store.put(unplaced(found) if case.is_scenario else found)
     if items and not sources and not any(problem.fatal for problem in problems):
         message = "it has no object that the scheduler uses: name files with nodes, queues, pod groups and pods"
         problems.append(Problem(case.path, "", "", message, fatal=True))
     for problem in problems_of(case.store.cluster(), case.config):
+        if problem.subject in faulty:
+            continue
         source = sources.get(problem.subject)
         queue = expanded.queues.get(problem.subject)
         if queue is not None and problem.field == QUEUE_FIELD:
             problem = _as_written(problem, queue, case.config.queue_label)
         problems.append(replace(problem, source=str(source)) if source else problem)
     return sources
+
+
+def _admit(items: Sequence[Item], config: Config, problems: list[Problem]) -> None:
+    """Add what admission says, in place of warnings about the objects that it refuses.
+
+    What it says of objects that could not be read is left out: that is told already.
+    """
+    settings = AdmissionSettings(gpu_sharing=True).with_names(config)
+    failed = {problem.subject for problem in problems if problem.fatal}
+    found = [each for each in admission_problems(items, settings) if each.subject not in failed]
+    refused = {problem.subject for problem in found if problem.fatal}
+    problems[:] = [problem for problem in problems if problem.subject not in refused] + found
 
 
 def _as_written(problem: Problem, queue: QueueChoice, label: str) -> Problem:

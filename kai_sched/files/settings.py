@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -15,6 +16,7 @@ from kai_sched.model.faults import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
 from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
+from kai_sched.reconcile.admission_types import admission_from_operator
 from kai_sched.telemetry.pace import Pace
 
 # Overrides a config by a config file. Raises FieldError.
@@ -34,6 +36,10 @@ def cluster_config(items: Sequence[Item], problems: list[Problem]) -> Config:
                 shards[name] = (item, spec)
             elif name == names.CONFIG_NAME:
                 config = config_from_operator(spec, config, warner(item, problems))
+                # As live: with a Config GPU sharing is off unless it says otherwise.
+                config = replace(
+                    config, gpu_sharing=admission_from_operator(spec if spec.startswith(b"{") else b"{}").gpu_sharing
+                )
         except FieldError as error:
             problems.append(problem_in(item, error.field, error.message, fatal=True))
     chosen = shards.get(names.DEFAULT_SHARD)

@@ -35,6 +35,22 @@ CLAIM = ("v1", "PersistentVolumeClaim")
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
+class _Suspendable(core.Wire):
+    suspend: object = None
+
+
+class _WorkloadSpec(_Suspendable):
+    run_policy: _Suspendable | None = None
+
+
+class _Workload(core.Wire):
+    spec: _WorkloadSpec | None = None
+
+
+_workload = msgspec.json.Decoder(_Workload)
+KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
 class _Spec(core.Wire):
     scheduler_name: object = None
 
@@ -113,6 +129,11 @@ class _Maker:
             message = f"already defined in {first.source}: remove one of them"
             self._problems.append(Problem(str(item.source), key.subject, "", message, fatal=True))
             return []
+        if field := _suspended(item):
+            message = "true, so that it has no pods: set it to false to see what they would get"
+            if KUEUE_LABEL.encode() in bytes(item.raw):
+                message = f"{message} (Kueue does so once it admits the workload)"
+            self._problems.append(Problem(str(item.source), key.subject, field, message))
         if key in self._objects.owned:
             return []
         # In a cluster the controllers have acted, so errors of the workload are not reported.
@@ -186,6 +207,17 @@ class _Maker:
             message = f"{message}them, or remove the uid to have them created"
             self._problems.append(Problem(str(item.source), key.subject, "metadata.uid", message))
         return []
+
+
+def _suspended(item: Item) -> str:
+    """The field that suspends the workload; "" for none."""
+    try:
+        spec = _workload.decode(item.raw).spec
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""  # its controller reports the error
+    if spec is not None and spec.suspend is True:
+        return "spec.suspend"
+    return "spec.runPolicy.suspend" if spec and spec.run_policy and spec.run_policy.suspend is True else ""
 
 
 def _warner(item: Item, owner: Owner, problems: list[Problem]) -> Warn:

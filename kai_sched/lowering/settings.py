@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kai_sched.lowering.limits import duration
-from kai_sched.model.config import Config
+from kai_sched.model.config import SATURATION, Config
 from kai_sched.model.times import parse_duration
 from kai_sched.snapshot.choices import Generator, GpuOrder, Placement
 from kai_sched.snapshot.tables import Settings
 
 NO_DEPTH_LIMIT = 2**31 - 1
-SATURATION = "relcaimerSaturationMultiplier"  # as the original spells it
 _GENERATORS = {"sg-nodelocalgreedy": Generator.NODE_LOCAL, "sg-multinodegang": Generator.MULTI_NODE}
 _PLACEMENT = {"binpack": int(Placement.BINPACK), "spread": int(Placement.SPREAD)}
 

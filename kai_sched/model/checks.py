@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from kai_sched.api.names import DEFAULT_QUEUE
 from kai_sched.model.claim_checks import slice_problems
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.objects import Phase, Pod, PodGroup, Queue
+from kai_sched.model.objects import UNLIMITED, Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem, some_of
 from kai_sched.model.queue_tree import rooted_queues
+from kai_sched.model.read_custom import MEGABYTE
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"
@@ -32,7 +33,12 @@ def problems_of(cluster: Cluster, config: Config) -> list[Problem]:
     cycles = list(_queue_cycles(cluster.queues))
     if cycles:
         return sorted(cycles)
-    found = [*_lost_queues(cluster.queues), *_group_problems(cluster), *_pod_problems(cluster, config)]
+    found = [
+        *_lost_queues(cluster.queues),
+        *_exceeded_quotas(cluster.queues),
+        *_group_problems(cluster),
+        *_pod_problems(cluster, config),
+    ]
     found += [*_missing_kinds(cluster, config), *slice_problems(cluster)]
     return sorted(found, key=lambda each: (not each.fatal, each))
 
@@ -78,6 +84,28 @@ def _lost_queues(queues: Mapping[str, Queue]) -> Iterator[Problem]:
             f"there is no queue {parent!r}, so this queue is ignored{text}; create the parent, or correct the name"
         )
         yield Problem("", f"Queue {name}", "spec.parentQueue", message)
+
+
+def _exceeded_quotas(queues: Mapping[str, Queue]) -> Iterator[Problem]:
+    """Quotas of queues that the queue above them does not have."""
+    children: dict[str, list[Queue]] = defaultdict(list)
+    for name in sorted(queues):
+        children[queues[name].parent].append(queues[name])
+    for name in sorted(queues):
+        for resource, unit in (("cpu", 1.0), ("memory", MEGABYTE), ("gpu", 1.0)):
+            own = getattr(queues[name], resource).quota
+            asked = {each.name: getattr(each, resource).quota for each in children[name]}
+            below = {each: quota for each, quota in asked.items() if quota}
+            total = UNLIMITED if UNLIMITED in below.values() else sum(below.values())
+            if own == UNLIMITED or (total <= own * (1 + 1e-9) and total != UNLIMITED):
+                continue
+            texts = [
+                f"{each} {'unlimited' if quota == UNLIMITED else f'{quota / unit:g}'}" for each, quota in below.items()
+            ]
+            much = "an unlimited quota" if total == UNLIMITED else f"quotas of {total / unit:g} in all"
+            message = f"the queues below it have {much} ({some_of(texts)}), and it has {own / unit:g}, so they cannot"
+            message = f"{message} all be served: raise it, or lower theirs"
+            yield Problem("", f"Queue {name}", f"spec.resources.{resource}.quota", message)
 
 
 def leaf_queues(cluster: Cluster, config: Config) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kai_sched.api import names
 
+SATURATION = "relcaimerSaturationMultiplier"  # an argument of proportion, as the original spells it
 VICTIMS = ("minimal", "original")
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
@@ -113,7 +114,10 @@ class ScalingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1)."""
+    """Settings of one scheduler. Names and defaults follow the original's flags and config file (API 1.7, 10.1).
+
+    Raises TypeError for actions that are no tuple, and ValueError for an action or a search that does not exist.
+    """
 
     actions: tuple[str, ...] = ACTIONS
     plugins: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: OPERATOR_PLUGINS)
@@ -144,6 +148,16 @@ class Config:
     # "minimal": no pod is evicted that the rest of the victims can do without; "original": the victims of v0.17.0.
     victims: str = "minimal"
     use_scheduling_signatures: bool = True
+
+    def __post_init__(self) -> None:
+        given: object = self.actions
+        if isinstance(given, str):
+            raise TypeError(f"actions is a tuple of names, not {given!r}: write ({given!r},)")
+        for action in self.actions:
+            if action not in ACTIONS:
+                raise ValueError(f"there is no action {action!r}: use some of {', '.join(ACTIONS)}")
+        if self.victims not in VICTIMS:
+            raise ValueError(f"victims is one of {', '.join(VICTIMS)}, not {self.victims!r}: write one of them")
 
 
 def in_pool(labels: Mapping[str, str], config: Config) -> bool:

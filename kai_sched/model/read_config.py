@@ -4,6 +4,7 @@ flags (API 1.6, 1.7, 10.1).
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,8 @@ import msgspec
 from kai_sched.api import config as operator
 from kai_sched.api import scheduler_file, shard
 from kai_sched.api.custom import INT32_MAX
-from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, VICTIMS, Config
-from kai_sched.model.faults import FieldError, Warn, shown
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIMS, Config
+from kai_sched.model.faults import QUOTED_MAX, FieldError, Warn, shown
 from kai_sched.model.read_custom import parse_part
 from kai_sched.model.read_sharing_settings import with_memory_reserve, with_sharing
 from kai_sched.model.times import parse_duration
@@ -51,6 +52,13 @@ _ACTION_PRIORITIES = {action: 500 - 100 * place for place, action in enumerate(A
 # Known, though off unless they are asked for.
 KNOWN_PLUGINS = frozenset({*_PLUGIN_PRIORITIES, "numa", "reflectjoborder"})
 
+# The arguments that have an effect; other plugins have none.
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "proportion": ("kValue", SATURATION),
+    "minruntime": ("defaultPreemptMinRuntime", "defaultReclaimMinRuntime", "reclaimResolveMethod"),
+    "nodeplacement": ("gpu", "cpu"),
+}
+
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -75,6 +83,7 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
                 if plugin.disabled():
                     switches = ", ".join(plugin.disabled())
                     warn(field, f"{switches}: parts of a plugin cannot be switched off; remove the plugin instead")
+                _check_arguments(plugin.name, plugin.arguments or {}, f"{field}.arguments", warn)
                 plugins[plugin.name] = {key: _text(value) for key, value in (plugin.arguments or {}).items()}
         config = replace(config, plugins=plugins)
     if file.queue_depth_per_action is not None:
@@ -94,6 +103,15 @@ def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> C
         if part is not None:
             warn(name, "not used by this version")
     return config
+
+
+def _check_arguments(plugin: str, arguments: Mapping[str, object], field: str, warn: Warn) -> None:
+    """Warn of arguments that the plugin does not have: they have no effect."""
+    known = _ARGUMENTS.get(plugin, ())
+    for name in sorted(arguments.keys() - set(known)):
+        near = difflib.get_close_matches(name[:QUOTED_MAX], known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"the arguments here are {', '.join(known) or 'none'}"
+        warn(f"{field}.{name}", f"unknown argument, ignored: {remedy}")
 
 
 def parse_actions(text: str, field: str) -> tuple[str, ...]:
@@ -210,6 +228,7 @@ def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dic
             warn(f"spec.plugins.{name}", "there is no such plugin; it is ignored: correct the name")
             continue
         priority.setdefault(name, 0)
+        _check_arguments(name, settings.arguments or {}, f"spec.plugins.{name}.arguments", warn)
         if settings.priority is not None:
             priority[name] = settings.priority
         if settings.enabled is False:

@@ -132,17 +132,17 @@ def _share(wire: queue.QueueShare | None, unit: float, resource: str) -> Share:
     return Share(
         quota=_bound(wire.quota, unit, f"{field}.quota"),
         limit=_bound(wire.limit, unit, f"{field}.limit"),
-        weight=_bound(wire.over_quota_weight, 1.0, f"{field}.overQuotaWeight"),
+        weight=_bound(wire.over_quota_weight, 1.0, f"{field}.overQuotaWeight", ""),
     )
 
 
-def _bound(value: float | None, unit: float, field: str) -> float:
+def _bound(value: float | None, unit: float, field: str, without: str = ", or -1 for unlimited") -> float:
+    """The amount in scheduler units. ``without`` ends the remedy: what else may be written."""
     value = value or 0.0
     if value < 0 and value != UNLIMITED:
-        raise FieldError(field, f"{value:g} is below 0: give 0 or more, or -1 for unlimited")
+        raise FieldError(field, f"{value:g} is below 0: give 0 or more{without}")
     if not value <= SHARE_MAX:
-        message = f"{value:g} is more than any cluster has: give at most {SHARE_MAX:g}, or -1 for unlimited"
-        raise FieldError(field, message)
+        raise FieldError(field, f"{value:g} is more than any cluster has: give at most {SHARE_MAX:g}{without}")
     return UNLIMITED if value < 0 else value * unit
 
 

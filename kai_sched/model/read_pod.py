@@ -23,7 +23,7 @@ from kai_sched.model.read_constraints import (
 )
 from kai_sched.model.read_meta import identity, namespace_of, time_ns
 from kai_sched.model.read_requests import Finding, Request, RequestReader
-from kai_sched.model.read_sharing import NONE, is_device_label, read_gpu_annotations
+from kai_sched.model.read_sharing import NONE, GpuAnnotations, container_fault, is_device_label, read_gpu_annotations
 from kai_sched.model.resources import GPU, MIG_PREFIX
 
 PHASES = {
@@ -33,7 +33,12 @@ PHASES = {
     "Succeeded": Phase.SUCCEEDED,
     "Failed": Phase.FAILED,
 }
-_SHARING_KEYS = (names.GPU_FRACTION_ANNOTATION, names.GPU_MEMORY_ANNOTATION, names.GPU_DEVICES_ANNOTATION)
+_SHARING_KEYS = (
+    names.GPU_FRACTION_ANNOTATION,
+    names.GPU_MEMORY_ANNOTATION,
+    names.GPU_DEVICES_ANNOTATION,
+    names.MPS_ANNOTATION,
+)
 
 
 class PodReader:
@@ -119,17 +124,11 @@ class PodReader:
         for field, message in findings:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")
-        asked = NONE
         # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
+        asked = NONE
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
-            asked = read_gpu_annotations(annotations, warn).beside(request.get(GPU, 0.0))
-            for key, count in (*asked.mig, (GPU, asked.whole)):
-                request[key] = max(request.get(key, 0.0), count)
-            if asked.whole:
-                unsupported.append("a part of a GPU by annotation beside whole GPUs of containers")
-            if asked.mig and not by_containers:
-                unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
+            asked = _asked(spec, annotations, request, by_containers, unsupported, warn)
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
         parts = (
             tuple(sorted(entry for entry in request.items() if entry[1])),
@@ -165,6 +164,36 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
+
+
+def _asked(
+    spec: core.PodSpec,
+    annotations: Mapping[str, str],
+    request: Request,
+    by_containers: bool,
+    unsupported: list[str],
+    warn: Warn,
+) -> GpuAnnotations:
+    """What the annotations ask for, beside the containers; ``request`` is raised, in place, by what they add to it.
+
+    What they ask for in a form that cannot be read makes the pod unsupported: it would be bound without a GPU. That
+    does not hold for pods on a node, and for those whose containers get GPUs or MIG devices whatever annotations say.
+    """
+    asked = read_gpu_annotations(annotations, warn).beside(request.get(GPU, 0.0))
+    if not spec.node_name and not request.get(GPU) and not by_containers:
+        unsupported += asked.faults
+        if asked.share:
+            containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+            if fault := container_fault(annotations, (each.name for each in containers)):
+                warn(f"metadata.annotations[{names.GPU_CONTAINER_ANNOTATION}]", f"{fault}; until then the pod waits")
+                unsupported.append(f"annotation {names.GPU_CONTAINER_ANNOTATION}: {fault}")
+    for key, count in (*asked.mig, (GPU, asked.whole)):
+        request[key] = max(request.get(key, 0.0), count)
+    if asked.whole:
+        unsupported.append("a part of a GPU by annotation beside whole GPUs of containers")
+    if asked.mig and not by_containers:
+        unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
+    return asked
 
 
 def _may_be_extended(amount: tuple[str, float]) -> bool:

@@ -87,9 +87,13 @@ class Cluster:
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> Cluster:
-        """The view of a new store with these objects, for callers that keep no store."""
+        """The view of a new store with these objects, for callers that keep no store. Raises TypeError."""
         store = Store()
         for item in objects:
+            if type(item) not in TABLES:
+                kinds = ", ".join(kind.__name__ for kind in TABLES)
+                text = f"a cluster is made of objects of kai_sched.model ({kinds}), not of {type(item).__name__}"
+                raise TypeError(f"{text}: kai_sched.files.load.load reads manifests")
             store.put(item)
         return store.cluster()
 

@@ -17,9 +17,11 @@ from collections.abc import Awaitable
 
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
+from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.keys import object_key
 from kai_sched.operator.app import Base, build_intake, connect
 from kai_sched.operator.clock import Clock
+from kai_sched.operator.http.listener import ListenFailure
 from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.live_settings import LiveSettings, read_settings
@@ -35,8 +37,10 @@ async def run(options: RunOptions) -> int:
     ------
     LoginFailure
         If there is no usable kubeconfig or service account.
-    OSError
+    ListenFailure
         If the process cannot listen on an address.
+    ExceptionGroup
+        If both.
     """
     pod_name = os.environ.get("POD_NAME") or socket.gethostname()
     identity = f"{pod_name}_{uuid.uuid4()}"
@@ -47,7 +51,11 @@ async def run(options: RunOptions) -> int:
 
     lease = LeaderLease(connect_lease, options.namespace, identity, rng=rng)
     pages = Pages(Metrics(options.metrics_namespace), lambda: (lease.held(), lease.holder))
-    await pages.listen(options.listen_address)
+    try:
+        await pages.listen(options.listen_address)
+    except ListenFailure as failure:
+        await _check_login(options, failure)
+        raise
     api = await Api.connect(
         options.kubeconfig,
         options.context,
@@ -77,6 +85,15 @@ async def run(options: RunOptions) -> int:
         watch.cancel()
         await pages.stop()
         await api.close()
+
+
+async def _check_login(options: RunOptions, failure: ListenFailure) -> None:
+    """A port that is taken must not hide that there is no usable login. Raises ExceptionGroup."""
+    try:
+        api = await Api.connect(options.kubeconfig, options.context, 1, options.server)
+    except LoginFailure as error:
+        raise ExceptionGroup("the process cannot start", [error, failure]) from None
+    await api.close()
 
 
 async def _read_settings(

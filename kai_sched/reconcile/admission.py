@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from kai_sched.model.faults import shown
+from kai_sched.model.read import NAMESPACED, POD, POD_GROUP, QUEUE, TOPOLOGY
+from kai_sched.model.read_meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.admission_objects import validate_pod_group, validate_queue, validate_topology
 from kai_sched.reconcile.admission_pods import mutate_pod
 from kai_sched.reconcile.admission_sharing import validate_pod
 from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer, Review
 
-__all__ = ["BODY_MAX", "AdmissionSettings", "review"]
+__all__ = ["BODY_MAX", "VALIDATED", "AdmissionSettings", "review", "validate"]
 
 MUTATE_POD = "/mutate--v1-pod"
 VALIDATE_POD = "/validate--v1-pod"
@@ -54,6 +56,13 @@ _REVIEWS: Mapping[str, Review] = {
 }
 
 
+VALIDATED: Mapping[tuple[str, str], Review] = {
+    POD: validate_pod,
+    QUEUE: validate_queue,
+    POD_GROUP: validate_pod_group,
+    TOPOLOGY: validate_topology,
+}
+
 # The most bytes of a review, by path; a larger review is refused. An update carries two objects. The limit of etcd for
 # an object is 1.5 MB, managedFields included. Queues and topologies have no long lists.
 BODY_MAX: Mapping[str, int] = {
@@ -92,6 +101,16 @@ def review(path: str, body: bytes, settings: AdmissionSettings, suffix: str) -> 
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(_encoder.encode(list(answer.patch))).decode()
     return _encoder.encode({"apiVersion": VERSION, "kind": "AdmissionReview", "response": response})
+
+
+def validate(kind: tuple[str, str], content: Mapping[str, Any], settings: AdmissionSettings) -> Answer:
+    """The answer to the creation of an object of one of the kinds in VALIDATED."""
+    meta = content.get("metadata")
+    namespace = (meta.get("namespace") if isinstance(meta, Mapping) else None) or (
+        DEFAULT_NAMESPACE if kind[1] in NAMESPACED else ""
+    )
+    request = AdmissionRequest("CREATE", "", str(namespace), content)
+    return _safe_answer(VALIDATED[kind], request, settings, "")
 
 
 def _read(body: bytes) -> _Request:

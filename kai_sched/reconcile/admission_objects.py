@@ -13,6 +13,7 @@ from kai_sched.api import core
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DURATION_MAX_H
 from kai_sched.api.podgroup import SUB_GROUP_DEPTH_MAX, SUB_GROUPS_MAX
 from kai_sched.model.faults import FieldError, decode_part, shown
+from kai_sched.model.objects import UNLIMITED
 from kai_sched.model.priorities import is_reserved
 from kai_sched.model.read_custom import read_pod_group, read_queue, too_deep
 from kai_sched.model.sub_groups import survey
@@ -29,6 +30,7 @@ from kai_sched.reconcile.admission_types import (
 )
 
 _wire = msgspec.json.Decoder(core.CustomObject)
+PETABYTE_MB = 1e9
 RESOURCES = ("cpu", "memory", "gpu")
 BOTH = "minMember and minSubGroup exclude each other: leave one of them out"
 
@@ -51,7 +53,33 @@ def validate_queue(request: AdmissionRequest, _settings: AdmissionSettings, _suf
     if refusals:
         return Answer(denied=f"{request.label}: {together(refusals)}")
     fault = _unreadable(request)
-    return Answer(fault) if fault else Answer(warnings=tuple(_closed(spec["resources"])))
+    return Answer(fault) if fault else Answer(warnings=tuple(_share_warnings(spec["resources"])))
+
+
+def _share_warnings(resources: Mapping[str, Any]) -> Iterator[str]:
+    """Shares that can be meant otherwise: no limit, a limit below the quota, other units."""
+    yield from _closed(resources)
+    for name in RESOURCES:
+        share = resources.get(name) or {}
+        quota, limit = share.get("quota") or 0.0, share.get("limit")
+        if limit is not None and limit != UNLIMITED and (quota > limit or quota == UNLIMITED):
+            much = "unlimited" if quota == UNLIMITED else f"{quota:g}"
+            text = f"below the quota, which is {much}, so that no more than {limit:g} can be used"
+            yield f"spec.resources.{name}.limit: {text}: raise it, or lower the quota"
+        for field in ("quota", "limit"):
+            if hint := _unit_hint(name, share.get(field) or 0.0):
+                yield f"spec.resources.{name}.{field}: {hint}"
+
+
+def _unit_hint(resource: str, amount: float) -> str:
+    """Whether an amount was probably written in cores, in gigabytes or in bytes; "" for no."""
+    if resource == "cpu" and 0 < amount < 1000:
+        return f"{amount:g} millicores are {amount / 1000:g} cores: write {amount * 1000:g} for {amount:g} cores"
+    if resource == "memory" and 0 < amount < 1000:
+        return f"{amount:g} counts in MB (10^6 bytes): write {amount * 1000:g} for {amount:g} GB"
+    if resource == "memory" and amount >= PETABYTE_MB:
+        return f"{amount:g} counts in MB (10^6 bytes): write {amount / 1e6:g} for {amount:g} bytes"
+    return ""
 
 
 def _closed(resources: Mapping[str, Any]) -> Iterator[str]:

@@ -15,13 +15,13 @@ from kai_sched.model.faults import shown
 from kai_sched.model.read_sharing import (
     DEVICES_MAX,
     FRACTION_LENGTH,
+    container_fault,
     devices_of,
     fraction_of,
     is_device_label,
     whole_of,
 )
 from kai_sched.model.resources import QuantityError, is_quantity, parse_quantity
-from kai_sched.plan.reasons import some_of
 from kai_sched.reconcile.admission_claims import claim_faults
 from kai_sched.reconcile.admission_types import AdmissionRequest, AdmissionSettings, Answer
 
@@ -64,13 +64,10 @@ def sharing_container(pod: Mapping[str, Any]) -> tuple[str, int] | None:
     there = containers_of(pod)
     wanted = annotations_of(pod).get(names.GPU_CONTAINER_ANNOTATION)
     for field, i, container in there:
-        if (container.get("name") == wanted) if wanted else field == "containers":
+        if (field == "containers") if wanted is None else container.get("name") == wanted:
             return field, i
-    if wanted:
-        known = some_of([str(container.get("name")) for _, _, container in there])
-        raise UnknownContainer(
-            f"annotation {names.GPU_CONTAINER_ANNOTATION}: there is no container {shown(wanted)}: use one of {known}"
-        )
+    if fault := container_fault(annotations_of(pod), (container.get("name") for _, _, container in there)):
+        raise UnknownContainer(f"annotation {names.GPU_CONTAINER_ANNOTATION}: {fault}")
     return None
 
 

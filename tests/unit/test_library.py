@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kai_sched
 from kai_sched import library
+from kai_sched.files.load import load
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Phase, Pod, PodTerm, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.telemetry.progress import Progress
@@ -99,3 +102,23 @@ def test_the_public_names_are_shown() -> None:
     assert {"Cluster", "Config", "run_cycle", "__version__"} == set(dir(kai_sched)) & {
         *("Cluster", "Config", "run_cycle", "__version__", "Any", "annotations")
     }
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: load("/in.yaml"), TypeError, "write load(['/in.yaml'])"),
+        (lambda: load(b"in.yaml"), TypeError, "load takes a list of paths"),  # type: ignore[arg-type]
+        (lambda: load(Path("in.yaml")), TypeError, "write load(['in.yaml'])"),  # type: ignore[arg-type]
+        (lambda: load([Path("in.yaml")]), TypeError, "load takes paths as texts"),  # type: ignore[list-item]
+        (lambda: Config(actions="allocate"), TypeError, "write ('allocate',)"),  # type: ignore[arg-type]
+        (lambda: Config(actions=("foo",)), ValueError, "there is no action 'foo': use some of allocate, "),
+        (lambda: Config(victims="fewest"), ValueError, "victims is one of minimal, original"),
+        (lambda: Cluster.of([{}]), TypeError, "not of dict: kai_sched.files.load"),  # type: ignore[list-item]
+        (lambda: Cluster.of(["in.yaml"]), TypeError, "not of str"),  # type: ignore[list-item]
+    ],
+)
+def test_wrong_arguments_are_told_at_once(call: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)

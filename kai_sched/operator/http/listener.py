@@ -7,6 +7,8 @@ by the constants below.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 
 from aiohttp import web
@@ -36,6 +38,17 @@ def parse_address(text: str) -> tuple[str | None, int]:
             f"{text!r} is not an address to listen on; write host:port, such as :8080, 127.0.0.1:8080 or [::1]:8080"
         )
     return bare or None, int(port)
+
+
+class ListenFailure(OSError):
+    """The process cannot listen on ``address``; the message says why, and what to do."""
+
+    def __init__(self, address: str, error: OSError) -> None:
+        self.address = address
+        known = error.errno is not None and error.errno in errno.errorcode
+        why = os.strerror(error.errno) if known and error.errno is not None else error.strerror or str(error)
+        remedy = "stop what listens there, or choose another" if error.errno == errno.EADDRINUSE else "choose another"
+        super().__init__(f"cannot listen on {address}: {why.lower()}: {remedy}")
 
 
 class Listener:
@@ -109,7 +122,7 @@ async def listen(
     ------
     AddressError
         If the text is no address.
-    OSError
+    ListenFailure
         If the address is taken, or is not one of this machine.
     """
     host, port = parse_address(address)
@@ -135,7 +148,7 @@ async def listen(
             reuse_address=True,
             backlog=128,
         )
-    except OSError:
+    except OSError as error:
         await runner.cleanup()
-        raise
+        raise ListenFailure(address, error) from None
     return Listener(runner, listening)

@@ -87,7 +87,11 @@ def measure(c: int, ctx: Context, facts: Facts) -> None:
     for n in range(state.idle.shape[0]):
         verdict = verdicts[n]
         if verdict == OK:
+            before = facts.largest_free[c, GPU]
             verdict = judge_room(c, request, state.idle[n], state.releasing[n], facts)
+            if shares > 0 and facts.largest_free[c, GPU] > before:
+                # Pods with parts are told what is free of one device; the sum of a node says nothing about it.
+                facts.largest_free[c, GPU] = max(before, largest_part(n, ctx))
             if verdict == OK and survey_devices(c, n, ctx)[0] == NEVER:
                 verdict = NO_ROOM
                 facts.short[c, GPU] += 1

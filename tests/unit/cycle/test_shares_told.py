@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
+from kai_sched.model.read import POD, Reader
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
@@ -16,6 +20,7 @@ from kai_sched.plan.receipts import notice
 OPEN = Share(-1, -1, 1)
 ROOM = {"cpu": 8000.0, "memory": 2.0**34, "pods": 110.0, "gpu": 1.0}
 MEMORY = {"nvidia.com/gpu.memory": "81920"}
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12) | st.from_regex(r"\A ?[-+]?[0-2]?[.,]?[0-9]{0,3}(Mi|e1)?\Z")
 
 
 def shape(share: GpuShare) -> Shape:
@@ -164,6 +169,41 @@ def test_what_no_single_sum_of_gpus_says(share: GpuShare, text: str) -> None:
     reason = run_cycle(Cluster.of(view), Config(actions=("allocate",)), 0).groups["ml/a"].reason
     assert reason is not None
     assert text in reason.message
+
+
+def test_the_most_that_is_free_of_one_device_is_no_sum_of_several() -> None:
+    """Of three devices 0.4 is free each, 1.2 in all."""
+    node = Node("n", labels=MEMORY, allocatable=ROOM | {"gpu": 3.0})
+    held = [pod(f"held-{i}", GpuShare(1, 0.6), node="n", phase=Phase.RUNNING, gpu_groups=(f"g{i}",)) for i in range(3)]
+    waits = pod("a", GpuShare(3, 0.5))
+    groups = [PodGroup("ml", each.name, queue="q", min_member=1) for each in (*held, waits)]
+    view = [Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), node, *groups, *held, waits]
+    reason = run_cycle(Cluster.of(view), Config(actions=("allocate",)), 0).groups["ml/a"].reason
+    assert reason is not None
+    assert "1 of 1 nodes lack 3 GPUs with 0.5 free of each (most free of one GPU: 0.4)" in reason.message
+
+
+@given(TEXTS, st.sampled_from(["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "mps"]))
+@settings(max_examples=50, deadline=None)
+def test_a_pod_that_asks_for_a_part_is_never_bound_without_a_gpu(text: str, key: str) -> None:
+    """Whatever the annotation says, the pod gets a device, or waits with a reason that names the annotation."""
+    wire = {"metadata": {"name": "a", "namespace": "ml", "annotations": {key: text, "pod-group-name": "a"}}}
+    raw = msgspec.json.encode({**wire, "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}]}})
+    waits = Reader(Config()).read(POD, raw, lambda *_: None)
+    node = Node("n", labels=MEMORY, allocatable=ROOM)
+    group = PodGroup("ml", "a", queue="q", min_member=1)
+    view = Cluster.of([Queue("q", cpu=OPEN, memory=OPEN, gpu=OPEN), node, group, waits])
+    result = run_cycle(view, Config(actions=("allocate",)), 0)
+    bound = {bind.pod: bind for bind in result.effects if isinstance(bind, Bind)}
+    if key == "mps" and text != "true":
+        assert "ml/a" in bound
+    elif "ml/a" in bound:
+        assert bound["ml/a"].gpu_groups
+    else:
+        reason = result.groups["ml/a"].reason
+        assert reason is not None
+        assert reason.code == "NotSupported"
+        assert f"annotation {key}" in reason.message
 
 
 def test_memory_that_the_reserve_of_the_driver_leaves_to_nobody_is_told() -> None:

@@ -9,7 +9,8 @@ import pytest
 from kai_sched.files.load import load
 
 QUEUE = "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: %s}, spec: {%s}}"
-SHARES = "resources: {gpu: {quota: -1, limit: -1, overQuotaWeight: 1}}"
+SHARE = "{quota: -1, limit: -1, overQuotaWeight: 1}"
+SHARES = f"resources: {{cpu: {SHARE}, memory: {SHARE}, gpu: {SHARE}}}"
 TEAM = QUEUE % ("team", SHARES)
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: n}, status: {%s}}"
 POD = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: ml%s}, spec: {%s}}"

@@ -98,7 +98,7 @@ items:
 - apiVersion: scheduling.run.ai/v2
   kind: Queue
   metadata: {name: team-a}
-  spec: {resources: {gpu: {quota: 1, limit: -1, overQuotaWeight: 1}}}
+  spec: {resources: {cpu: {limit: -1}, memory: {limit: -1}, gpu: {quota: 1, limit: -1, overQuotaWeight: 1}}}
 kind: List
 metadata:
   resourceVersion: ""
@@ -122,7 +122,7 @@ class TestPlainObjects:
             listing(queue("a"), listing(queue("b"), queue("c"))),
             listing(bare, kind="NodeList"),
             listing({"metadata": {"name": "p", "namespace": "ml"}}, kind="PodList"),
-            {"apiVersion": "scheduling.run.ai/v2", "kind": "QueueList", "items": [{**bare, "spec": {"resources": {}}}]},
+            {"apiVersion": "scheduling.run.ai/v2", "kind": "QueueList", "items": [bare | {"spec": queue("x")["spec"]}]},
             {"apiVersion": "v1", "kind": "List", "items": None},
         )
         (case,) = clean(path)

@@ -54,11 +54,14 @@ class TestFile:
         assert caught.value.field == "actions"
 
     def test_tiers_replace_the_plugin_list_in_their_order(self) -> None:
-        plugins = [{"name": "proportion", "arguments": {"kValue": 2, "on": True}}, {"name": "gpuspread"}]
+        plugins = [
+            {"name": "proportion", "arguments": {"kValue": 2, "relcaimerSaturationMultiplier": 1.5}},
+            {"name": "gpuspread"},
+        ]
         tiers = [{"plugins": plugins}, {"plugins": [{"name": "priority"}]}]
         found = from_file({"tiers": tiers}).plugins
         assert list(found.items()) == [
-            ("proportion", {"kValue": "2", "on": "true"}),
+            ("proportion", {"kValue": "2", "relcaimerSaturationMultiplier": "1.5"}),
             ("gpuspread", {}),
             ("priority", {}),
         ]
@@ -221,3 +224,21 @@ def test_operator_config_says_how_pods_are_grouped() -> None:
 
 def test_actions_of_a_list() -> None:
     assert parse_actions("allocate,reclaim,", "--actions") == ("allocate", "reclaim")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "argument", "words"),
+    [
+        ("proportion", "kValeu", "did you mean kValue?"),
+        ("minruntime", "defaultPreemptMinRunTime", "did you mean defaultPreemptMinRuntime?"),
+        ("nodeplacement", "gpus", "did you mean gpu?"),
+        ("nodeplacement", "x", "the arguments here are gpu, cpu"),
+        ("elastic", "x", "the arguments here are none"),
+    ],
+)
+def test_arguments_that_a_plugin_does_not_have_are_told(plugin: str, argument: str, words: str) -> None:
+    file = {"tiers": [{"plugins": [{"name": plugin, "arguments": {argument: "3"}}]}]}
+    _, found = told(config_from_file, file, Config())
+    assert found == [(f"tiers[0].plugins[0].arguments.{argument}", f"unknown argument, ignored: {words}")]
+    _, found = told(config_from_shard, {"plugins": {plugin: {"arguments": {argument: "3"}}}}, Config())
+    assert found == [(f"spec.plugins.{plugin}.arguments.{argument}", f"unknown argument, ignored: {words}")]

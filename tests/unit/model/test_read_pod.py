@@ -171,6 +171,7 @@ class TestGpus:
         assert item.shape.share is None
         text = "ignored, as the pod asks for no part of a GPU: add gpu-fraction or gpu-memory, or remove it"
         assert found == [("metadata.annotations[gpu-fraction-num-devices]", text)]
+        assert item.shape.unsupported == ("annotation gpu-fraction-num-devices without gpu-fraction or gpu-memory",)
 
     def test_mig_devices_by_annotation_alone_are_served_by_nobody(self) -> None:
         shape = clean(Pod, pod(annotations={"nvidia.com/mig-1g.5gb": "2"})).shape
@@ -214,6 +215,35 @@ class TestGpus:
         assert repr(text) in found[0][1]
         assert item.shape.unsupported == ()
         assert dict(item.shape.request) == {"gpu": 1, "pods": 1}
+
+    @pytest.mark.parametrize(
+        ("annotations", "words"),
+        [
+            *[({"gpu-fraction": text}, repr(text)) for text in ("NaN", "0", "2.5", " 0.5 ", "0,5", "", "-1", "1e400")],
+            *[({"gpu-memory": text}, repr(text)) for text in ("4096Mi", "0", "1.5", "", "9" * 10)],
+            ({"gpu-fraction": "0.5", "gpu-fraction-num-devices": "two"}, "'two'"),
+            ({"gpu-fraction-num-devices": "2"}, "without gpu-fraction"),
+            ({"mps": "true"}, "annotation mps without gpu-fraction"),
+            ({"nvidia.com/mig-1g.5gb": "x"}, "'x'"),
+            ({"gpu-fraction": "0.5", "gpu-fraction-container-name": "worker"}, "'worker': use one of main"),
+            ({"gpu-memory": "100", "gpu-fraction-container-name": ""}, "'': use one of main"),
+        ],
+        ids=str,
+    )
+    def test_what_asks_for_a_part_in_a_form_that_cannot_be_read_is_unsupported(
+        self, annotations: dict[str, str], words: str
+    ) -> None:
+        """It would be bound without a GPU. Pods on nodes, and those whose containers get GPUs anyway, are as before."""
+        item, found = read("Pod", pod({"containers": [container({"cpu": "1"})]}, annotations=annotations))
+        assert words in " ".join(item.shape.unsupported)
+        assert found
+        running = read("Pod", pod({"nodeName": "n", "containers": [container()]}, annotations=annotations))[0]
+        assert running.shape.unsupported == ()
+
+    def test_what_counts_for_nothing_does_not_hold_a_pod_back(self) -> None:
+        ignored = {"mps": "false", "gpu-fraction-container-name": "none"}
+        shape = clean(Pod, pod({"containers": [container({"cpu": "1"})]}, annotations=ignored)).shape
+        assert shape.unsupported == ()
 
 
 class TestPod:
