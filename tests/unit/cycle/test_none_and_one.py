@@ -1,5 +1,5 @@
-"""Cycles over clusters with none or one object of each kind: which of them are there is for nobody to choose, as they come
-one by one and ``quarantine`` leaves them out."""
+"""Cycles over clusters with none or one object of each kind. Nobody chooses which of them are there: they come one by
+one, and ``quarantine`` leaves some out."""
 
 from __future__ import annotations
 
