@@ -1,5 +1,5 @@
 """Which parts the process has, in the order in which they start, how they are connected, what scheduling waits for (the
-checks), and when a cycle counts as stuck. ``process.run`` builds the parts in ``Base``.
+checks). ``process.run`` builds the parts in ``Base``.
 
 A part is built after the parts that it needs. If two parts need each other, the queue, event or trigger that connects
 them is built before both.
@@ -34,6 +34,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.cycle_watch import CycleWatch
 from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.claim_binder import ClaimBinder
 from kai_sched.operator.delivery.claim_leftovers import ClaimLeftovers
@@ -68,8 +69,6 @@ from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
-
-STUCK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +203,19 @@ def connect(base: Base, intake: Intake) -> Operator:
         reporting.health,
         base.clock,
     )
+    watch = CycleWatch(
+        lambda: loop.busy_since,
+        base.clock.monotonic,
+        reporting.health,
+        base.pages.metrics,
+        base.options.cycle_timeout_s,
+    )
     reporter = reporting.reporter
     parts = [
         *(Part(source.path, each.run) for each, source in zip(intake.reflectors, SOURCES, strict=True)),
         Part("connections", partial(startup.open_connections, base.api), may_end=True),
         Part("schedule", partial(startup.run_cycles, loop), ends_on_drain=True),
+        Part("cycle watch", watch.run),
         Part("binder", delivery.binder.run, drain=delivery.binder.drained),
         Part("evicter", delivery.deleter.run, drain=delivery.deleter.drained),
         Part("reporter", reporter.run, drain=reporter.finish, stop=reporter.finish),
@@ -239,10 +246,12 @@ def connect(base: Base, intake: Intake) -> Operator:
     frame = KopfFrame(intake.sink, base.api, base.ending)
     operator = Operator(base.options, identity, base.lease, base.pages, base.webhooks, parts, frame)
     _show_numbers(base.pages.metrics, intake)
-    base.pages.alive["cycle"] = partial(_stuck, loop, base.clock)
+    base.pages.alive["cycle"] = watch.lasting_problem
     base.pages.alive["cycles"] = reporting.health.problem
     base.pages.alive["lease"] = operator.lease_problem
-    base.pages.readiness.expect(_checks(base, intake, startup))
+    checks = _checks(base, intake, startup)
+    checks |= {"cycle": watch.late_problem, "cycles": reporting.health.failure}
+    base.pages.readiness.expect(checks)
     return operator
 
 
@@ -384,9 +393,3 @@ def _checks(base: Base, intake: Intake, startup: Startup) -> dict[str, Callable[
 
 def _unsynced(reflector: Reflector) -> str:
     return "" if reflector.synced else reflector.state
-
-
-def _stuck(loop: CycleLoop, clock: Clock) -> str:
-    since = loop.busy_since
-    lasted_s = 0.0 if since is None else clock.monotonic() - since
-    return f"a cycle has been running for {lasted_s:.0f} s" if lasted_s > STUCK_S else ""
