@@ -6,6 +6,7 @@ import pytest
 
 from kai_sched.cycle import quarantine
 from kai_sched.cycle.quarantine import RETRY_S
+from kai_sched.lowering.claim_faults import ClaimJudge
 from kai_sched.model import claims as c
 from kai_sched.model import objects as o
 from kai_sched.model.store import TABLES, Change
@@ -120,3 +121,32 @@ def test_errors_of_any_type_are_searched_for(error: type[Exception]) -> None:
     fragile = Fragile(n_pods=10, gpus=100.0)
     fragile.breaks, fragile.error = broken_by((o.Pod, "ml/p5")), error
     assert fragile.left_out() == {(o.Pod, "ml/p5")}
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, OverflowError, MemoryError, RecursionError, KeyError])
+def test_lowering_names_a_thousand_claims_at_once(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised over one claim is the fault of that claim: no search."""
+    original = ClaimJudge.refusal
+
+    def refusal(judge: ClaimJudge, pod: o.Pod, use: c.PodClaim, claim: c.ResourceClaim | None, allocated: bool) -> str:
+        if claim is not None and claim.name.startswith("bad") and not claim.deleted:
+            raise error("by the test")
+        return original(judge, pod, use, claim, allocated)
+
+    monkeypatch.setattr(ClaimJudge, "refusal", refusal)
+    fragile = Fragile(n_pods=4)
+    fragile.store.put(c.DeviceClass("d"))
+    fragile.store.put(c.ResourceSlice("s", "d", "n", devices=tuple(c.Device(f"d{i}", node="n") for i in range(4))))
+    asks = c.ClaimRequests((c.DeviceRequest("r", (c.DeviceOption("d"),)),))
+    for i in range(1001):
+        name = f"bad{i}" if i else "good"
+        fragile.store.put(c.ResourceClaim("evil", name, asks=asks))
+        shape = o.Shape((("pods", 1.0),), n_claims=1)
+        fragile.put_pod(name, namespace="evil", shape=shape, claims=(c.PodClaim("x", name, named=True),))
+    outcome = fragile.run()
+    assert set(outcome.result.left_out) == {(c.ResourceClaim, f"evil/bad{i}") for i in range(1, 1001)}
+    assert {effect.pod for effect in outcome.result.effects} == {"ml/p0", "ml/p1", "ml/p2", "ml/p3", "evil/good"}
+    assert fragile.runs == 3, "the failure, the same once more, and without the objects"
+    reason = outcome.result.groups["evil/bad7"].reason
+    assert reason is not None
+    assert "ResourceClaim evil/bad7" in reason.message
