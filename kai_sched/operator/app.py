@@ -203,12 +203,9 @@ def connect(base: Base, intake: Intake) -> Operator:
         reporting.health,
         base.clock,
     )
+    options, metrics = base.options, base.pages.metrics
     watch = CycleWatch(
-        lambda: loop.busy_since,
-        base.clock.monotonic,
-        reporting.health,
-        base.pages.metrics,
-        base.options.cycle_timeout_s,
+        lambda: loop.busy_since, base.clock.monotonic, reporting.health, metrics, options.cycle_timeout_s
     )
     reporter = reporting.reporter
     parts = [
@@ -227,14 +224,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
     ]
-    scaling = ScalingPods(
-        base.api,
-        intake.store.cluster,
-        intake.observations.unschedulable,
-        base.settings.current,
-        partial(SharingRequests(base.api, base.rng).image_of, base.own_pod),
-        base.clock,
-    )
+    scaling = _build_scaling(base, intake)
     parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))
     if base.options.default_queues and not base.settings.config.node_pool:
         parts.append(Part("default queues", partial(startup.make_default_queues, base.api), may_end=True))
@@ -245,7 +235,7 @@ def connect(base: Base, intake: Intake) -> Operator:
     )
     frame = KopfFrame(intake.sink, base.api, base.ending)
     operator = Operator(base.options, identity, base.lease, base.pages, base.webhooks, parts, frame)
-    _show_numbers(base.pages.metrics, intake)
+    _show_numbers(metrics, intake)
     base.pages.alive["cycle"] = watch.lasting_problem
     base.pages.alive["cycles"] = reporting.health.problem
     base.pages.alive["lease"] = operator.lease_problem
@@ -363,6 +353,17 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     volumes = VolumeBinder(base.api, store, intake.store_changed, base.rng, claims.submit, binds.failed, volume_version)
     executor = CycleExecutor(evictions, binds, volumes.submit, reporter.acted)
     return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)
+
+
+def _build_scaling(base: Base, intake: Intake) -> ScalingPods:
+    return ScalingPods(
+        base.api,
+        intake.store.cluster,
+        intake.observations.unschedulable,
+        base.settings.current,
+        partial(SharingRequests(base.api, base.rng).image_of, base.own_pod),
+        base.clock,
+    )
 
 
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:

@@ -19,7 +19,7 @@ from kai_sched.telemetry.metrics import Metrics
 log = structlog.get_logger("cycle")
 
 LATE_S = 10.0  # a cycle that takes longer is told
-LOOK_S = 1.0
+PERIOD_S = 1.0
 END_S = 40.0  # to end in order
 
 
@@ -79,6 +79,6 @@ class CycleWatch:
             if since is not None and since != self._logged and self.late_problem():
                 self._logged = since
                 log.warning("cycle.late", seconds=round(self.running_s(), 1), ends_at=self._limit_s)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(PERIOD_S)
         log.error("cycle.lasts", problem=problem)
         faulthandler.dump_traceback_later(END_S, exit=True)

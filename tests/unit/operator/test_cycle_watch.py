@@ -66,7 +66,7 @@ async def test_the_watch_logs_each_late_cycle_once_and_ends_with_one_that_lasts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kills: list[Any] = []
-    monkeypatch.setattr(cycle_watch, "LOOK_S", 0.001)
+    monkeypatch.setattr(cycle_watch, "PERIOD_S", 0.001)
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *given, **named: kills.append((given, named)))
     late = Late()
     late.since = late.time
