@@ -63,6 +63,12 @@ ShutdownDelay = Annotated[
     float,
     typer.Option(min=0, max=20, metavar="SECONDS", help="How long webhooks are served after a signal to stop."),
 ]
+CycleTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="SECONDS", help="End, so that another replica leads, where a cycle takes longer; 0: never."
+    ),
+]
 LeaseName = Annotated[
     str, typer.Option(metavar="NAME", help="The lease.  [default: the scheduler's name, and the node pool]")
 ]

@@ -1,58 +1,44 @@
-"""Which objects are left out of cycles because they make them fail: how they are found, for how long they stay out, and
-what such a search may cost.
+"""Which objects are left out of cycles because they make them fail: for how long they stay out, when they are tried
+again, and what the search for them may cost.
 
-Errors that lowering reports name their objects (``lowering.errors``). For all other errors, cycles run without half of
-the suspects, then without half of that half, and so on: first the objects that are tried again, then those that changed
-since the last cycle that succeeded, then all. That takes about twenty cycles for one object, each on a new cache.
+Errors that lowering reports name their objects (``lowering.errors``). For all others there is a search
+(``fault_search``): among the objects that changed since the last cycle that succeeded, else among all. It goes on over
+the following cycles, which run without what is still suspected. An object that is tried again is tried apart from the
+cycle that decides, in a bounded number of cycles.
 
-An error is raised as it is if it does not occur again, if no object causes it, or if it is a MemoryError.
+An error is raised as it is if it does not occur again, or if no object causes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.cycle.left_out import Exclusions, explained, leave_out, view_without
+from kai_sched.cycle.explain_left_out import explained
+from kai_sched.cycle.fault_search import EndError, FaultSearch, ordered
+from kai_sched.cycle.left_out import Exclusions, leave_out, missing_from, view_without
 from kai_sched.cycle.lift import Lifted
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
-from kai_sched.model.objects import (
-    BindRequest,
-    Node,
-    Object,
-    Pod,
-    PodGroup,
-    Queue,
-    StorageClass,
-    Volume,
-    VolumeClaim,
-)
-from kai_sched.model.store import Change, Cluster
+from kai_sched.model.objects import BindRequest, Object, Pod
+from kai_sched.model.store import TABLES, Change, Cluster
 from kai_sched.plan.result import CycleResult
 
 RETRY_S = 300.0  # how often an object that did not change is tried again
 FIRST_PAUSE_S = 2.0  # for an object that changes and fails repeatedly; doubles up to RETRY_S
 ROUNDS_MAX = 20  # cycles in a row in which lowering may name further objects
-TRIALS_MAX = 200  # cycles of one search
-SEARCH_MAX_S = 60.0  # no trial of a search begins later
+FIRST_S = 1.0  # a search begins with trials for so long, but with this many if they take no longer than a few seconds
+FIRST_TRIALS = 30
+FIRST_MAX_S = 2.5
+LATER_S = 0.25  # in each later cycle it goes on for so long
+REST = 4.0  # and rests for this many times the time that the trials took
+TRIALS_MAX = 400  # in one cycle
+RETRY_HALVINGS = 4  # how often objects that are tried again without a change are halved: 31 trials at most
 SEARCH_PAUSE_S = 60.0  # after a search without a finding
-# Kinds that may be left out, in the order in which they are suspected. Without an object of any other kind, pods could
-# be placed where they must not run.
-SUSPECTS: tuple[type[Object], ...] = (
-    Pod,
-    PodGroup,
-    VolumeClaim,
-    Volume,
-    StorageClass,
-    BindRequest,
-    Queue,
-    Node,
-)
 
 Run = Callable[..., CycleResult]
 
@@ -71,7 +57,7 @@ class Quarantined:
     @property
     def problem(self) -> str:
         """The error in one line."""
-        return f"{type(self.error).__name__}: {self.error}"
+        return _text(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +85,6 @@ class Outcome:
     retry_at: float | None = None
 
 
-class _NoSuspectError(Exception):
-    """The search ended without a further finding."""
-
-
 class Quarantine:
     """Runs the cycles of one store, without the objects that make them fail. For one thread, but for ``stop``.
 
@@ -113,13 +95,16 @@ class Quarantine:
         self._run = run
         self._cache = Cache()
         self._quarantined: dict[Change, Quarantined] = {}
+        self._reported: set[Change] = set()  # what was reported as quarantined, and not as released since
         self._failed: dict[Change, tuple[int, float]] = {}  # how often each failed, and when last
         self._last_success: tuple[object, int] = (None, -1)  # store and serial of the last cycle that succeeded
         self._names: frozenset[Change] = frozenset()
-        self._keep = True  # whether quarantined pods may keep their room in the view
+        self._keep = True  # whether excluded objects may keep what they hold in the view
         self._exclusions = Exclusions(frozenset())
         self._identity: object = None  # stands for the store of all views with these exclusions
-        self._search_at = 0.0
+        self._search = FaultSearch()
+        self._search_at = 0.0  # a search may begin
+        self._goes_on_at = 0.0  # the search may go on
         self._stopped = False
 
     def stop(self) -> None:
@@ -149,58 +134,73 @@ class Quarantine:
         """
         arguments = _Arguments(self._run, cluster, config, now_ns, timer, hints, read_all)
         before = dict(self._quarantined)
-        tried = self._release_due(cluster, timer())
+        self._failed = {name: at for name, at in self._failed.items() if timer() - at[1] < 2 * RETRY_S}
+        self._try_again(cluster, timer())
+        self._search_on(arguments, LATER_S, 1)
         transient: Exception | None = None
         try:
             result = self._cycle(arguments)
-        except MemoryError:
-            raise
         except Exception as error:
             transient = error
-            result = self._recover(arguments, error, tried)
+            result = self._recover(arguments, error)
         self._last_success = cluster.store_id, cluster.serial
         quarantined = tuple(each for name, each in self._quarantined.items() if before.get(name) is not each)
-        released = tuple(name for name in before if name not in self._quarantined)
-        retry_at = min((self._due(each, cluster) for each in self._quarantined.values()), default=None)
+        suspected = self._search.out
+        released = tuple(sorted(self._reported - self._quarantined.keys() - suspected.keys(), key=_sorting))
+        self._reported = (self._reported | self._quarantined.keys()) - set(released)
+        times = [self._due(each, cluster) for each in self._quarantined.values()]
+        retry_at = min([*times, *([self._goes_on_at] if suspected else [])], default=None)
         result = self._with_left_out(result, cluster)
         if read_all:
             len(result.groups)
-        return Outcome(result, quarantined, released, None if quarantined else transient, retry_at)
+        return Outcome(result, quarantined, released, None if quarantined or suspected else transient, retry_at)
 
     def _due(self, entry: Quarantined, cluster: Cluster) -> float:
         """When the object is tried again: earlier if it has changed."""
-        kind, key = entry.name
-        is_same = cluster.table(kind).get(key) is entry.item
-        # A bind request is left out together with its pod, and the pod may be the faulty one.
-        is_same = is_same and (entry.pod is None or cluster.pods.get(entry.pod.key) is entry.pod)
-        return entry.retry_at if is_same else entry.earliest_retry_at
+        return entry.earliest_retry_at if self._has_changed(entry, cluster) else entry.retry_at
 
-    def _release_due(self, cluster: Cluster, now: float) -> list[Change]:
-        """Take the objects out of quarantine that are to be tried again now, and those that are gone."""
-        tried = []
+    def _has_changed(self, entry: Quarantined, cluster: Cluster) -> bool:
+        kind, key = entry.name
+        if cluster.table(kind).get(key) is not entry.item:
+            return True
+        # A bind request is left out together with its pod, and the pod may be the faulty one.
+        return entry.pod is not None and cluster.pods.get(entry.pod.key) is not entry.pod
+
+    def _try_again(self, cluster: Cluster, now: float) -> None:
+        """Let the search try the quarantined objects that are due, and forget those that are gone."""
+        changed, unchanged = list[Change](), list[Change]()
         for name, entry in list(self._quarantined.items()):
-            item = cluster.table(name[0]).get(name[1])
-            if item is None:
+            if name[1] not in cluster.table(name[0]):
                 self._failed.pop(name, None)
             elif now < self._due(entry, cluster):
                 continue
             else:
-                tried.append(name)
+                (changed if self._has_changed(entry, cluster) else unchanged).append(name)
             del self._quarantined[name]
-        return tried
+        if changed or unchanged:
+            self._goes_on_at = min(self._goes_on_at, now)
+        self._search.add(changed, None)
+        self._search.add(unchanged, None, RETRY_HALVINGS)
+        self._search.keep(lambda name: name[1] in cluster.table(name[0]))
+
+    def _left_out(self) -> dict[Change, str]:
+        """The problem of each object that cycles run without."""
+        found = {name: _text(entry.error) for name, entry in self._quarantined.items()}
+        suspected = self._search.out
+        for name, error in suspected.items():
+            found[name] = f"{_text(error)}; it is one of {len(suspected)} objects of which each is being tried"
+        return found
 
     def _cycle(self, arguments: _Arguments) -> CycleResult:
-        """A cycle without the quarantined objects. Pods among them keep their room, unless that fails too."""
-        if not self._quarantined:
+        """A cycle without the quarantined objects and the suspects. What they hold is kept, unless that fails too."""
+        names = frozenset(self._quarantined) | self._search.out.keys()
+        if not names:
             return arguments.run(arguments.cluster, self._cache)
-        names = frozenset(self._quarantined)
         if names != self._names:
             self._names, self._keep = names, True
         if self._keep:
             try:
                 return self._cycle_without(leave_out(arguments.cluster, names, keep=True), arguments)
-            except MemoryError:
-                raise
             except Exception:
                 if not self._exclusions.held:
                     raise
@@ -213,14 +213,12 @@ class Quarantine:
             self._exclusions, self._identity = exclusions, object()
         return arguments.run(view_without(arguments.cluster, exclusions, arguments.config, self._identity), self._cache)
 
-    def _recover(self, arguments: _Arguments, error: Exception, tried: list[Change]) -> CycleResult:
+    def _recover(self, arguments: _Arguments, error: Exception) -> CycleResult:
         """A cycle without the objects that make it fail. Raises its error if there is none."""
         began = arguments.timer()
         for _ in range(ROUNDS_MAX):
             try:
                 return self._cycle(arguments)
-            except MemoryError:
-                raise
             except Exception as again:
                 error = again
                 named = again.errors if isinstance(again, LoweringError) else []
@@ -230,17 +228,63 @@ class Quarantine:
                 if len(self._quarantined) == known:
                     break
         if began >= self._search_at:
-            search = _Search(arguments, self._quarantined, error, began, lambda: self._stopped)
-            try:
-                found = search.run(tried, self._suspects(arguments.cluster))
-            except _NoSuspectError:
-                found = search.found
-            for name, raised in found.items():
-                self._quarantine(arguments.cluster, name, raised, began)
-            if found:
+            if self._begin_search(arguments):
+                self._goes_on_at = began
+                self._search_on(arguments, FIRST_S, FIRST_TRIALS)
                 return self._cycle(arguments)
             self._search_at = arguments.timer() + SEARCH_PAUSE_S
         raise error
+
+    def _begin_search(self, arguments: _Arguments) -> bool:
+        """Suspect the objects without which the cycle succeeds; False if there are none."""
+        left_out = self._quarantined.keys() | self._search.out.keys()
+        trial = self._trial(arguments, arguments.timer() + FIRST_MAX_S, TRIALS_MAX, TRIALS_MAX)
+        for suspects in self._suspects(arguments.cluster):
+            names = [name for name in suspects if name not in left_out]
+            try:
+                if names and trial({*left_out, *names}) is None:
+                    self._search.add(names, None)
+                    return True
+            except EndError:
+                return False
+        return False
+
+    def _search_on(self, arguments: _Arguments, seconds: float, least: int) -> None:
+        """Go on with the search for so long, but for so many trials at least."""
+        began = arguments.timer()
+        if not self._search.out or began < self._goes_on_at:
+            return
+
+        def note(name: Change, error: Exception) -> None:
+            self._quarantine(arguments.cluster, name, error, began)
+
+        trial = self._trial(arguments, began + seconds, least, TRIALS_MAX)
+        self._search.run(trial, self._quarantined.keys, note)
+        now = arguments.timer()
+        self._goes_on_at = now + REST * (now - began)
+
+    def _trial(
+        self, arguments: _Arguments, ends_at: float, least: int, most: int
+    ) -> Callable[[set[Change]], Exception | None]:
+        """Runs a cycle without some objects, on a new cache, and returns its error."""
+        count, latest = 0, arguments.timer() + FIRST_MAX_S
+
+        def error_without(out: set[Change]) -> Exception | None:
+            nonlocal count
+            now = arguments.timer()
+            is_over = count > 0 and ((now > ends_at and count >= least) or now > latest)
+            if self._stopped or count >= most or is_over:
+                raise EndError
+            count += 1
+            exclusions = missing_from(arguments.cluster, out)
+            view = view_without(arguments.cluster, exclusions, arguments.config, object())
+            try:
+                arguments.run(view, Cache(), read_all=True)
+            except Exception as error:
+                return error
+            return None
+
+        return error_without
 
     def _quarantine(self, cluster: Cluster, name: Change, error: Exception, now: float) -> None:
         item = cluster.table(name[0]).get(name[1])
@@ -248,7 +292,6 @@ class Quarantine:
             return
         times, last = self._failed.get(name, (0, now))
         times = times + 1 if now - last < 2 * RETRY_S else 1
-        self._failed = {each: at for each, at in self._failed.items() if now - at[1] < 2 * RETRY_S}
         self._failed[name] = times, now
         pause_s = 0.0 if times == 1 else min(RETRY_S, FIRST_PAUSE_S * 2.0 ** min(times, 30))
         pod = cluster.pods.get(item.pod_key) if isinstance(item, BindRequest) else None
@@ -258,13 +301,13 @@ class Quarantine:
         """The objects that changed since the last cycle that succeeded, then all objects."""
         changes = cluster.changes_since(*self._last_success)
         if changes is not None:
-            yield _ordered(changes)
-        yield _ordered((kind, key) for kind in SUSPECTS for key in cluster.table(kind))
+            yield ordered(name for name in changes if name[1] in cluster.table(name[0]))
+        yield ordered((kind, key) for kind in TABLES for key in cluster.table(kind))
 
     def _with_left_out(self, result: CycleResult, cluster: Cluster) -> CycleResult:
-        if not self._quarantined:
+        left_out = self._left_out()
+        if not left_out:
             return result
-        left_out = {name: entry.problem for name, entry in self._quarantined.items()}
         groups = Lifted(partial(explained, result.groups, cluster, left_out))
         return replace(result, groups=groups, left_out=left_out)
 
@@ -289,70 +332,9 @@ class _Arguments:
         return result
 
 
-class _Search:
-    """A search for the objects that make the cycle fail, by running it without some of them.
-
-    ``found`` are the objects found so far, each with its error. ``out`` are left out of every trial.
-    """
-
-    def __init__(
-        self, arguments: _Arguments, out: Iterable[Change], error: Exception, began: float, stopped: Callable[[], bool]
-    ) -> None:
-        self._stopped = stopped
-        self._arguments = arguments
-        self._out = frozenset(out)
-        self._error = error
-        self._ends_at = began + SEARCH_MAX_S
-        self._trials_left = TRIALS_MAX
-        self.found: dict[Change, Exception] = {}
-
-    def run(self, tried: list[Change], others: Iterable[list[Change]]) -> Mapping[Change, Exception]:
-        """The objects to leave out. Raises _NoSuspectError if there are none, or if the search takes too long."""
-        for suspects in (_ordered(tried), *others):
-            if suspects and self._succeeds_without(suspects):
-                self._narrow(suspects)
-                return self.found
-        raise _NoSuspectError
-
-    def _narrow(self, suspects: list[Change]) -> None:
-        """Find the objects that must be left out, given that the cycle succeeds without all of the suspects.
-
-        Bisection finds the shortest prefix of the list without which the cycle succeeds. The last object of that
-        prefix must be left out. The search goes on among the objects before it until the cycle succeeds without the
-        objects found.
-        """
-        while True:
-            fails, succeeds = 0, len(suspects)
-            while succeeds - fails > 1:
-                middle = (fails + succeeds) // 2
-                if self._succeeds_without(suspects[:middle]):
-                    succeeds = middle
-                else:
-                    fails = middle
-            self.found[suspects[succeeds - 1]] = self._error
-            suspects = suspects[: succeeds - 1]
-            if not suspects or self._succeeds_without([]):
-                return
-
-    def _succeeds_without(self, suspects: list[Change]) -> bool:
-        """Whether the cycle succeeds without these objects and those found or left out already."""
-        arguments = self._arguments
-        if self._trials_left == 0 or arguments.timer() > self._ends_at or self._stopped():
-            raise _NoSuspectError
-        self._trials_left -= 1
-        exclusions = leave_out(arguments.cluster, {*self._out, *self.found, *suspects}, keep=False)
-        try:
-            arguments.run(
-                view_without(arguments.cluster, exclusions, arguments.config, object()), Cache(), read_all=True
-            )
-        except MemoryError:
-            raise
-        except Exception as error:
-            self._error = error
-            return False
-        return True
+def _text(error: Exception | None) -> str:
+    return f"{type(error).__name__}: {error}" if error is not None else "it failed before"
 
 
-def _ordered(names: Iterable[Change]) -> list[Change]:
-    ranks = {kind: rank for rank, kind in enumerate(SUSPECTS)}
-    return sorted((name for name in names if name[0] in ranks), key=lambda name: (ranks[name[0]], name[1]))
+def _sorting(name: Change) -> tuple[str, str]:
+    return name[0].__name__, name[1]

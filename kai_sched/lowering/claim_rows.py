@@ -18,7 +18,7 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_devices import DeviceBook, selected_nodes, whole
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.extended import ExtendedBook
-from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption, DeviceRequest
+from kai_sched.model.claims import RESULTS_MAX, Allocation, ClaimRequests, DeviceOption
 from kai_sched.model.device_selectors import SelectorError
 from kai_sched.model.objects import Node
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
@@ -63,7 +63,7 @@ class _Requests:
             most = 0
             for option in request.options:
                 name = request.name if request.exact else f"{request.name}/{option.name}"
-                matched = self._matched(request, option)
+                matched = self._matched(option)
                 applies = [
                     first + i
                     for i, each in enumerate(asks.constraints)
@@ -83,13 +83,15 @@ class _Requests:
         self.slots.append(min(slots, RESULTS_MAX))
         return self.rows.setdefault(asks, len(self.rows))
 
-    def _matched(self, request: DeviceRequest, option: DeviceOption) -> Flags:
+    def _matched(self, option: DeviceOption) -> Flags:
+        """(V,) what the option selects: nothing if its class is gone or a selector fails.
+
+        The request stands for a resource that some nodes offer, or its claim has devices already. All other pods that
+        need it have a refusal (``claim_faults``).
+        """
         try:
             return self.book.matches(option)
-        except SelectorError:
-            if not request.resource:
-                raise
-            # The pod can run on nodes that offer the resource, and on no other one.
+        except (KeyError, SelectorError):
             return np.zeros(len(self.book.devices), np.uint8)
 
     def _option(self, name: str, option: DeviceOption, matcher: int, consumer: int, applies: list[int]) -> int:
@@ -137,13 +139,14 @@ def lower_claims(
     constraint_ptr = np.zeros(len(specs.options) + 1, np.int32)
     np.cumsum([len(each) for each in specs.of_option], out=constraint_ptr[1:])
     n_devices, n_limits = len(found.book.devices), len(found.book.dimensions)
+    lacking = [found.extended.offered(name) == 0 for name in specs.needed]
     requests = DraRequests(
         np.array(class_ptr, np.int32),
         np.array(spec, np.int32),
         np.array(certain, np.int32),
         np.array(specs.request_ptr, np.int32),
         np.array(specs.needs, np.int32),
-        np.array([found.extended.offered(name) == 0 for name in specs.needed], np.uint8).reshape(-1, n_nodes),
+        np.array(lacking, np.uint8).reshape(len(lacking), n_nodes),
         np.array(specs.option_ptr, np.int32),
         np.array([min(option.count or 0, RESULTS_MAX + 1) for _, option in specs.options], np.int32),
         np.array([option.admin for _, option in specs.options], np.uint8),

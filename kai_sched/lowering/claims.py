@@ -19,6 +19,7 @@ import numpy.typing as npt
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_devices import DeviceBook
 from kai_sched.lowering.claim_faults import ClaimJudge
+from kai_sched.lowering.errors import ErrorCollector
 from kai_sched.lowering.extended import ExtendedBook
 from kai_sched.model.claims import (
     EXTENDED_CLAIM,
@@ -114,18 +115,26 @@ def find_claims(
     found = ClaimRows(book, [NO_CLAIMS], of_task, extended)
     node, status = placed
     uses = []
+    errors = ErrorCollector()
     for t, pod in enumerate(pods):
-        of_pod = claims.claims(pod)
+        try:
+            of_pod = claims.claims(pod)
+        except Exception as error:
+            errors.add(Pod, pod.key, error)
+            continue
         if of_pod is not None and status[t] >= Status.GATED:
             on_node = bool(node[t] != NULL and status[t] >= Status.PIPELINED)
             uses.append(_Uses(t, pod, on_node, of_pod))
+    errors.end()
     if unused and not uses:
         return ClaimRows(None, [NO_CLAIMS], of_task)
     _number(uses, found, cache)
     numbers = {NO_CLAIMS: 0}
     judge = ClaimJudge(cluster, config, found.book, extended)
     for each in uses:
-        of_task[each.task] = numbers.setdefault(_key(each, found, judge), len(numbers))
+        key = _key(each, found, judge, errors)
+        of_task[each.task] = numbers.setdefault(key, len(numbers))
+    errors.end()
     found.keys = list(numbers)
     for _, claim in sorted(cluster.resource_claims.items()):
         if claim.allocation is not None and claim.key not in found.rows:
@@ -175,11 +184,19 @@ def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
             found.on_nodes[row] += each.on_node
 
 
-def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge) -> ClaimKey:
+def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge, errors: ErrorCollector) -> ClaimKey:
+    """The key of the task. What fails because of a claim, or of the pod, is added to the errors."""
     refusal = ""
     for use, claim in each.claims.listed:
         allocated = claim is not None and found.rows[claim.key] in found.allocations
-        refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
+        try:
+            refusal = refusal or judge.refusal(each.pod, use, claim, allocated)
+        except Exception as error:
+            if claim is not None:
+                errors.add(ResourceClaim, claim.key, error)
+            else:
+                errors.add(Pod, each.pod.key, error)
+            return NO_CLAIMS
     if each.claims.own is not None:
         refusal = refusal or judge.extended_refusal(each.claims.own, each.on_node)
     refusal = refusal or judge.missing_class(each.claims.missing)

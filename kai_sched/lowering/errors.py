@@ -37,9 +37,7 @@ class ErrorCollector:
         self._found: list[ObjectError] = []
 
     def add(self, kind: type[Object], key: str, error: Exception) -> None:
-        """Note that the object caused the error. A MemoryError is raised at once: no object is to blame for it."""
-        if isinstance(error, MemoryError):
-            raise error
+        """Note that the object caused the error."""
         self._found.append(ObjectError(kind, key, error))
 
     def end(self) -> None:

@@ -1,5 +1,5 @@
 """Which parts the process has, in the order in which they start, how they are connected, what scheduling waits for (the
-checks), and when a cycle counts as stuck. ``process.run`` builds the parts in ``Base``.
+checks). ``process.run`` builds the parts in ``Base``.
 
 A part is built after the parts that it needs. If two parts need each other, the queue, event or trigger that connects
 them is built before both.
@@ -34,6 +34,7 @@ from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.operator.cycle_loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
+from kai_sched.operator.cycle_watch import CycleWatch
 from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.claim_binder import ClaimBinder
 from kai_sched.operator.delivery.claim_leftovers import ClaimLeftovers
@@ -68,8 +69,6 @@ from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
 from kai_sched.telemetry.loop_time import LoopTimes, MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
-
-STUCK_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +203,16 @@ def connect(base: Base, intake: Intake) -> Operator:
         reporting.health,
         base.clock,
     )
+    options, metrics = base.options, base.pages.metrics
+    watch = CycleWatch(
+        lambda: loop.busy_since, base.clock.monotonic, reporting.health, metrics, options.cycle_timeout_s
+    )
     reporter = reporting.reporter
     parts = [
         *(Part(source.path, each.run) for each, source in zip(intake.reflectors, SOURCES, strict=True)),
         Part("connections", partial(startup.open_connections, base.api), may_end=True),
         Part("schedule", partial(startup.run_cycles, loop), ends_on_drain=True),
+        Part("cycle watch", watch.run),
         Part("binder", delivery.binder.run, drain=delivery.binder.drained),
         Part("evicter", delivery.deleter.run, drain=delivery.deleter.drained),
         Part("reporter", reporter.run, drain=reporter.finish, stop=reporter.finish),
@@ -220,14 +224,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         Part("reservations", partial(startup.run_leading, delivery.reservations.run)),
         Part("grouper", partial(startup.run_grouping, grouping.grouper, grouping.writer)),
     ]
-    scaling = ScalingPods(
-        base.api,
-        intake.store.cluster,
-        intake.observations.unschedulable,
-        base.settings.current,
-        partial(SharingRequests(base.api, base.rng).image_of, base.own_pod),
-        base.clock,
-    )
+    scaling = _build_scaling(base, intake)
     parts.append(Part("scaling pods", partial(startup.run_leading, scaling.run), ends_on_drain=True))
     if base.options.default_queues and not base.settings.config.node_pool:
         parts.append(Part("default queues", partial(startup.make_default_queues, base.api), may_end=True))
@@ -238,11 +235,13 @@ def connect(base: Base, intake: Intake) -> Operator:
     )
     frame = KopfFrame(intake.sink, base.api, base.ending)
     operator = Operator(base.options, identity, base.lease, base.pages, base.webhooks, parts, frame)
-    _show_numbers(base.pages.metrics, intake)
-    base.pages.alive["cycle"] = partial(_stuck, loop, base.clock)
+    _show_numbers(metrics, intake)
+    base.pages.alive["cycle"] = watch.lasting_problem
     base.pages.alive["cycles"] = reporting.health.problem
     base.pages.alive["lease"] = operator.lease_problem
-    base.pages.readiness.expect(_checks(base, intake, startup))
+    checks = _checks(base, intake, startup)
+    checks |= {"cycle": watch.late_problem, "cycles": reporting.health.failure}
+    base.pages.readiness.expect(checks)
     return operator
 
 
@@ -356,6 +355,17 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
     return DeliveryParts(executor, binder, deleter, volumes, claims, leftovers, shares, reservations)
 
 
+def _build_scaling(base: Base, intake: Intake) -> ScalingPods:
+    return ScalingPods(
+        base.api,
+        intake.store.cluster,
+        intake.observations.unschedulable,
+        base.settings.current,
+        partial(SharingRequests(base.api, base.rng).image_of, base.own_pod),
+        base.clock,
+    )
+
+
 def _show_numbers(metrics: Metrics, intake: Intake) -> None:
     """Register the lengths of all queues, and the times of the event loop, as metrics."""
     metrics.watch("binds", lambda: intake.binds.pending)
@@ -384,9 +394,3 @@ def _checks(base: Base, intake: Intake, startup: Startup) -> dict[str, Callable[
 
 def _unsynced(reflector: Reflector) -> str:
     return "" if reflector.synced else reflector.state
-
-
-def _stuck(loop: CycleLoop, clock: Clock) -> str:
-    since = loop.busy_since
-    lasted_s = 0.0 if since is None else clock.monotonic() - since
-    return f"a cycle has been running for {lasted_s:.0f} s" if lasted_s > STUCK_S else ""

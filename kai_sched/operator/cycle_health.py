@@ -101,6 +101,10 @@ class CycleHealth:
         self._in_a_row = 0
         self._metrics.observe_success(now_s)
 
+    def failure(self) -> str:
+        """The check "cycles" of readiness: why nothing is scheduled, from the second failure in a row on."""
+        return f"{self._in_a_row} cycles in a row have failed: {self._problem}" if self._in_a_row > 1 else ""
+
     def problem(self) -> str:
         """Return why /healthz has to fail, or an empty string."""
         lasted_s = self._monotonic() - self._since

@@ -25,6 +25,8 @@ class RunOptions:
         How many requests are under way at most.
     mark_evicted
         Whether pods get the condition DisruptionTarget before they are evicted.
+    cycle_timeout_s
+        The process ends if a cycle takes longer than so many seconds, or if cycles fail for long; 0: never.
     shutdown_delay_s
         For how many seconds after a signal the webhooks are still served: the cluster goes on sending requests.
     """
@@ -42,6 +44,7 @@ class RunOptions:
     connections: int = 64
     default_queues: bool = True
     mark_evicted: bool = False
+    cycle_timeout_s: float = 120.0
     shutdown_delay_s: float = 5.0
 
     def lease_name(self, config: Config) -> str:

@@ -78,6 +78,9 @@ class Metrics:
         self._leader = self._gauge("leader", "1 while this process holds the lease, else 0")
         self._ready = self._gauge("ready", "1 for each check of /readyz/scheduling that finds nothing, else 0", "check")
         self._failures = Counter(self._prefix + "cycle_failures", "Cycles that failed", registry=self._registry)
+        self._running = self._gauge(
+            "cycle_running_seconds", "For how long the cycle under way has been running, else 0"
+        )
         self._success = self._gauge(
             "last_successful_cycle_timestamp_seconds", "When the last cycle went well, in seconds since the epoch"
         )
@@ -118,6 +121,10 @@ class Metrics:
     def observe_failure(self) -> None:
         """A cycle has failed."""
         self._failures.inc()
+
+    def watch_cycle(self, running_s: Callable[[], float]) -> None:
+        """Ask for how long a cycle has been running when somebody reads the metrics."""
+        self._running.set_function(running_s)
 
     def observe_success(self, now_s: float) -> None:
         """A cycle succeeded at that time (seconds since the epoch)."""

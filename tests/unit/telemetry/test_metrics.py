@@ -54,6 +54,7 @@ OURS = {
     "kai_queue_requested_gpus": "gauge",
     "kai_waiting": "gauge",
     "kai_cycle_failures_total": "counter",
+    "kai_cycle_running_seconds": "gauge",
     "kai_last_successful_cycle_timestamp_seconds": "gauge",
     "kai_quarantined_objects": "gauge",
     "kai_leader": "gauge",
@@ -122,6 +123,8 @@ def test_failing_cycles_and_what_is_left_out_are_counted() -> None:
     assert values(metrics, "kai_cycle_failures_total") == {(): 0.0}
     metrics.observe_failure()
     metrics.observe_success(1234.5)
+    metrics.watch_cycle(lambda: 12.5)
+    assert values(metrics, "kai_cycle_running_seconds") == {(): 12.5}
     metrics.observe_left_out({"Pod": 2, "Node": 1})
     metrics.observe_left_out({"Node": 1})
     assert values(metrics, "kai_cycle_failures_total") == {(): 1.0}
