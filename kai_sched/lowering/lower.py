@@ -143,7 +143,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
         freeze(classes.terms),
         freeze(classes.term_roles),
-        freeze((classes.ports,))[0],
+        freeze(classes.host_ports),
         job_tables[0],
         job_tables[1],
         *lower_claims(claims, classes.claims, (len(objects), len(nodes)), cache, nodes),

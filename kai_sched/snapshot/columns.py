@@ -132,6 +132,10 @@ SCHEMA: dict[str, dict[str, Column]] = {
         ),
         "self_match": Column("u1", "c", "1: the class's own pods match all its required terms"),
     },
+    "HostPorts": {
+        "ptr": Column("i4", "p+1", "ports that conflict with the port, itself included"),
+        "conflict": Column("i4", "*", "those ports", "p"),
+    },
     "Jobs": {
         "queue": Column("i4", "j", "leaf queue. Jobs go by creation, then uid", "q"),
         "priority": Column("i8", "j", "value of the priority class"),
