@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
-from kai_sched.solver.claim_state import ClaimState, Picks, claim_writes, make_picks
+from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks, claim_writes, make_claim_steps, make_picks
 from kai_sched.solver.decisions import Decisions
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -161,6 +161,7 @@ class Finder(NamedTuple):
     verdicts: Flags  # (K, N) Verdict by static feasibility (12.2)
     dynamic: Flags  # (C,) 1: scored in full, as its best node depends on more than each node by itself
     refused: Flags  # (C,) Verdict on every node; 0: none
+    steps: ClaimSteps
 
 
 class Tree(NamedTuple):
@@ -299,10 +300,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     if evicting:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
-    # What the classes of all moved tasks add up to: one class with many term roles must not count for every task.
-    roles = np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls]
-    of_jobs = np.bincount(snapshot.tasks.job + 1, weights=roles, minlength=1)
-    counters = int(of_jobs.max(initial=0)) + (2 * int(roles.sum()) if evicting else 0)
+    # What the classes of the tasks add up to: one class with many term roles must not count for every task.
+    counters = (3 if evicting else 1) * int(np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls].sum())
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
@@ -354,6 +353,7 @@ def make_finder(snapshot: Snapshot) -> Finder:
         np.zeros((snapshot.signatures.toleration.size, n_nodes), np.uint8),
         np.zeros(n_classes, np.uint8),
         snapshot.classes.refused.copy(),
+        make_claim_steps(snapshot),
     )
 
 
