@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering.cache import Cache, PodClass
+from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.host_ports import PortRows, lower_ports
+from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Shape
@@ -135,7 +136,7 @@ def lower_classes(
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    _refuse(ports.refusals, table, refusals)
+    _refuse(found, ports, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
     legacy = np.array([each.shape.legacy_mig for each in found], bool)
@@ -228,10 +229,11 @@ def _table(
     return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
 
 
-def _refuse(over: dict[int, str], table: Classes, refusals: list[str]) -> None:
-    """Refuse the classes that are over a limit of work, by row with the sentence about it, where nothing else does."""
-    for c, text in over.items():
-        if table.refused[c] == Verdict.OK:
+def _refuse(found: list[PodClass], ports: PortRows, table: Classes, refusals: list[str]) -> None:
+    """Refuse the classes that are over a limit of work, where nothing else does: with the sentence about it."""
+    for c, each in enumerate(found):
+        text = each.known.refusal or ports.refusals.get(c, "")
+        if text and table.refused[c] == Verdict.OK:
             table.refused[c], refusals[c] = Verdict.OVER_WORK, text
 
 
@@ -289,15 +291,21 @@ def _lower_term_roles(
     term or the port, and the weight; those of a class lie side by side.
     """
     rows: dict[int, int] = {}
+    # A term that no pod matches keeps nobody away, unless the pod needs one that matches.
+    matched = set[int]().union(*(each.matches for each in found))
     own = [
-        [(rows.setdefault(number, len(rows)), kind, weight) for number, kind, weight in each.known.terms]
+        [
+            (rows.setdefault(number, len(rows)), kind, weight)
+            for number, kind, weight in each.known.terms
+            if number in matched or kind == TermKind.REQUIRED
+        ]
         for each in found
     ]
     entries: list[tuple[int, int, int]] = []
     ptr, self_match = [0], []
     for each, terms, rows_of_ports in zip(found, own, ports.of_class, strict=True):
         need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
-        match = sorted(rows[number] for number in each.matches)
+        match = sorted(rows[number] for number in each.matches if number in rows)
         entries += [(TermRole.NEED, a, 1) for a in need]
         entries += [(TermRole.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
         entries += [(TermRole.MATCH, a, 1) for a in match]
