@@ -22,7 +22,7 @@ from kai_sched.snapshot.tables import HostPorts, Ints
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 POD_PORTS_MAX = 1000
-CONFLICTS_MAX = 2**20  # pairs of ports that are compared on one node
+CONFLICTS_MAX = 2**17  # pairs of ports that are compared on one node
 COUNTERS_MAX = 2**25  # rows times nodes; memory is taken only for those that are written
 
 Number = tuple[int, str]  # number and protocol
