@@ -16,6 +16,7 @@ TABLES = {
     "Signatures": "signatures",
     "Terms": "terms",
     "TermRoles": "term_roles",
+    "HostPorts": "host_ports",
     "Jobs": "jobs",
     "Sets": "sets",
     "DraDevices": "dra_devices",
@@ -50,6 +51,7 @@ class SnapshotError(ValueError):
 def validate(snapshot: Snapshot) -> None:
     """Raise SnapshotError at the first column that is not as ``columns.SCHEMA`` says."""
     length = {axis: len(getattr(getattr(snapshot, table), column)) for axis, (table, column) in AXES.items()}
+    length["p"] = len(snapshot.host_ports.ptr) - 1
     length["r"] = snapshot.nodes.allocatable.shape[1]
     for name, attribute in TABLES.items():
         table = getattr(snapshot, attribute)

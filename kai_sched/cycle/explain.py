@@ -175,6 +175,8 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
             return reasons.sharing_off() if what == GPU_SHARING_OFF else reasons.not_supported(what)
         case Verdict.NO_HELP:
             return reasons.no_help()
+        case Verdict.OVER_WORK:
+            return reasons.over_work(lowered.pods[blocking_row].key, _refusal(blocking_row, lowered))
         case Verdict.TOO_LARGE:
             return _too_large(blocking_row, lowered)
         case _:

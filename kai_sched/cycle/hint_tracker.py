@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.cycle.claim_turns import ClaimTurns
 from kai_sched.cycle.search_rounds import SearchRound
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
@@ -35,6 +36,7 @@ class HintTracker:
     first: Mapping[str, int] = field(default_factory=dict)
     nominated_nodes: Mapping[str, str] = field(default_factory=dict)
     search_round: SearchRound = field(default_factory=SearchRound)
+    claim_turns: ClaimTurns = field(default_factory=ClaimTurns)
     _barred: frozenset[str] = frozenset()
 
     @property
@@ -58,23 +60,26 @@ class HintTracker:
             searched=self.search_round.searched,
             may_search=self.search_round.may_search,
             closed_nodes=closed_nodes,
+            brief=self.claim_turns.brief,
         )
 
     def record(self, cluster: Cluster, result: CycleResult, config: Config) -> bool:
         """Take over the result of a cycle on ``cluster``.
 
-        Returns whether a group was added to ``pipelined_free``: the next cycle may then bind it.
+        Returns whether the next cycle may bind more although nothing changes: a group was added to ``pipelined_free``,
+        or waits for the full search for its devices.
         """
         self.search_round.record(cluster, result)
+        self.claim_turns.record(cluster, result)
         if config.victims == "minimal":
             self.nominated_nodes = {each.pod: each.node for each in result.effects if isinstance(each, Pipeline)}
             self.first = Counter(cluster.pods[key].group_key for key in self.nominated_nodes)
-            return False
+            return self.claim_turns.due
         evicted = {each.group for each in result.effects if isinstance(each, Evict)}
         self._barred = _existing(self._barred | (self.pipelined_free & evicted), cluster)
         before = self.pipelined_free
         self.pipelined_free = _existing(before | result.pipelined_free, cluster) - self._barred
-        return not self.pipelined_free <= before
+        return self.claim_turns.due or not self.pipelined_free <= before
 
 
 def _existing(groups: frozenset[str], cluster: Cluster) -> frozenset[str]:

@@ -82,7 +82,15 @@ def lift(lowered: Lowered, solution: Solution, now_ns: int) -> CycleResult:
         frozenset(group.key for group in lowered.groups[solution.pipelined_free]),
         searches=_searches(lowered, solution),
         leaving=_leaving(lowered, solution),
+        hard_claims=_hard_claims(lowered, solution),
     )
+
+
+def _hard_claims(lowered: Lowered, solution: Solution) -> frozenset[str]:
+    """The groups with pending pods for which the search for devices was cut by what it took itself."""
+    tasks = lowered.snapshot.tasks
+    hard = solution.hard_claims[tasks.cls] & (solution.status == Status.PENDING) & (tasks.job != NULL)
+    return frozenset(lowered.groups[j].key for j in np.unique(tasks.job[hard]))
 
 
 def _leaving(lowered: Lowered, solution: Solution) -> dict[str, tuple[str, ...]]:

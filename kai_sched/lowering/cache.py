@@ -9,17 +9,18 @@ the history of the cache; they never appear in a snapshot, only what they stand 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sized
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
-from kai_sched.lowering.errors import ErrorCollector
+from kai_sched.lowering.errors import ErrorCollector, TermWorkError
 from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.limits import duration, moment
+from kai_sched.lowering.pod_classes import KnownShape, PodClass
 from kai_sched.lowering.roles import (
     gpu_kind,
     group_of_bare_pod,
@@ -30,56 +31,22 @@ from kai_sched.lowering.roles import (
     placing,
     task_priority,
 )
-from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
+from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable, put_all
+from kai_sched.lowering.term_work import POD_WORK_MAX, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
-from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
-from kai_sched.model.store import Cluster
+from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
+from kai_sched.model.store import Change, Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.gpu_kinds import GpuKind
-from kai_sched.snapshot.tables import TermKind
 
 Made = TypeVar("Made")
 UNSET = -2  # GroupCell.GRACE: the group does not set one
 
 SPARE_NUMBERS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class KnownShape:
-    """A shape and what is derived from it once.
-
-    ``number`` is its number in this cache, ``place`` is equal for shapes that differ in requests and claims only,
-    ``gpu_kind`` says what kind of GPUs containers request, and ``terms`` has (number, kind, weight) of each inter-pod
-    term.
-    """
-
-    number: int
-    place: int
-    shape: Shape
-    gpu_kind: GpuKind
-    terms: tuple[tuple[int, TermKind, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PodClass:
-    """A class of pods that placement cannot tell apart: one shape, matched by the same inter-pod terms.
-
-    ``reserves`` marks GPU reservation pods: their device is counted with the pods that share it. ``matches`` are the
-    numbers of the terms that match the pods, ascending.
-    """
-
-    known: KnownShape
-    reserves: bool
-    matches: tuple[int, ...]
-    claims: int = 0  # number of the key of its claims (``claims.ClaimKey``) in this cycle
-
-    @property
-    def shape(self) -> Shape:
-        return self.known.shape
+SPARE_MATCHES = 4_000_000
 
 
 class Cache:
@@ -125,7 +92,11 @@ class Cache:
         self.classes: list[PodClass] = []
         self.layout_ids = Names()
         self.layouts: list[Layout] = []
-        self.terms = TermBook()
+        self.terms = TermBook(POD_WORK_MAX)
+        self._limits = TermLimits()
+        self._terms_read = 0  # terms of all objects when all were read last
+        self._n_matches = 0  # of the terms and classes so far
+        self._changed: set[int] = set()  # label sets that other terms match than those by which pods are classified
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
@@ -144,29 +115,62 @@ class Cache:
         that cannot be lowered.
         """
         try:
-            self._take_in(cluster, config)
+            changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
+            try:
+                if changes and self._limits.over and any(kind is Pod for kind, _ in changes):
+                    self._check_limits(cluster)
+                self._take_in(changes, cluster, config)
+            except TermWorkError:
+                self._take_in_within_limits(cluster, config)
         except BaseException:
             self.reset()
             raise
 
-    def _take_in(self, cluster: Cluster, config: Config) -> None:
-        changes = cluster.changes_since(self._store_id, self._serial) if self._config == config else None
+    def _check_limits(self, cluster: Cluster) -> None:
+        """Raise TermWorkError if other pods than before are over a limit."""
+        if find_limits(cluster.pods.values()).over != self._limits.over:
+            raise TermWorkError
+
+    def _take_in_within_limits(self, cluster: Cluster, config: Config) -> None:
+        """Read all objects anew, without the terms that are over a limit of work; label sets first.
+
+        Each term is then compared with as many label sets as ``find_limits`` counts, and no other one can be over a
+        limit before the comparisons have cost the slack besides.
+        """
+        self.reset()
+        limits = find_limits(cluster.pods.values())
+        self.terms.work_max, self.terms.by_sets, self.terms.namespaces = sys.maxsize, True, cluster.namespaces
+        for pod in cluster.pods.values():
+            if pod.phase != Phase.FAILED:
+                self.terms.label_set(pod)
+        self._limits = limits
+        self._read_all(cluster, config)
+        self.terms.work_max = self.terms.work + limits.slack
+
+    def _read_all(self, cluster: Cluster, config: Config) -> None:
         self.terms.namespaces = cluster.namespaces
+        self._sync_bindings(cluster)
+        self._sync(list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes), cluster, config)
+        self._terms_read, self._n_matches = len(self.terms), 0
+
+    def _take_in(self, changes: set[Change] | None, cluster: Cluster, config: Config) -> None:
         if changes is None or self._crowded():
             self.reset()
-            self.terms.namespaces = cluster.namespaces
-            self._sync_bindings(cluster)
-            pods, groups, nodes = list(cluster.pods), list(cluster.pod_groups), list(cluster.nodes)
-        else:
-            pods = [key for kind, key in changes if kind is Pod]
-            if any(kind is BindRequest for kind, _ in changes):
-                pods = list({*pods, *self._sync_bindings(cluster)})
-            groups = [key for kind, key in changes if kind is PodGroup]
-            nodes = [key for kind, key in changes if kind is Node]
-            for name in [key for kind, key in changes if kind is Namespace]:
-                self._match_again(self.terms.rematch(name))
-        if changes is None or any(kind in (ResourceSlice, DeviceClass, DeviceTaintRule, Node) for kind, _ in changes):
+            self._read_all(cluster, config)
+            return
+        self.terms.namespaces = cluster.namespaces
+        pods = [key for kind, key in changes if kind is Pod]
+        if any(kind is BindRequest for kind, _ in changes):
+            pods = list({*pods, *self._sync_bindings(cluster)})
+        groups = [key for kind, key in changes if kind is PodGroup]
+        nodes = [key for kind, key in changes if kind is Node]
+        for name in [key for kind, key in changes if kind is Namespace]:
+            self._match_again(self.terms.rematch(name))
+        if any(kind in (ResourceSlice, DeviceClass, DeviceTaintRule, Node) for kind, _ in changes):
             self._devices = None
+        self._sync(pods, groups, nodes, cluster, config)
+
+    def _sync(self, pods: list[str], groups: list[str], nodes: list[str], cluster: Cluster, config: Config) -> None:
         self._sync_nodes(nodes, cluster, config)
         self._sync_groups(groups, cluster, config)
         self._sync_pods(pods, cluster, config)
@@ -183,11 +187,12 @@ class Cache:
             (self.class_ids, self.pods),
             (self.shape_ids, self.pods),
             (self._quick, self.pods),
-            (self.terms, self.pods),
             (self.terms.label_sets, self.pods),
             (self.node_names, self.nodes),
         )
-        return any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
+        n_terms = 4 * (len(self.pods) + self._terms_read) + SPARE_NUMBERS
+        crowded = len(self.terms) > n_terms or self._n_matches > SPARE_MATCHES
+        return crowded or any(len(numbered) > 4 * len(live) + SPARE_NUMBERS for numbered, live in pairs)
 
     def column(self, name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """The column of the nodes with this name: as it was made last, or made anew if a node has changed."""
@@ -247,7 +252,7 @@ class Cache:
                 errors.add(PodGroup, key, error)
         errors.end()
         self.groups.remove(gone)
-        _put(self.groups, entries, PodGroup)
+        put_all(self.groups, entries, PodGroup)
 
     def _group_cells(self, identity: str, group: PodGroup) -> tuple[int, ...]:
         key = layout_key(group)
@@ -284,6 +289,8 @@ class Cache:
             except Exception as error:
                 errors.add(Pod, key, error)
         errors.end()
+        self._match_again(self._changed)
+        self._changed = set()
         gone_groups = [bare_pod_group_key(key) for key in gone]
         self.reservations.difference_update(gone)
         entries: list[Entry] = []
@@ -305,7 +312,7 @@ class Cache:
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
-        _put(self.pods, entries, Pod)
+        put_all(self.pods, entries, Pod)
         self.groups.put(bare)
 
     def _pod_cells(self, key: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
@@ -343,25 +350,27 @@ class Cache:
         number = self.shape_ids.row(shape)
         if number == len(self.shapes):
             had_terms = bool(self.terms)
-            terms, changed = self.terms.learn(shape)
+            refusal = self._limits.over.get(shape) or too_many_requirements(shape)
+            terms, changed = ((), set[int]()) if refusal else self.terms.learn(shape)
             named = any(resource.startswith(EXTENDED_PREFIX) for resource, _ in shape.request)
             self.has_claims = self.has_claims or named or shape.n_claims > 0
             kind = gpu_kind(shape)
-            self.shapes.append(KnownShape(number, self.places.row(placing(shape, kind)), shape, kind, terms))
+            place = self.places.row(placing(shape, kind))
+            self.shapes.append(KnownShape(number, place, shape, kind, terms, refusal))
             if terms and not had_terms:
                 self._match_all()
-            else:
-                self._match_again(changed)
+            self._changed |= changed
         self._quick[id(shape)] = shape, self.shapes[number]
         return self.shapes[number]
 
     def _class_of(self, known: KnownShape, reserves: bool, label_set: int) -> int:
-        matches = self.terms.matches[label_set] if label_set != NULL else ()
+        matches = tuple(self.terms.matches[label_set]) if label_set != NULL else ()
         key = (known.number, reserves, matches)
         found = self.class_ids.get(key)
         if found is None:
             found = self.class_ids[key] = len(self.classes)
             self.classes.append(PodClass(known, reserves, matches))
+            self._n_matches += len(matches)
         return found
 
     def _match_again(self, label_sets: set[int]) -> None:
@@ -382,18 +391,3 @@ class Cache:
     def _classify(self, row: int, label_set: int) -> None:
         before = self.classes[self.pods.cells[row, PodCell.CLASS]]
         self.pods.cells[row, PodCell.CLASS] = self._class_of(before.known, before.reserves, label_set)
-
-
-def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
-    """Write the entries. Raises LoweringError with the objects that have numbers that no row can hold."""
-    try:
-        table.put(entries)
-    except Exception:
-        errors = ErrorCollector()
-        for key, _, _, cells in entries:
-            try:
-                np.array(cells, np.int64)
-            except Exception as error:
-                errors.add(kind, key, error)
-        errors.end()
-        raise

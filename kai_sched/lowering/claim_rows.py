@@ -120,10 +120,10 @@ class _Requests:
 
 
 def lower_claims(
-    found: ClaimRows, classes: list[ClaimKey], shape: tuple[int, int], cache: Cache, nodes: list[Node]
+    found: ClaimRows, classes: list[ClaimKey], brief: Flags, n_tasks: int, cache: Cache, nodes: list[Node]
 ) -> tuple[DraDevices, DraRequests, DraClaims]:
-    """The tables. ``classes`` (C,) are the keys of the classes, ``shape`` the numbers of tasks and of nodes."""
-    n_tasks, n_nodes = shape
+    """The tables. ``classes`` (C,) are the keys of the classes, ``brief`` (C,) is that column of ``DraRequests``."""
+    n_nodes = len(nodes)
     if found.book is None or found.extended is None:
         return no_claims(len(classes), n_tasks, n_nodes)
     specs = _Requests(found.book, found.extended)
@@ -142,6 +142,7 @@ def lower_claims(
     lacking = [found.extended.offered(name) == 0 for name in specs.needed]
     requests = DraRequests(
         np.array(class_ptr, np.int32),
+        brief,
         np.array(spec, np.int32),
         np.array(certain, np.int32),
         np.array(specs.request_ptr, np.int32),
@@ -265,6 +266,7 @@ def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, D
     )
     requests = DraRequests(
         ints(n_classes + 1),
+        np.zeros(n_classes, np.uint8),
         *(ints(0), ints(0), ints(1), ints(0)),
         np.zeros((0, n_nodes), np.uint8),
         *(ints(1), ints(0)),

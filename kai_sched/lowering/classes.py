@@ -1,5 +1,5 @@
-"""The tables of classes, pods that placement cannot tell apart: requests, term roles, host ports and their conflicts;
-``equivalence`` is about jobs.
+"""The tables of classes, pods that placement cannot tell apart: requests, term roles, and what is over a limit of work;
+``equivalence`` is about jobs, ``host_ports`` has the conflicts of ports.
 
 A class has one shape (``model.objects.Shape``) and is matched by the same inter-pod terms. Most clusters have many pods
 and few classes, so node constraints are judged per class. The tables are in the order in which the tasks, in canonical
@@ -13,20 +13,33 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering.cache import Cache, PodClass
+from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
 from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
+from kai_sched.lowering.host_ports import PortRows, lower_ports
+from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.lowering.terms import Term
 from kai_sched.model.config import Config
-from kai_sched.model.objects import HostPort, Node, Shape
+from kai_sched.model.objects import Node, Shape
 from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
 from kai_sched.model.store import Cluster
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind
-from kai_sched.snapshot.tables import Classes, Flags, Floats, Ints, Longs, TermKind, TermRole, TermRoles, Terms, Verdict
+from kai_sched.snapshot.tables import (
+    Classes,
+    Floats,
+    HostPorts,
+    Ints,
+    Longs,
+    TermKind,
+    TermRole,
+    TermRoles,
+    Terms,
+    Verdict,
+)
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no
@@ -36,7 +49,6 @@ UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
 COUNTED = (GpuKind.NONE, GpuKind.WHOLE)  # what containers request says all
 NO_DEVICES = (GpuKind.NONE, GpuKind.LEGACY_MIG)
-ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +65,15 @@ class ClassRows:
         Requests (C, R), quota amounts (C, 3), signatures and refusals of the classes.
     signatures
         The node constraints that the classes refer to.
-    terms, term_roles, ports
+    terms, term_roles, host_ports
         Inter-pod terms with their domains (A, N), the ties of classes to terms and ports, and which host ports
-        conflict (P, P).
+        conflict.
     n_domains
         The number of domains of all terms together.
     resources
         (R,) the resource of each column of amounts.
     refusals
-        (C,) the object or feature for which the class fits no node; "" where there is none.
+        (C,) the object, feature or limit for which the class fits no node; "" where there is none.
     legacy_mig
         (C,) whether the pods ask for MIG devices in the legacy way.
     claims
@@ -74,7 +86,7 @@ class ClassRows:
     signatures: SignatureBook
     terms: Terms
     term_roles: TermRoles
-    ports: Flags
+    host_ports: HostPorts
     n_domains: int
     resources: tuple[str, ...]
     refusals: list[str]
@@ -123,7 +135,9 @@ def lower_classes(
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys))
-    terms, term_roles, ports, n_domains = _lower_term_roles(found, cache, nodes)
+    ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
+    _refuse(found, ports, table, refusals)
+    terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     kind = equivalent_classes(found, cluster.volume_claims)[of_task]
     legacy = np.array([each.shape.legacy_mig for each in found], bool)
     return ClassRows(
@@ -133,7 +147,7 @@ def lower_classes(
         book,
         terms,
         term_roles,
-        ports,
+        ports.table,
         n_domains,
         resources,
         refusals,
@@ -215,6 +229,14 @@ def _table(
     return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
 
 
+def _refuse(found: list[PodClass], ports: PortRows, table: Classes, refusals: list[str]) -> None:
+    """Refuse the classes that are over a limit of work, where nothing else does: with the sentence about it."""
+    for c, each in enumerate(found):
+        text = each.known.refusal or ports.refusals.get(c, "")
+        if text and table.refused[c] == Verdict.OK:
+            table.refused[c], refusals[c] = Verdict.OVER_WORK, text
+
+
 def _gpu_amounts(
     found: list[PodClass], request: Floats, sizes: list[int], keys: list[ClaimKey]
 ) -> tuple[list[GpuKind], tuple[Floats, Floats, Ints, Floats, Longs]]:
@@ -260,27 +282,34 @@ def _not_supported(shape: Shape, config: Config) -> str:
     return GPU_SHARING_OFF if shape.share and not config.gpu_sharing else ""
 
 
-def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) -> tuple[Terms, TermRoles, Flags, int]:
-    """Terms, term roles, port conflicts and the number of domains of these classes.
+def _lower_term_roles(
+    found: list[PodClass], ports: PortRows, cache: Cache, nodes: list[Node]
+) -> tuple[Terms, TermRoles, int]:
+    """Terms, term roles and the number of domains of these classes.
 
-    Terms and ports are numbered in the order of first occurrence. A term role is a row of three: a TermRole, the number
-    of the term or the port, and the weight; those of a class lie side by side.
+    Terms are numbered in the order of first occurrence. A term role is a row of three: a TermRole, the number of the
+    term or the port, and the weight; those of a class lie side by side.
     """
     rows: dict[int, int] = {}
-    ports: dict[HostPort, int] = {}
+    # A term that no pod matches keeps nobody away, unless the pod needs one that matches.
+    matched = set[int]().union(*(each.matches for each in found))
     own = [
-        [(rows.setdefault(number, len(rows)), kind, weight) for number, kind, weight in each.known.terms]
+        [
+            (rows.setdefault(number, len(rows)), kind, weight)
+            for number, kind, weight in each.known.terms
+            if number in matched or kind == TermKind.REQUIRED
+        ]
         for each in found
     ]
     entries: list[tuple[int, int, int]] = []
     ptr, self_match = [0], []
-    for each, terms in zip(found, own, strict=True):
+    for each, terms, rows_of_ports in zip(found, own, ports.of_class, strict=True):
         need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
-        match = sorted(rows[number] for number in each.matches)
+        match = sorted(rows[number] for number in each.matches if number in rows)
         entries += [(TermRole.NEED, a, 1) for a in need]
         entries += [(TermRole.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
         entries += [(TermRole.MATCH, a, 1) for a in match]
-        entries += [(TermRole.PORT, ports.setdefault(port, len(ports)), 1) for port in each.shape.host_ports]
+        entries += [(TermRole.PORT, row, 1) for row in rows_of_ports]
         ptr.append(len(entries))
         self_match.append(bool(need) and set(need) <= set(match))
     terms_here = [cache.terms.terms[number] for number in rows]
@@ -289,7 +318,7 @@ def _lower_term_roles(found: list[PodClass], cache: Cache, nodes: list[Node]) ->
         np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8)
     )
     kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
-    return Terms(kinds, domain), term_roles, _conflicts(ports), n_domains
+    return Terms(kinds, domain), term_roles, n_domains
 
 
 def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, int]:
@@ -310,22 +339,3 @@ def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, 
         codes = columns[key][0]
         domain[rows] = np.where(codes == 0, NULL, codes - 1 + first[rows][:, None])
     return domain, int(first[-1])
-
-
-def _conflicts(ports: dict[HostPort, int]) -> Flags:
-    """(P, P) whether two host ports conflict.
-
-    They do if number and protocol are equal and the addresses are equal or one of them stands for any address, as in
-    the NodePorts plugin of the Kubernetes scheduler.
-    """
-    conflict = np.zeros((len(ports), len(ports)), np.uint8)
-    alike: dict[tuple[int, str], list[tuple[str, int]]] = {}
-    for port, p in ports.items():
-        alike.setdefault((port.port, port.protocol), []).append((port.host_ip, p))
-    for group in alike.values():
-        rows = np.array([p for _, p in group])
-        wild = np.array([address in ANY_ADDRESS for address, _ in group])
-        numbers = {address: number for number, (address, _) in enumerate(group)}
-        same = np.array([numbers[address] for address, _ in group])
-        conflict[np.ix_(rows, rows)] = wild[:, None] | wild | (same[:, None] == same)
-    return conflict

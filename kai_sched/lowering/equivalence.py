@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering.cache import PodClass
+from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.model.objects import VolumeClaim
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs

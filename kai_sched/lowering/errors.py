@@ -30,6 +30,10 @@ class LoweringError(Exception):
         self.errors = errors
 
 
+class TermWorkError(Exception):
+    """Inter-pod terms are compared with more label sets than they may be; no single object is to blame."""
+
+
 class ErrorCollector:
     """Collects the errors of many objects, so that one exception names them all."""
 
@@ -37,7 +41,9 @@ class ErrorCollector:
         self._found: list[ObjectError] = []
 
     def add(self, kind: type[Object], key: str, error: Exception) -> None:
-        """Note that the object caused the error."""
+        """Note that the object caused the error. What no single object is to blame for is raised at once."""
+        if isinstance(error, TermWorkError):
+            raise error
         self._found.append(ObjectError(kind, key, error))
 
     def end(self) -> None:

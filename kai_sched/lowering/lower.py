@@ -133,7 +133,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     devices = lower_devices(cache, nodes, objects, at, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
-    job_tables = _job_tables(cache, classes, pods, jobs, config)
+    job_tables, groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),
@@ -143,17 +143,17 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
         freeze(classes.terms),
         freeze(classes.term_roles),
-        freeze((classes.ports,))[0],
+        freeze(classes.host_ports),
         job_tables[0],
         job_tables[1],
-        *lower_claims(claims, classes.claims, (len(objects), len(nodes)), cache, nodes),
+        *lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes),
         classes.n_domains,
     )
     return Lowered(
         snapshot,
         queues,
         nodes,
-        cache.groups.objects[jobs.rows],
+        groups,
         [cache.layouts[number] for number in jobs.layout],
         cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
         objects,
@@ -175,6 +175,19 @@ def _job_tables(
     alike = job_equivalence(classes.kind, pods.job, pods.sets, waits, traits, jobs.queue)
     job_table, set_table = make_tables(cache, jobs, pods.sets, pods.status == Status.SUCCEEDED, alike)
     return freeze(job_table), freeze(set_table)
+
+
+def _brief(
+    pods: _PlacedPods, classes: ClassRows, groups: npt.NDArray[np.object_], hints: SchedulingHints
+) -> npt.NDArray[np.uint8]:
+    """(C,) ``DraRequests.brief``: 1 for classes that only groups of ``SchedulingHints.brief`` wait for."""
+    found = np.zeros(len(classes.claims), np.uint8)
+    if hints.brief:
+        brief = np.array([group.key in hints.brief for group in groups] + [False], np.uint8)
+        waits = pods.status == Status.PENDING
+        found[classes.of_task[waits]] = 1
+        np.minimum.at(found, classes.of_task[waits], brief[pods.job[waits]])
+    return found
 
 
 def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:

@@ -11,10 +11,12 @@ in common, so only such pairs are compared.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_sched.api import names
+from kai_sched.lowering.errors import TermWorkError
 from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
 from kai_sched.model.selectors import holds
 from kai_sched.snapshot.tables import TermKind
@@ -31,6 +33,14 @@ class Term:
     kind: TermKind
     topology_key: str
     selectors: tuple[PodTerm, ...]
+
+
+def cost_of(term: Term) -> int:
+    """How many requirements the comparison of the term with a label set looks at, at most."""
+    return sum(
+        1 + len(each.selector or ()) + len(each.namespaces) + len(each.namespace_selector or ())
+        for each in term.selectors
+    )
 
 
 def terms_of(shape: Shape) -> list[tuple[Term, int]]:
@@ -57,6 +67,11 @@ class TermBook:
         Namespace and labels of each number.
     matches
         By number of the label set, the numbers of the terms that match it, ascending.
+    work, work_max
+        What the comparisons so far have cost (``cost_of``), and the most that they may. TermWorkError is raised before
+        one that would cost more (``term_work``).
+    by_sets
+        Whether terms are indexed by what the fewest label sets have, whatever other terms are indexed by.
 
     Notes
     -----
@@ -64,16 +79,20 @@ class TermBook:
     with unrelated ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work_max: int = sys.maxsize) -> None:
         self.terms: list[Term] = []
         self.namespaces: Mapping[str, Namespace] = {}
         self.label_sets: list[tuple[str, Mapping[str, str]]] = []  # namespace and labels
-        self.matches: list[tuple[int, ...]] = []  # by label set: the terms that count such pods, ascending
+        self.matches: list[list[int]] = []  # by label set: the terms that count such pods, ascending
         self._number_of: dict[Term, int] = {}
         self._set_of: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._terms_at: dict[Handle, list[int]] = {}
         self._sets_at: dict[Handle, list[int]] = {}
         self._select_namespaces = False
+        self._costs: list[int] = []  # of the terms
+        self.work = 0
+        self.work_max = work_max
+        self.by_sets = False
 
     def __len__(self) -> int:
         """Number of terms."""
@@ -90,6 +109,7 @@ class TermBook:
             if number is None:
                 number = self._number_of[term] = len(self.terms)
                 self.terms.append(term)
+                self._costs.append(cost_of(term))
                 changed |= self._introduce(number, term)
             found.append((number, term.kind, weight))
         return tuple(found), changed
@@ -97,20 +117,28 @@ class TermBook:
     def _introduce(self, number: int, term: Term) -> set[int]:
         self._select_namespaces |= any(selector.namespace_selector is not None for selector in term.selectors)
         counted: set[int] = set()
-        for handle in self._narrowest(term):
+        narrowest = self._narrowest(term)
+        self._spend(self._costs[number] * sum(len(self._sets_at.get(handle, ())) for handle in narrowest))
+        for handle in narrowest:
             self._terms_at.setdefault(handle, []).append(number)
             counted.update(row for row in self._sets_at.get(handle, ()) if self._counts(term, *self.label_sets[row]))
         for row in counted:
-            self.matches[row] = (*self.matches[row], number)
+            self.matches[row].append(number)
         return counted
+
+    def _spend(self, work: int) -> None:
+        self.work += work
+        if self.work > self.work_max:
+            raise TermWorkError
 
     def _narrowest(self, term: Term) -> tuple[Handle, ...]:
         """The handles to index the term by: of all sufficient sets, the one with the fewest terms and label sets."""
 
         def crowd(handles: tuple[Handle, ...]) -> int:
-            return sum(len(self._sets_at.get(each, ())) + len(self._terms_at.get(each, ())) for each in handles)
+            terms = 0 if self.by_sets else sum(len(self._terms_at.get(each, ())) for each in handles)
+            return terms + sum(len(self._sets_at.get(each, ())) for each in handles)
 
-        return min(_handles_of(term), key=crowd, default=(None,))
+        return min(handles_of(term), key=crowd, default=(None,))
 
     def label_set(self, pod: Pod) -> int:
         """The number of the pod's label set: its namespace and labels."""
@@ -119,14 +147,15 @@ class TermBook:
         if found is None:
             found = self._set_of[key] = len(self.label_sets)
             self.label_sets.append((pod.namespace, pod.labels))
-            for handle in _handles(pod.namespace, pod.labels):
+            for handle in handles(pod.namespace, pod.labels):
                 self._sets_at.setdefault(handle, []).append(found)
             self.matches.append(self._match(pod.namespace, pod.labels))
         return found
 
-    def _match(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        near = [number for handle in _handles(namespace, labels) for number in self._terms_at.get(handle, ())]
-        return tuple(sorted(number for number in near if self._counts(self.terms[number], namespace, labels)))
+    def _match(self, namespace: str, labels: Mapping[str, str]) -> list[int]:
+        near = [number for handle in handles(namespace, labels) for number in self._terms_at.get(handle, ())]
+        self._spend(sum(map(self._costs.__getitem__, near)))
+        return sorted(number for number in near if self._counts(self.terms[number], namespace, labels))
 
     def rematch(self, namespace: str) -> set[int]:
         """Match the label sets of a namespace again after it changed; returns those with other matches than before."""
@@ -156,7 +185,7 @@ class TermBook:
         return all(holds(requirement, labels) for requirement in term.namespace_selector)
 
 
-def _handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
+def handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
     """All handles of a label set."""
     yield None
     yield namespace
@@ -165,7 +194,7 @@ def _handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
         yield (key, value)
 
 
-def _handles_of(term: Term) -> Iterator[tuple[Handle, ...]]:
+def handles_of(term: Term) -> Iterator[tuple[Handle, ...]]:
     """Sufficient sets of handles: for each set, a pod that the term matches has at least one handle of it."""
     for selector in term.selectors:
         if selector.selector is None:

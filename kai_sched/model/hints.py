@@ -34,6 +34,9 @@ class SchedulingHints:
         while others have not. No pod is evicted for these groups until the others have had theirs.
     may_search
         Where this is not empty, the only groups for which pods may be evicted in this cycle.
+    brief
+        Groups whose claims for devices were too hard to decide in earlier cycles. In this one the search for their
+        devices ends early, so that others have their turn.
     closed_nodes
         Nodes that get no pods that share GPUs: a device could not be reserved there.
     """
@@ -45,6 +48,7 @@ class SchedulingHints:
     searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     may_search: frozenset[str] = frozenset()
     closed_nodes: frozenset[str] = frozenset()
+    brief: frozenset[str] = frozenset()
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

@@ -26,7 +26,7 @@ from kai_sched.model.objects import (
 from kai_sched.model.read_constraints import read_label_selector, read_node_selector
 from kai_sched.model.read_meta import identity, namespace_of
 from kai_sched.model.read_requests import read_amounts
-from kai_sched.model.resources import QuantityError, amount, gpu_memory_mib
+from kai_sched.model.resources import GPU, QuantityError, amount, gpu_memory_mib
 
 # The conditions that count, in the order in which they are reported, and the status of each on a healthy node
 # (semantics 0.3).
@@ -37,13 +37,17 @@ _CONDITIONS = {
     "PIDPressure": "False",
     "NetworkUnavailable": "False",
 }
+NODE_GPUS_MAX = 4096
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 def read_node(wire: core.WireNode, warn: Warn) -> Node:
-    """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly."""
+    """Raises FieldError, for malformed quantities too: a node that is half known would be filled wrongly.
+
+    More GPUs than a node can have do not count.
+    """
     meta, spec, status = wire.metadata or core.Meta(), wire.spec or core.NodeSpec(), wire.status or core.NodeStatus()
     name = identity(meta)
     # As the API server does, a node that does not say what it offers offers all that it has.
@@ -52,6 +56,10 @@ def read_node(wire: core.WireNode, warn: Warn) -> Node:
     amounts, findings = read_amounts(quantities, f"status.{part}")
     for field, message in findings:
         raise FieldError(field, message)
+    if amounts.get(GPU, 0.0) > NODE_GPUS_MAX:
+        # Each of them may get a row in the tables of a cycle.
+        message = f"{amounts.pop(GPU):.0f} GPUs, which do not count: a node can have {NODE_GPUS_MAX} at most"
+        warn(f"status.{part}[{names.NVIDIA_GPU}]", message)
     memory = (meta.labels or NO_LABELS).get(names.GPU_MEMORY_LABEL)
     if memory is not None and not gpu_memory_mib(memory):
         message = (

@@ -55,6 +55,7 @@ from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.operator.intake.live_settings import LiveSettings
+from kai_sched.operator.intake.paced_sink import PacedSink
 from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.kopf_frame import KopfFrame
@@ -125,7 +126,7 @@ class Intake:
         What the informers saw of statuses.
     requests, groups
         What the grouper has to do, and the groups of pods.
-    sink, reflectors
+    sink, paced, reflectors
         The informers.
     binds, evictions, writes
         What waits to be sent.
@@ -139,6 +140,7 @@ class Intake:
     requests: GroupingRequests
     groups: Groups
     sink: EventSink
+    paced: PacedSink
     reflectors: Sequence[Reflector]
     binds: FifoQueue[Bind]
     evictions: FifoQueue[Evict]
@@ -233,7 +235,7 @@ def connect(base: Base, intake: Intake) -> Operator:
         base.options.lease_name(base.settings.config),
         base.api.credentials().server,
     )
-    frame = KopfFrame(intake.sink, base.api, base.ending)
+    frame = KopfFrame(intake.paced, base.api, base.ending)
     operator = Operator(base.options, identity, base.lease, base.pages, base.webhooks, parts, frame)
     _show_numbers(metrics, intake)
     base.pages.alive["cycle"] = watch.lasting_problem
@@ -263,8 +265,8 @@ def build_intake(base: Base) -> Intake:
     groups = Groups(store, overlay, reader, config, changed, requests, observations.owners.forget)
     observer = StatusObserver(config, base.settings, observations)
     sink = EventSink(store, overlay, reader, groups, config, changed, observer)
-    metrics = base.pages.metrics
-    reflectors = [Reflector(base.api, source, sink, base.rng, on_restart=metrics.count_restart) for source in SOURCES]
+    paced, metrics = PacedSink(sink), base.pages.metrics
+    reflectors = [Reflector(base.api, source, paced, base.rng, on_restart=metrics.count_restart) for source in SOURCES]
     return Intake(
         store=store,
         overlay=overlay,
@@ -274,6 +276,7 @@ def build_intake(base: Base) -> Intake:
         requests=requests,
         groups=groups,
         sink=sink,
+        paced=paced,
         reflectors=reflectors,
         binds=FifoQueue(),
         evictions=FifoQueue(),

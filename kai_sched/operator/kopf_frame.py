@@ -19,7 +19,7 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.model.read import POD_GROUP, QUEUE, Kind
-from kai_sched.operator.intake.event_sink import EventSink
+from kai_sched.operator.intake.paced_sink import PacedSink
 
 LOGIN_PAUSE_S = 1.0
 BACKOFF = Backoff(0.5, 10.0)
@@ -45,7 +45,7 @@ class KopfFrame:
         Ends the frame when it is set.
     """
 
-    def __init__(self, sink: EventSink, api: Api, ending: asyncio.Event) -> None:
+    def __init__(self, sink: PacedSink, api: Api, ending: asyncio.Event) -> None:
         self._sink = sink
         self._api = api
         self._ending = ending
@@ -65,7 +65,7 @@ class KopfFrame:
         )
 
 
-def make_registry(sink: EventSink, api: Api, start: Run, stop: Run) -> kopf.OperatorRegistry:
+def make_registry(sink: PacedSink, api: Api, start: Run, stop: Run) -> kopf.OperatorRegistry:
     """Return handlers that start and stop the rest, log in as ``api`` does, and hand events of our kinds on."""
     registry = kopf.OperatorRegistry()
 
@@ -107,7 +107,7 @@ def make_registry(sink: EventSink, api: Api, start: Run, stop: Run) -> kopf.Oper
     return registry
 
 
-def _handler(sink: EventSink, kind: Kind) -> Callable[..., Awaitable[None]]:
+def _handler(sink: PacedSink, kind: Kind) -> Callable[..., Awaitable[None]]:
     async def on_event(event: kopf.RawEvent, **_: Any) -> None:
         raw = msgspec.json.encode(event["object"])
         if event["type"] == "DELETED":

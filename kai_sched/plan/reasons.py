@@ -46,6 +46,7 @@ NOT_READY = "NotReady"
 QUEUE_NOT_LEAF = "QueueIsNotALeaf"
 NOT_SUPPORTED = "NotSupported"
 NOT_TRIED = "NotTried"
+OVER_WORK = "OverWorkLimit"
 SCHEDULER_ERROR = "SchedulerError"  # the name that kube-scheduler uses, too
 
 DELAYED = "PreemptionDelayNotElapsed"
@@ -196,6 +197,11 @@ def too_much_memory(pod: str, wanted: str, most: str) -> Reason:
 def refused(pod: str, why: str) -> Reason:
     """Something that the pod refers to is missing or unusable."""
     return Reason(NO_FIT, f"pod {pod} can run on no node: {why}", missing=True)
+
+
+def over_work(pod: str, why: str) -> Reason:
+    """What the pod asks for would take more work than a cycle has for it."""
+    return Reason(OVER_WORK, f"pod {pod} takes more work than a cycle has for it: {why}")
 
 
 def nothing_to_add() -> Reason:

@@ -102,6 +102,8 @@ class CycleResult:
     searches
         Empty unless the search for victims of some group was cut short or deferred. Else, by pending group, what each
         evicting action found (``snapshot.tables.Help``); groups whose search was deferred are missing.
+    hard_claims
+        Pending groups whose search for the devices of their claims was cut.
     leaving
         By node on which a pod waits for room: the pods that are leaving the node.
     """
@@ -118,5 +120,6 @@ class CycleResult:
     actions_s: Mapping[str, float] = field(default_factory=dict)
     next_deadline_ns: int = 0
     left_out: Mapping[tuple[type[Object], str], str] = field(default_factory=dict)
+    hard_claims: frozenset[str] = frozenset()
     searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

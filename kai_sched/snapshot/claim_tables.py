@@ -43,6 +43,7 @@ class DraRequests(NamedTuple):
     """
 
     class_ptr: npt.NDArray[np.int32]
+    brief: npt.NDArray[np.uint8]
     spec: npt.NDArray[np.int32]
     claim: npt.NDArray[np.int32]
     request_ptr: npt.NDArray[np.int32]

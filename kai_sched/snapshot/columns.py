@@ -132,6 +132,10 @@ SCHEMA: dict[str, dict[str, Column]] = {
         ),
         "self_match": Column("u1", "c", "1: the class's own pods match all its required terms"),
     },
+    "HostPorts": {
+        "ptr": Column("i4", "p+1", "ports that conflict with the port, itself included"),
+        "conflict": Column("i4", "*", "those ports", "p"),
+    },
     "Jobs": {
         "queue": Column("i4", "j", "leaf queue. Jobs go by creation, then uid", "q"),
         "priority": Column("i8", "j", "value of the priority class"),
@@ -171,6 +175,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
     },
     "DraRequests": {
         "class_ptr": Column("i4", "c+1", "claims of the class"),
+        "brief": Column("u1", "c", "1: its searches for devices have no steps but their own in this cycle"),
         "spec": Column("i4", "*", "what the claim asks for; row of request_ptr"),
         "claim": Column("i4", "*", "the claim, where it is a certain one; NULL: each pod has its own", "i"),
         "request_ptr": Column("i4", "*", "requests of the spec"),

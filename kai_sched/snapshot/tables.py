@@ -253,6 +253,16 @@ class TermRoles(NamedTuple):
     self_match: Flags
 
 
+class HostPorts(NamedTuple):
+    """One row for each host port that can conflict with another one (semantics 12.2).
+
+    Port p conflicts with the ports ``conflict[ptr[p]:ptr[p + 1]]``, mostly with itself.
+    """
+
+    ptr: Ints
+    conflict: Ints
+
+
 class Jobs(NamedTuple):
     """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
 
@@ -293,7 +303,7 @@ class Sets(NamedTuple):
 class Snapshot(NamedTuple):
     """One cycle's input, complete and read-only. Rows refer to each other by number; NULL (-1) refers to none.
 
-    ``ports`` (P, P) is 1 where two host ports conflict. ``n_domains`` is the number of domains of all terms.
+    ``n_domains`` is the number of domains of all terms.
     """
 
     queues: Queues
@@ -304,7 +314,7 @@ class Snapshot(NamedTuple):
     signatures: Signatures
     terms: Terms
     term_roles: TermRoles
-    ports: Flags
+    host_ports: HostPorts
     jobs: Jobs
     sets: Sets
     dra_devices: DraDevices

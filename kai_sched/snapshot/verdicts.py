@@ -43,6 +43,7 @@ class Verdict(enum.IntEnum):
     CONFIG_MAP_MISSING = 26
     NOT_SUPPORTED = 27
     DEVICE_CLAIM = 28  # a claim for devices, or one of its classes, cannot be used
+    OVER_WORK = 29  # its pods would cost more work than a cycle has for them
     # about a job
     NO_QUEUE = 30
     QUEUE_NOT_LEAF = 31

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai_sched.snapshot.tables import Longs, Snapshot
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Flags, Ints, Longs, Snapshot
 
 
 class ClaimState(NamedTuple):
@@ -50,9 +51,31 @@ class Picks(NamedTuple):
     device: Longs
     failed: Longs
     mark: Longs
-    length: Longs  # (2,) how many picks there are; 1 where the bound on work was reached
+    length: Longs  # (3,) how many picks there are; 1 where the search was cut; the steps that it has taken
     saved_device: Longs  # (Y,)
     saved_option: Longs  # (Y,)
+
+
+class ClaimSteps(NamedTuple):
+    """What searches for devices of claims took beyond their free steps, and which were cut (``claim_steps``)."""
+
+    queue: Ints  # (C,) the queue of the first task of the class that is in a job; else one more than there are
+    spent: Longs  # (C,) steps of the class
+    spent_by_queue: Longs  # (Q + 1,) of all classes of the queue
+    spent_in_all: Longs  # (1,) of all classes
+    cut: Flags  # (C,) 1: a search was cut by the steps of the class, 2: others had taken all; 0: none was
+
+
+def make_claim_steps(snapshot: Snapshot) -> ClaimSteps:
+    """Return the steps at the start of a cycle: none is taken."""
+    n_classes, n_queues = snapshot.classes.signature.size, snapshot.queues.parent.size
+    queue = np.full(n_classes, n_queues, np.int32)
+    if snapshot.dra_requests.spec.size:
+        tasks = np.flatnonzero(snapshot.tasks.job != NULL)[::-1]
+        queues = snapshot.jobs.queue[snapshot.tasks.job[tasks]]
+        queue[snapshot.tasks.cls[tasks]] = np.where(queues == NULL, n_queues, queues)
+    spent, cut = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.uint8)
+    return ClaimSteps(queue, spent, np.zeros(n_queues + 1, np.int64), np.zeros(1, np.int64), cut)
 
 
 def claim_writes(snapshot: Snapshot) -> int:
@@ -81,7 +104,7 @@ def make_picks(snapshot: Snapshot) -> Picks:
     n_picks, n_slots = longest_claims(snapshot) + 1, snapshot.dra_claims.device.size
     claim, request, option, place, wanted, cursor, device, failed, mark = np.zeros((9, n_picks), np.int64)
     saved_device, saved_option = np.zeros((2, n_slots), np.int64)
-    length = np.zeros(2, np.int64)
+    length = np.zeros(3, np.int64)
     return Picks(
         claim, request, option, place, wanted, cursor, device, failed, mark, length, saved_device, saved_option
     )

@@ -77,4 +77,4 @@ def solve(
         settle(ctx, search, np.zeros_like(context.state.idle), np.zeros_like(context.state.idle))
     facts = make_facts(snapshot)
     explain(ctx, facts)
-    return Solution(snapshot, context.state, context.decisions, facts, tuple(times))
+    return Solution(context, facts, tuple(times))

@@ -16,11 +16,11 @@ from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.claim_state import ClaimState
-from kai_sched.solver.decisions import Decisions
 from kai_sched.solver.eviction.pipelined_room import FREE
 from kai_sched.solver.eviction.validate import diverge
+from kai_sched.solver.kernels.claim_steps import CUT
 from kai_sched.solver.stages.explain import Facts
-from kai_sched.solver.state import State
+from kai_sched.solver.state import Context, State
 
 Bools = npt.NDArray[np.bool_]
 
@@ -136,13 +136,13 @@ class Solution:
     shared_left : (N,) GPUs left of those that pods share, once leaving pods have left; counted in neither of these
     help : (J, 4) by action, what it found for the job, each a ``Help``
     pipelined_free : (J,) whether the job is pipelined onto room that is free already
+    hard_claims : (C,) whether a search for the devices of claims of the class was cut by its own steps
     queues : what each queue has, holds and requests
     times : what the timer said before the first action and after each, in seconds
     """
 
-    def __init__(
-        self, snapshot: Snapshot, state: State, decisions: Decisions, facts: Facts, times: tuple[float, ...]
-    ) -> None:
+    def __init__(self, ctx: Context, facts: Facts, times: tuple[float, ...]) -> None:
+        snapshot, state, decisions = ctx.snapshot, ctx.state, ctx.decisions
         self._snapshot = snapshot
         self._decisions = decisions
         self._facts = facts
@@ -160,6 +160,7 @@ class Solution:
         self._claims = state.claims
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
+        self.hard_claims: Bools = ctx.finder.steps.cut == CUT
         book, n_queues = state.book, snapshot.queues.parent.size
         shares = (book.quota, book.limit, book.fair, book.held, book.held_fixed, book.asked)
         self.queues = QueueShares(*(column[:n_queues] for column in shares))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
-from kai_sched.solver.claim_state import ClaimState, Picks, claim_writes, make_picks
+from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks, claim_writes, make_claim_steps, make_picks
 from kai_sched.solver.decisions import Decisions
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -161,6 +161,7 @@ class Finder(NamedTuple):
     verdicts: Flags  # (K, N) Verdict by static feasibility (12.2)
     dynamic: Flags  # (C,) 1: scored in full, as its best node depends on more than each node by itself
     refused: Flags  # (C,) Verdict on every node; 0: none
+    steps: ClaimSteps
 
 
 class Tree(NamedTuple):
@@ -264,7 +265,7 @@ def make_state(snapshot: Snapshot) -> State:
     lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
     lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2
     counters: list[tuple[int, ...]] = [(length,) for length in lengths]
-    integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.ports.shape[0])], np.int64)
+    integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.host_ports.ptr.size - 1)], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
     devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:21]), views[21]
     task.node[:] = NULL
@@ -299,12 +300,13 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     if evicting:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
-    counters = int(np.diff(snapshot.term_roles.ptr).max(initial=0))
+    # What the classes of the tasks add up to: one class with many term roles must not count for every task.
+    counters = (3 if evicting else 1) * int(np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls].sum())
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
     # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 8 * counters + 3 * shares + claim_writes(snapshot)) + 2 * n_sets + 1
+    n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 8 * counters + 2 * n_sets + 1
     # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
     n_integers += 2 * claim_writes(snapshot)
     if evicting:
@@ -351,6 +353,7 @@ def make_finder(snapshot: Snapshot) -> Finder:
         np.zeros((snapshot.signatures.toleration.size, n_nodes), np.uint8),
         np.zeros(n_classes, np.uint8),
         snapshot.classes.refused.copy(),
+        make_claim_steps(snapshot),
     )
 
 

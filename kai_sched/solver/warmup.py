@@ -19,6 +19,7 @@ from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     Classes,
     Devices,
+    HostPorts,
     Jobs,
     Nodes,
     Queues,
@@ -64,9 +65,6 @@ def empty_snapshot() -> Snapshot:
 
     The columns are read-only, as those of real snapshots are: numba has a type of its own for such arrays.
     """
-
-    ports = np.zeros((0, 0), np.uint8)
-    ports.flags.writeable = False
     return Snapshot(
         _empty(Queues),
         _empty(Nodes),
@@ -76,7 +74,7 @@ def empty_snapshot() -> Snapshot:
         _empty(Signatures),
         _empty(Terms),
         _empty(TermRoles),
-        ports,
+        _empty(HostPorts),
         _empty(Jobs),
         _empty(Sets),
         _empty(DraDevices),

@@ -57,6 +57,15 @@ class ObjectHead(NamedTuple):
     pod: core.WirePod | None = None
 
 
+def read_name(raw: bytes) -> tuple[str, str]:
+    """The namespace and the name of an object, "" for what cannot be read. It costs much less than the whole object."""
+    try:
+        meta = _decode_head(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        meta = None
+    return (meta.namespace or "", meta.name or "") if meta is not None else ("", "")
+
+
 def read_head(kind: Kind, raw: bytes) -> ObjectHead | None:
     """Return the identity of the object; None, with a warning in the log, if it has none that can be read."""
     try:

@@ -168,8 +168,8 @@ def is_barred(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
         role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
         if role == PORT:
-            for other in range(state.ports.shape[1]):
-                if snapshot.ports[row, other] == 1 and state.ports[n, other] > 0:
+            for at in range(snapshot.host_ports.ptr[row], snapshot.host_ports.ptr[row + 1]):
+                if state.ports[n, snapshot.host_ports.conflict[at]] > 0:
                     return True
         elif terms.kind[row] == ANTI and terms.domain[row, n] != NULL:
             domain = terms.domain[row, n]

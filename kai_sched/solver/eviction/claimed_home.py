@@ -12,7 +12,8 @@ from kai_sched.snapshot.tables import Status
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claimed import leave_claimed, set_slot, take_claimed, use_slots
-from kai_sched.solver.kernels.claims import is_free_at, pick, use_later
+from kai_sched.solver.kernels.claims import pick
+from kai_sched.solver.kernels.slice_devices import is_free_at, use_later
 from kai_sched.solver.kernels.undo import add_integer, rollback
 from kai_sched.solver.state import Context
 
@@ -127,7 +128,7 @@ def give_others(n: int, ctx: Context) -> bool:
         for k in range(claims.task_ptr[p], claims.task_ptr[p + 1]):
             left = left or state.users_later[claims.claim[k]] == 0
         if left:
-            if not pick(ctx.snapshot.tasks.cls[p], n, False, ctx):
+            if not pick(ctx.snapshot.tasks.cls[p], n, False, True, ctx):
                 return False
             take_claimed(p, True, ctx)
     return True

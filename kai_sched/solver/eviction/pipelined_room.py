@@ -23,8 +23,8 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.kernels.claimed import are_claimed_free, hold_claimed
-from kai_sched.solver.kernels.claims import use_now
 from kai_sched.solver.kernels.devices import change_now, hold_now
+from kai_sched.solver.kernels.slice_devices import use_now
 from kai_sched.solver.state import Context, State
 
 NEED = int(TermRole.NEED)

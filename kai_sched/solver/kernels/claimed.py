@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claims import is_allocated, is_free_at, use_later, use_now
+from kai_sched.solver.kernels.claims import is_allocated
+from kai_sched.solver.kernels.slice_devices import is_free_at, use_later, use_now
 from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer
 from kai_sched.solver.state import Context
 

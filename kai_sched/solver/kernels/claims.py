@@ -10,7 +10,8 @@ order. Requests that stand for extended resources are needed on nodes that do no
 tells apart fail alike, so one of them stands for all. Picks are booked through the undo
 log, so that the next one sees them, and taken back in the end.
 
-Cost: a step for each device of the node and request, if nothing has to be given up; at most ``WORK_MAX`` steps.
+Cost: every round of every loop of a search is a step, and ``kernels.claim_steps`` says how many it may take; without
+more of them it is *cut*.
 Invariant: an allocation of a claim with several users, or that was there before its pod had a node, never changes in a
 cycle. A claim of one pod moves with it; what the pod holds now stays booked.
 """
@@ -20,11 +21,12 @@ from __future__ import annotations
 from kai_sched.snapshot.claim_tables import TAINTED
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claim_steps import free_steps, more_steps, spend
 from kai_sched.solver.kernels.devices import LATER, NEVER, NOW
-from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer
+from kai_sched.solver.kernels.slice_devices import is_free, use_later, use_now
+from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
-WORK_MAX = 20_000  # candidates that a search looks at
 USERS_MAX = 256  # consumers of a claim, and devices of one, that the API server takes
 DEVICES_MAX = 32
 
@@ -40,24 +42,25 @@ def has_claims(c: int, ctx: Context) -> bool:
 def survey_claims(c: int, n: int, ctx: Context) -> int:
     """Return when the claims of a pod of class ``c`` can all be allocated on node ``n``: a ``Room``, a scalar.
 
-    ``picks.length[1]`` (2,) is 1 afterwards if the bound on work was reached, so that NEVER is not certain.
+    ``picks.length[1]`` (3,) is 1 afterwards if the search was cut, so that NEVER is not certain.
     """
     if not has_claims(c, ctx):
         return NOW
-    if pick(c, n, True, ctx):
+    if pick(c, n, True, True, ctx):
         return NOW
-    return LATER if pick(c, n, False, ctx) else NEVER
+    return LATER if pick(c, n, False, True, ctx) else NEVER
 
 
 @inner
 def choose_claimed(c: int, n: int, ctx: Context) -> int:
     """Pick devices of node ``n`` for the claims of a pod of class ``c``, into ``scratch.picks`` (W,).
 
-    Returns NOW if the pod can be bound with them, else LATER. The pod must fit the node later.
+    Returns NOW if the pod can be bound with them, else LATER. The pod must fit the node later: a search has found that
+    out, so this one, which is the same, is not cut before it is that long.
     """
-    if pick(c, n, True, ctx):
+    if pick(c, n, True, False, ctx):
         return NOW
-    pick(c, n, False, ctx)
+    pick(c, n, False, False, ctx)
     return LATER
 
 
@@ -108,14 +111,15 @@ def is_usable_from(v: int, n: int, ctx: Context) -> bool:
 
 
 @inner
-def pick(c: int, n: int, now: bool, ctx: Context) -> bool:
+def pick(c: int, n: int, now: bool, asks: bool, ctx: Context) -> bool:
     """Pick devices of node ``n`` for all claims of a pod of class ``c``, into ``scratch.picks`` (W,); False: none.
 
-    With ``now`` they are free at present, too. The state is as before in the end.
+    With ``now`` they are free at present, too. With ``asks`` the steps of the class may be all taken. The state is as
+    before in the end.
     """
     requests, picks, log = ctx.snapshot.dra_requests, ctx.scratch.picks, ctx.log
     floats, integers = log.size[0], log.size[1]
-    picks.length[0], picks.length[1] = 0, 0
+    picks.length[0], picks.length[1], picks.length[2] = 0, 0, 0
     found = True
     for entry in range(requests.class_ptr[c], requests.class_ptr[c + 1]):
         i = requests.claim[entry]
@@ -125,27 +129,30 @@ def pick(c: int, n: int, now: bool, ctx: Context) -> bool:
         if found and is_allocated(i, ctx):
             found = joins(i, n, now, ctx)
     if found:
-        found = search(c, n, now, ctx)
+        free, more = free_steps(n, ctx), more_steps(c, asks, ctx)
+        found = search(c, n, now, free + more, ctx)
+        spend(c, int(picks.length[2]) - free, more, ctx)
     rollback(floats, integers, ctx)
     return found
 
 
 @inner
-def search(c: int, n: int, now: bool, ctx: Context) -> bool:
+def search(c: int, n: int, now: bool, most: int, ctx: Context) -> bool:
     """Pick devices for the claims that are not allocated, depth first; as ``pick``, whose caller takes them back.
 
-    Writes ``scratch.picks`` (W,).
+    Writes ``scratch.picks`` (W,). Ends after ``most`` steps; each part of it adds its own to ``picks.length[2]``.
     """
-    requests, devices, picks = ctx.snapshot.dra_requests, ctx.snapshot.dra_devices, ctx.scratch.picks
+    requests, picks = ctx.snapshot.dra_requests, ctx.scratch.picks
     entry, q = next_request(c, requests.class_ptr[c] - 1, 0, n, ctx)
     if entry == NULL:
         return True
-    level, work = 0, 0
+    level = 0
     open_pick(level, entry, q, n, ctx)
+    # Bound: each round takes a step, of ``most``.
     while True:
-        v = next_candidate(level, n, now, ctx)
-        work += 1 + picks.cursor[level] - devices.ptr[n]
-        if work > WORK_MAX:
+        v = next_candidate(level, n, now, most, ctx)
+        picks.length[2] += 1
+        if picks.length[2] > most:
             picks.length[1] = 1
             return False
         if v != NULL:
@@ -165,6 +172,7 @@ def search(c: int, n: int, now: bool, ctx: Context) -> bool:
             open_pick(level, entry, q, n, ctx)
             continue
         # No candidate is left. The next option of a prioritised list is tried once the first device of this one fails.
+        # Bound: each round goes down a level, of those that were gone up.
         while picks.place[level] > 0 or picks.option[level] + 1 >= requests.option_ptr[picks.request[level] + 1]:
             level -= 1
             if level < 0:
@@ -192,6 +200,7 @@ def next_request(c: int, entry: int, q: int, n: int, ctx: Context) -> tuple[int,
         if found != NULL:
             return entry, found
     for after in range(entry + 1, end):
+        ctx.scratch.picks.length[2] += 1
         i, spec = requests.claim[after], requests.spec[after]
         if i != NULL and is_allocated(i, ctx):
             continue
@@ -207,8 +216,9 @@ def first_needed(q: int, end: int, n: int, ctx: Context) -> int:
 
     Reads ``needed``, a row (N,) for each extended resource.
     """
-    requests = ctx.snapshot.dra_requests
+    requests, length = ctx.snapshot.dra_requests, ctx.scratch.picks.length
     for each in range(q, end):
+        length[2] += 1
         if requests.needs[each] == NULL or requests.needed[requests.needs[each], n] == 1:
             return each
     return NULL
@@ -233,6 +243,7 @@ def open_option(level: int, o: int, n: int, ctx: Context) -> None:
     picks.option[level], picks.failed[level] = o, NULL
     picks.cursor[level] = devices.ptr[n]
     matching, tainted = 0, 0
+    picks.length[2] += devices.ptr[n + 1] - devices.ptr[n] + level
     for at in range(devices.ptr[n], devices.ptr[n + 1]):
         match = requests.match[requests.matcher[o], devices.entry[at]]
         matching += match == 1
@@ -258,13 +269,19 @@ def continue_option(level: int, ctx: Context) -> None:
 
 
 @inner
-def next_candidate(level: int, n: int, now: bool, ctx: Context) -> int:
-    """Return the next device of node ``n`` for the pick at ``level``, or NULL; moves its cursor behind it (W,)."""
+def next_candidate(level: int, n: int, now: bool, most: int, ctx: Context) -> int:
+    """Return the next device of node ``n`` for the pick at ``level``, or NULL; moves its cursor behind it (W,).
+
+    Ends, too, once the search has taken ``most`` steps.
+    """
     picks, devices, requests = ctx.scratch.picks, ctx.snapshot.dra_devices, ctx.snapshot.dra_requests
     o = int(picks.option[level])
     all_of_them, failed = requests.wanted[o] == 0, picks.failed[level]
     for at in range(picks.cursor[level], devices.ptr[n + 1]):
         v = int(devices.entry[at])
+        picks.length[2] += 1
+        if picks.length[2] > most:
+            break
         if requests.match[requests.matcher[o], v] != 1:
             continue
         picks.cursor[level] = at + 1
@@ -282,6 +299,7 @@ def next_candidate(level: int, n: int, now: bool, ctx: Context) -> int:
 def is_picked(level: int, v: int, ctx: Context) -> bool:
     """Return whether device ``v`` is picked below ``level`` for the same claim, of ``scratch.picks`` (W,)."""
     picks = ctx.scratch.picks
+    picks.length[2] += level
     for other in range(level):  # noqa: SIM110 -- numba compiles no generators
         if picks.claim[other] == picks.claim[level] and picks.device[other] == v:
             return True
@@ -299,6 +317,7 @@ def keeps_constraints(level: int, v: int, ctx: Context) -> bool:
     for at in range(requests.constraint_ptr[o], requests.constraint_ptr[o + 1]):
         g = requests.constraint[at]
         value = requests.value[requests.attribute[g], v]
+        picks.length[2] += 1 + level
         if value == NULL:
             return False
         for other in range(level):
@@ -314,77 +333,8 @@ def keeps_constraints(level: int, v: int, ctx: Context) -> bool:
 def holds_for(o: int, g: int, ctx: Context) -> bool:
     """Return whether constraint ``g`` holds for option ``o``, by ``dra_requests.constraint_ptr`` (O + 1,)."""
     requests = ctx.snapshot.dra_requests
-    for at in range(requests.constraint_ptr[o], requests.constraint_ptr[o + 1]):  # noqa: SIM110
+    for at in range(requests.constraint_ptr[o], requests.constraint_ptr[o + 1]):
+        ctx.scratch.picks.length[2] += 1
         if requests.constraint[at] == g:
             return True
     return False
-
-
-@inner
-def is_free(v: int, o: int, now: bool, ctx: Context) -> bool:
-    """Return whether device ``v`` is free for option ``o`` later and, with ``now``, at present, too.
-
-    Reads the uses (V,), capacities (E,) and counters (U,) of ``state.claims``.
-    """
-    return is_free_at(v, o, False, ctx) and (not now or is_free_at(v, o, True, ctx))
-
-
-@inner
-def is_free_at(v: int, o: int, now: bool, ctx: Context) -> bool:
-    """Return whether device ``v`` is free for option ``o`` at present (``now``) or later, as ``is_free`` (V,).
-
-    With admin access any device has.
-    """
-    devices, requests, claims = ctx.snapshot.dra_devices, ctx.snapshot.dra_requests, ctx.state.claims
-    if requests.admin[o] == 1:
-        return True
-    uses = claims.uses_now[v] if now else claims.uses_later[v]
-    if devices.shared[v] == 0 and uses > 0:
-        return False
-    if devices.shared[v] == 1:
-        for d in range(devices.limit_ptr[v], devices.limit_ptr[v + 1]):
-            used = claims.used_now[d] if now else claims.used_later[d]
-            if used + requests.consumed[requests.consumer[o], d] > devices.limit[d]:
-                return False
-    # A device that is in use has taken its part of the counters.
-    if uses == 0:
-        for at in range(devices.counter_ptr[v], devices.counter_ptr[v + 1]):
-            u = devices.counter[at]
-            counted = claims.counted_now[u] if now else claims.counted_later[u]
-            if counted + devices.amount[at] > devices.total[u]:
-                return False
-    return True
-
-
-@inner
-def use_later(v: int, o: int, sign: int, ctx: Context) -> None:
-    """Count a use of device ``v`` for option ``o`` later, or (``sign`` -1) no longer, through the undo log.
-
-    Writes ``uses_later`` (V,), ``used_later`` (E,) and ``counted_later`` (U,) of ``state.claims``.
-    """
-    count_use(v, o, sign, False, ctx)
-
-
-@inner
-def use_now(v: int, o: int, sign: int, ctx: Context) -> None:
-    """Count a use of device ``v`` for option ``o`` at present, as ``use_later`` (V,)."""
-    count_use(v, o, sign, True, ctx)
-
-
-@inner
-def count_use(v: int, o: int, sign: int, now: bool, ctx: Context) -> None:
-    """Count a use of device ``v`` for option ``o`` in one ledger, through the undo log: (V,), (E,) and (U,)."""
-    devices, requests, at = ctx.snapshot.dra_devices, ctx.snapshot.dra_requests, ctx.state.at
-    if requests.admin[o] == 1:
-        return
-    uses = (at.uses_now if now else at.uses_later) + v
-    before = ctx.state.integers[uses]
-    set_integer(uses, before + sign, ctx)
-    if devices.shared[v] == 1 and requests.consumer[o] != NULL:
-        for d in range(devices.limit_ptr[v], devices.limit_ptr[v + 1]):
-            amount = requests.consumed[requests.consumer[o], d]
-            add_integer((at.used_now if now else at.used_later) + d, sign * amount, ctx)
-    if (before == 0) != (before + sign == 0):
-        for entry in range(devices.counter_ptr[v], devices.counter_ptr[v + 1]):
-            u = devices.counter[entry]
-            add_integer((at.counted_now if now else at.counted_later) + u, sign * devices.amount[entry], ctx)

@@ -5,8 +5,8 @@ These are pods with inter-pod terms or host ports, and CPU-only pods without a C
 (``finder.dynamic``); also pods with a nominated node, where the settings let other points outweigh it. All others are
 placed by ``kernels.find``, which chooses the same node without computing scores.
 
-Cost: for one task N nodes times R resources, the term roles of its class, and P host ports for each role that is a
-port; the check for a first pod of its kind adds N for each required term.
+Cost: for one task N nodes times R resources, the term roles of its class, and the ports that conflict with each role
+that is a port; the check for a first pod of its kind adds N for each required term.
 Invariant: nothing is written. Counters of terms and ports are those of the pods placed so far in this cycle, so the
 result is only valid until the next placement.
 """
@@ -182,12 +182,13 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     first_of_kind : result of ``is_first_of_kind``: a domain without matching pods satisfies a required term; the node
         must have the topology label all the same
     """
-    terms, term_roles, domains, ports = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.state.domains, ctx.state.ports
+    terms, term_roles, host_ports = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.snapshot.host_ports
+    domains, ports = ctx.state.domains, ctx.state.ports
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
         role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
         if role == PORT:
-            for other in range(ports.shape[1]):
-                if ctx.snapshot.ports[row, other] == 1 and ports[n, other] > 0:
+            for at in range(host_ports.ptr[row], host_ports.ptr[row + 1]):
+                if ports[n, host_ports.conflict[at]] > 0:
                     return HOST_PORT
             continue
         domain = terms.domain[row, n]

@@ -1,15 +1,12 @@
-"""What a new inter-pod term costs, and how host ports conflict."""
+"""What a new inter-pod term costs."""
 
 from __future__ import annotations
-
-import random
 
 import pytest
 
 from kai_sched import Cache, Config, Store
-from kai_sched.lowering.classes import ANY_ADDRESS, _conflicts
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.objects import HostPort, Namespace, Phase, Pod, PodTerm, Requirement, Shape
+from kai_sched.model.objects import Namespace, Phase, Pod, PodTerm, Requirement, Shape
 
 REQUEST = (("cpu", 100.0), ("pods", 1.0))
 
@@ -62,20 +59,3 @@ def test_a_namespace_is_looked_at_again_only_for_terms_that_select_namespaces(co
     cache.sync(store.cluster(), Config())
     assert compared
     assert cache.pods is pods
-
-
-def test_host_ports_conflict_by_port_protocol_and_address() -> None:
-    rng = random.Random(3)
-    addresses = (*ANY_ADDRESS, "10.0.0.1", "10.0.0.2")
-    drawn = [HostPort(rng.choice((80, 443)), rng.choice(("TCP", "UDP")), rng.choice(addresses)) for _ in range(60)]
-    ports = {port: p for p, port in enumerate(dict.fromkeys(drawn))}
-    found = _conflicts(ports)
-    for left, p in ports.items():
-        for right, other in ports.items():
-            wild = {left.host_ip, right.host_ip} & set(ANY_ADDRESS)
-            same = (left.port, left.protocol) == (right.port, right.protocol)
-            assert found[p, other] == (same and bool(wild or left.host_ip == right.host_ip)), (left, right)
-
-
-def test_no_ports_no_conflicts() -> None:
-    assert _conflicts({}).shape == (0, 0)

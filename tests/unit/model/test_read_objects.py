@@ -169,3 +169,16 @@ def test_priority_class() -> None:
         read("PriorityClass", {"metadata": {"name": "p"}})
     with pytest.raises(FieldError, match="does not fit into 32 bits"):
         read("PriorityClass", {"metadata": {"name": "p"}, "value": 2**40})
+
+
+@pytest.mark.parametrize("count", ["4097", "1e8", "1e18", "9E"])
+def test_more_gpus_than_a_node_can_have_are_told_and_do_not_count(count: str) -> None:
+    item, found = read("Node", node(allocatable={"cpu": "1", "nvidia.com/gpu": count, "pods": "110"}))
+    assert item.allocatable == {"cpu": 1000, "pods": 110}
+    assert [(field, "4096 at most" in message) for field, message in found] == [
+        ("status.allocatable[nvidia.com/gpu]", True)
+    ]
+
+
+def test_as_many_gpus_as_a_node_can_have_count() -> None:
+    assert clean(Node, node(allocatable={"nvidia.com/gpu": "4096"})).allocatable == {"gpu": 4096}

@@ -14,6 +14,7 @@ from kai_sched.snapshot.tables import (
     GPU,
     Classes,
     Devices,
+    HostPorts,
     Jobs,
     Nodes,
     Queues,
@@ -238,8 +239,6 @@ def assemble(
     no_terms = table(Terms, kind=[], domain=np.zeros((0, n_nodes)))
     untied = table(TermRoles, ptr=[0] * (n_classes + 1), entry=[], self_match=[1] * n_classes)
     terms, term_roles, n_domains, n_ports = ties or (no_terms, untied, 0, 0)
-    ports = np.eye(n_ports, dtype=np.uint8)
-    ports.flags.writeable = False
     sets, set_ptr, statuses, task_sets = set_rows(roots)
     statuses, task_sets = statuses + [Status.RUNNING] * foreign, task_sets + [NULL] * foreign
     job = [NULL if s == NULL else int(np.searchsorted(set_ptr, s, side="right")) - 1 for s in task_sets]
@@ -270,12 +269,18 @@ def assemble(
         one_signature(n_nodes),
         terms,
         term_roles,
-        ports,
+        table(HostPorts, ptr=range(n_ports + 1), conflict=range(n_ports)),
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
         *no_claims(len(request), len(job), n_nodes),
         n_domains,
     )
+
+
+def conflicts(snapshot: Snapshot, port: int) -> list[int]:
+    """The host ports that conflict with this one."""
+    ptr: list[int] = snapshot.host_ports.ptr.tolist()
+    return list(snapshot.host_ports.conflict[ptr[port] : ptr[port + 1]].tolist())
 
 
 def class_table(request: list[list[float]], **columns: Any) -> Classes:

@@ -26,7 +26,7 @@ from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import ACTIVE, crowded, price, rows_of, searching
-from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table
+from tests.unit.solver.tables import UNLIMITED, Member, assemble, conflicts, node_table, queue_table, table
 
 refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
@@ -71,7 +71,7 @@ def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
 def bars(ctx: Context, role: int, row: int, n: int) -> bool:
     """Whether a port is taken, or a pod that is there and this one keep each other out of the domain."""
     if role == TermRole.PORT:
-        return bool((ctx.snapshot.ports[row] * ctx.state.ports[n]).any())
+        return bool(ctx.state.ports[n, conflicts(ctx.snapshot, row)].any())
     domain = ctx.snapshot.terms.domain[row, n]
     if ctx.snapshot.terms.kind[row] != TermKind.ANTI or domain == NULL:
         return False

@@ -75,7 +75,7 @@ LENGTHS = {
     "c": SAMPLE.classes.signature.size,
     "r": SAMPLE.nodes.allocatable.shape[1],
     "k": SAMPLE.signatures.toleration.size,
-    "p": SAMPLE.ports.shape[0],
+    "p": SAMPLE.host_ports.ptr.size - 1,
     "d": SAMPLE.n_domains,
     "g": SAMPLE.devices.reserved.size,
     "x": SAMPLE.tasks.device.size,

@@ -11,7 +11,7 @@ from kai_sched.solver.state import Context
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
 from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searching
-from tests.unit.solver.tables import Member, assemble
+from tests.unit.solver.tables import Member, assemble, conflicts
 
 (minimal_simulation,) = afresh("solver.eviction.minimal_simulation")
 simulate_choice = minimal_simulation.simulate_choice
@@ -99,7 +99,7 @@ def allowed(ctx: Context, c: int, n: int) -> bool:
     near = [[d for d in snapshot.terms.domain[row] if d != NULL and domains.matched[d] > 0] for row in needs]
     first = bool(snapshot.term_roles.self_match[c]) and not any(near)
     for role, row, _ in entries:
-        if role == TermRole.PORT and (snapshot.ports[row] * ctx.state.ports[n]).any():
+        if role == TermRole.PORT and ctx.state.ports[n, conflicts(snapshot, row)].any():
             return False
         d = NULL if role == TermRole.PORT else int(snapshot.terms.domain[row, n])
         if role == TermRole.NEED and (d == NULL or (not domains.matched[d] and not first)):
