@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,12 @@ from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.plan.effects import Bind
 from tests.oracle.allocate import allocate
+from tests.oracle.world import UNLIMITED
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import by_scheduler, by_twin, check_allocated, cycles, plan_of
 from tests.properties.plans import text_of
-from tests.properties.shares import Sharing, device_memory, size_on
+from tests.properties.shares import MEMORY_LABEL, Sharing, device_memory, size_on
 from tests.properties.test_evictions import decided
 
 MIXED, ODD = Sharing(mig=True), Sharing(odd=True)
@@ -113,6 +115,74 @@ def test_no_device_ever_holds_more_than_it_has(objects: list[o.Object], victims:
     for cluster, _ in cycles(objects, by_scheduler, config, 5):
         check_devices(cluster, run_cycle(cluster, config, now_ns))
         now_ns += 10**10
+
+
+LIMITED = st.one_of(
+    *(
+        crowds(crowd, (1, 4), (1, 4), (3, 12))
+        for sharing in (Sharing(), ODD)
+        for crowd in (
+            Crowd(limits=True, movable=True, flat=True, sharing=sharing),
+            Crowd(limits=True, tight=True, deep=True, sharing=sharing),
+        )
+    )
+)
+
+
+def priced_by_node(objects: list[o.Object], seed: int) -> list[o.Object]:
+    """The objects with devices of two sizes, and shares by memory that cost more on small devices."""
+    rng = random.Random(seed)
+    found: list[o.Object] = []
+    for each in objects:
+        if isinstance(each, o.Node):
+            each = replace(each, labels={**each.labels, MEMORY_LABEL: rng.choice(("16384", "24576"))})
+        elif isinstance(each, o.Pod) and each.shape.share:
+            devices, memory = rng.choice((1, 1, 2, 4)), rng.choice((5406, 8193, 12287))
+            each = replace(each, shape=replace(each.shape, share=o.GpuShare(devices, 0.0, memory)), gpu_groups=())
+        elif isinstance(each, o.Queue) and rng.random() < 0.5:
+            each = replace(each, gpu=replace(each.gpu, limit=rng.choice((1.5, 2.5, 3.5, 5.0))))
+        found.append(each)
+    return found
+
+
+@MORE
+@given(st.builds(priced_by_node, LIMITED, st.integers(0, 2**32)), ACTIVE_SETS)
+def test_no_queue_ever_passes_its_limit(objects: list[o.Object], actions: tuple[str, ...]) -> None:
+    """Cycle after cycle: nobody holds more than a limit, or more than before, where that was above it already."""
+    config, now_ns = Config(actions=actions, victims="minimal"), NOW_NS
+    for cluster, _ in cycles(objects, by_scheduler, config, 3):
+        before = {queue.name: queue for queue in run_cycle(cluster, replace(config, actions=()), now_ns).queues}
+        for queue in run_cycle(cluster, config, now_ns).queues:
+            for r, limit in enumerate(queue.limit):
+                most = max(limit, before[queue.name].allocated[r])
+                assert limit == UNLIMITED or queue.allocated[r] <= most + 1e-6, (queue.name, r)
+        now_ns += 10**10
+
+
+def test_a_victim_does_not_return_where_its_memory_costs_too_much() -> None:
+    """8193 MiB of four devices are 2.04 GPUs on small and 1.36 on large ones: the limit allows 2.5, and one is taken.
+
+    The gates of the chunk ask for the least price.
+    """
+    free, gpu = o.Share(-1.0, -1.0, 1.0), o.Share(-1.0, 2.5, 1.0)
+    room = {"cpu": 64_000.0, "pods": 110.0}
+    victim = o.Shape((("cpu", 1000.0), ("pods", 1.0)), share=o.GpuShare(4, 0.0, 8193))
+    objects: list[o.Object] = [
+        o.Queue("q", uid="q", cpu=free, memory=free, gpu=gpu),
+        o.PriorityClass("low", 50),
+        o.PriorityClass("high", 75),
+        o.Node("small", "small", {MEMORY_LABEL: "16384"}, {**room, "gpu": 4.0}),
+        o.Node("large", "large", {MEMORY_LABEL: "24576"}, {**room, "gpu": 1.0}),
+        o.PodGroup("ml", "victim", "victim", NOW_NS, "q", "low", min_member=1),
+        o.PodGroup("ml", "next", "next", NOW_NS, "q", "high", min_member=1),
+    ]
+    groups = ("a", "b", "c", "d")
+    running: dict[str, Any] = {"node": "small", "phase": o.Phase.RUNNING, "gpu_groups": groups, "group": "victim"}
+    objects.append(o.Pod("ml", "victim", victim, uid="v", scheduler="kai-scheduler", **running))
+    whole = o.Shape((("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)))
+    objects.append(o.Pod("ml", "next", whole, uid="n", scheduler="kai-scheduler", group="next"))
+    (queue,) = run_cycle(Cluster.of(objects), Config(), NOW_NS).queues
+    assert queue.allocated[2] == 1.0
 
 
 def check_devices(cluster: Cluster, result: CycleResult) -> None:
