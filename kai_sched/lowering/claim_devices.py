@@ -176,7 +176,23 @@ class DeviceBook:
         self.limit_ptr, self._limit = np.array(limit_ptr, np.int32), np.array(limits, np.int64)
         self._counters = np.array(counter_ptr, np.int32), np.array(used, np.int32), np.array(amounts, np.int64)
         self._total = np.array(total, np.int64)
+        self._wide = self._concern_several_nodes()
         self.shared = np.array([each.shared for _, _, each in self.devices], np.uint8)
+
+    def _concern_several_nodes(self) -> Flags:
+        """(V,) 1 where pods of several nodes may use the device, or others that take of the same counters."""
+        n_nodes, (counter_ptr, counter, _) = self.ptr.size - 1, self._counters
+        node = np.repeat(np.arange(n_nodes), np.diff(self.ptr))
+        user = np.repeat(np.arange(len(self.devices)), np.diff(counter_ptr))
+        first, last = np.full(len(self.devices), n_nodes), np.full(len(self.devices), NULL)
+        np.minimum.at(first, self.entry, node)
+        np.maximum.at(last, self.entry, node)
+        lowest, highest = np.full(self._total.size, n_nodes), np.full(self._total.size, NULL)
+        np.minimum.at(lowest, counter, first[user])
+        np.maximum.at(highest, counter, last[user])
+        np.minimum.at(first, user, lowest[counter])
+        np.maximum.at(last, user, highest[counter])
+        return (first < last).astype(np.uint8)
 
     def table(self, rows: list[npt.NDArray[np.generic]]) -> DraDevices:
         """The table of devices. ``rows`` (\\*, V) are all that requests tell devices apart by."""
@@ -188,6 +204,7 @@ class DeviceBook:
         return DraDevices(
             self.ptr.copy(),
             self.entry.copy(),
+            self._wide.copy(),
             self.shared.copy(),
             alike.reshape(-1).astype(np.int32),
             self.limit_ptr.copy(),

@@ -262,7 +262,8 @@ def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, D
 
     flags, longs = np.zeros(0, np.uint8), np.zeros(0, np.int64)
     devices = DraDevices(
-        ints(n_nodes + 1), ints(0), flags, ints(0), ints(1), longs, ints(1), ints(0), longs.copy(), longs.copy()
+        *(ints(n_nodes + 1), ints(0), flags, flags.copy(), ints(0), ints(1)),
+        *(longs, ints(1), ints(0), longs.copy(), longs.copy()),
     )
     requests = DraRequests(
         ints(n_classes + 1),

@@ -23,6 +23,7 @@ class DraDevices(NamedTuple):
 
     ptr: npt.NDArray[np.int32]
     entry: npt.NDArray[np.int32]
+    wide: npt.NDArray[np.uint8]
     shared: npt.NDArray[np.uint8]
     alike: npt.NDArray[np.int32]
     limit_ptr: npt.NDArray[np.int32]

@@ -164,6 +164,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
     "DraDevices": {
         "ptr": Column("i4", "n+1", "devices that pods on the node may use"),
         "entry": Column("i4", "*", "those devices, in the order in which they are tried", "v"),
+        "wide": Column("u1", "v", "1: a use of it concerns several nodes, by the device itself or by its counters"),
         "shared": Column("u1", "v", "1: several claims may use it, each with a part of its capacities"),
         "alike": Column("i4", "v", "equal for devices that no request tells apart"),
         "limit_ptr": Column("i4", "v+1", "capacities of the device that claims consume; none of other devices"),

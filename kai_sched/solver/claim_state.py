@@ -32,6 +32,7 @@ class ClaimState(NamedTuple):
     used_later: Longs  # (E,)
     counted_now: Longs  # (U,) in the unit of the counter
     counted_later: Longs  # (U,)
+    elsewhere: Longs  # (1,) written when something changes that concerns several nodes, so that a rollback notices
 
 
 class Picks(NamedTuple):
@@ -79,14 +80,15 @@ def make_claim_steps(snapshot: Snapshot) -> ClaimSteps:
 
 
 def claim_writes(snapshot: Snapshot) -> int:
-    """Return how many writes the claims of one pod need: its slots, and what is used now and later; a scalar."""
+    """Return how many writes the claims of one pod need, a scalar: its slots, what is used now and later, and for each
+    claim two counts of its users and five marks that other nodes are concerned."""
     if not snapshot.dra_claims.claim.size:  # no pod uses one
         return 0
     devices = snapshot.dra_devices
     claims = int(np.diff(snapshot.dra_claims.task_ptr).max(initial=0))
     each = 1 + int(np.diff(devices.limit_ptr).max(initial=0)) + int(np.diff(devices.counter_ptr).max(initial=0))
     slots = max(longest_claims(snapshot), int(np.diff(snapshot.dra_claims.slot_ptr).max(initial=0)))
-    return 2 * claims + slots * (2 + 2 * each) if slots else 0
+    return 7 * claims + slots * (2 + 2 * each) if slots else 0
 
 
 def longest_claims(snapshot: Snapshot) -> int:

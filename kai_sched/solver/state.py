@@ -107,6 +107,7 @@ class Offsets(NamedTuple):
     used_later: int
     counted_now: int
     counted_later: int
+    elsewhere: int
     ports: int
 
 
@@ -147,12 +148,13 @@ class Log(NamedTuple):
 
 
 class Finder(NamedTuple):
-    """The best node of each block by class; ``best[c, b]`` holds if ``seen[c, b] == stamp[b]`` (``kernels.find``).
+    """The best node of each block by class; ``best[c, b]`` holds if ``seen[c, b]`` is the stamp of the block, or for
+    a class with claims ``block[2]`` where that is later (``kernels.find``).
 
     It depends on the state alone and is not undone: a rollback changes the stamps of the blocks that it changes.
     """
 
-    block: Longs  # (2,) nodes in a block; a clock that counts changes
+    block: Longs  # (3,) nodes in a block; a clock that counts changes; when all nodes changed for claims, by that clock
     stamp: Longs  # (B,) when the block last changed, by that clock
     seen: Longs  # (C, B) the stamp for which the entry was made
     best: Longs  # (C, B) the best node, or NULL
@@ -263,11 +265,11 @@ def make_state(snapshot: Snapshot) -> State:
     lengths += [snapshot.devices.reserved.size] * 2 + [snapshot.tasks.device.size]
     n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
     lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
-    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2
+    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2 + [1]
     counters: list[tuple[int, ...]] = [(length,) for length in lengths]
     integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.host_ports.ptr.size - 1)], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:21]), views[21]
+    devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[22]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
     at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
@@ -344,7 +346,7 @@ def make_finder(snapshot: Snapshot) -> Finder:
     block = max(8, int(n_nodes**0.5))
     n_blocks = -(-n_nodes // block)
     return Finder(
-        np.array([block, 0], np.int64),
+        np.array([block, 0, 0], np.int64),
         np.zeros(n_blocks, np.int64),
         np.full((n_classes, n_blocks), NULL, np.int64),
         np.full((n_classes, n_blocks), NULL, np.int64),

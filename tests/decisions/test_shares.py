@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,47 @@ def test_a_pod_goes_though_others_of_its_group_with_less_could_go_first(kept: st
     gone = [each.pod for each in result.effects if isinstance(each, Evict)]
     assert len(gone) == 1
     assert gone != [f"ml/{kept}"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "victim"),
+    [
+        ((100.0, o.GpuShare(2, 0.3)), (100.0, o.GpuShare(1, 0.7)), (100.0, o.GpuShare(1, 0.9))),
+        ((100.0, o.GpuShare(2, 0.3)), (2000.0, o.GpuShare(1, 0.1)), (2000.0, o.GpuShare(1, 0.1))),
+    ],
+    ids=["devices", "cores"],
+)
+def test_nobody_waits_behind_a_pod_that_asks_for_less_of_something_and_more_of_another(
+    first: tuple[float, o.GpuShare], second: tuple[float, o.GpuShare], victim: tuple[float, o.GpuShare]
+) -> None:
+    """The first asks for two devices, of which there is one, and cannot be helped; the second needs one victim.
+
+    Before, the second was skipped for ever: as a sum it asked for more of one resource.
+    """
+
+    def pod(name: str, priority: str, asks: tuple[float, o.GpuShare | None], node: str = "") -> list[o.Object]:
+        whole = () if asks[1] else (("gpu", 1.0),)
+        shape = o.Shape(request=tuple(sorted((("cpu", asks[0]), ("pods", 1.0), *whole))), share=asks[1])
+        phase = o.Phase.RUNNING if node else o.Phase.PENDING
+        known: dict[str, Any] = {"node": node, "phase": phase, "gpu_groups": ("shared",) if node and asks[1] else ()}
+        return [
+            o.PodGroup("ml", name, name, NOW_NS, "q", priority, preemptible=True, min_member=1),
+            o.Pod("ml", name, shape, uid=name, created_ns=NOW_NS, group=name, scheduler="kai-scheduler", **known),
+        ]
+
+    store = Store()
+    for item in [
+        o.Node("n0", "n0", {"nvidia.com/gpu.memory": "16384"}, {"cpu": 2200.0, "gpu": 2.0, "pods": 110.0}),
+        o.PriorityClass("low", 50),
+        o.PriorityClass("high", 75),
+        queue("q", 4.0, 1.0, parent=""),
+        *pod("a-first", "high", first),
+        *pod("b-second", "high", second),
+        *pod("holder", "high", (100.0, None), "n0"),
+        *pod("victim", "low", victim, "n0"),
+    ]:
+        store.put(item)
+    result = run_cycle(store.cluster(), Config(), NOW_NS)
+    assert [(each.pod, each.cause) for each in result.effects if isinstance(each, Evict)] == [
+        ("ml/victim", "ml/b-second")
+    ]

@@ -124,8 +124,17 @@ def has_devices(task: Task, machine: Machine, later: bool, scored: bool = False)
 
 
 def _unused(machine: Machine, later: bool) -> float:
-    """The whole devices that a pod with a share may open: each one needs a pod slot besides that of the pod."""
-    return min(machine.room("gpu", later), machine.room("pods", later) - 1)
+    """The whole devices that a pod with a share may open: each one needs a pod slot besides that of the pod.
+
+    But for those that are being left whose reservation pod is there.
+    """
+    if not later:
+        return min(machine.room("gpu", later), machine.room("pods", later) - 1)
+    return min(machine.room("gpu", later), _slots(machine) + len(machine.reserved - held(machine, True).keys()))
+
+
+def _slots(machine: Machine) -> float:
+    return max(0.0, machine.room("pods", later=True) - 1)
 
 
 def may_join(task: Task, machine: Machine) -> bool:
@@ -145,15 +154,21 @@ def choose(task: Task, machine: Machine, config: Config) -> tuple[list[int], boo
     memory, now, then = device_memory(machine.node), held(machine, False), held(machine, True)
     unused, unused_now = _unused(machine, True), _unused(machine, False)
     chosen: list[int] = []
-    at_once = True
+    at_once, slots = True, _slots(machine)
     while len(chosen) < share.devices:
         used = [d for d in sorted(then) if d not in {*chosen, *machine.closed} and then[d] + wanted <= memory]
         if used and not (spread and unused >= 1):
             best = min(used, key=lambda d: max(now[d], then[d]) * (1 if spread else -1))
             at_once = at_once and 0 < now[best] <= memory - wanted
         else:
-            best = _open(chosen, now, then, unused_now >= 1 or config.victims == "original")
-            at_once = at_once and unused_now >= 1
+            clean = unused_now >= 1 or config.victims == "original"
+            waiting = sorted(d for d in machine.reserved if not then[d] and d not in chosen)
+            if slots >= 1:
+                best = _open(chosen, now, then, clean)
+            else:
+                best = next((d for d in waiting if (now[d] == 0) == clean), waiting[0])
+            slots -= best not in machine.reserved
+            at_once = at_once and unused_now >= 1 and not now[best]
             unused, unused_now = unused - 1, unused_now - 1
         chosen.append(best)
     return chosen, at_once

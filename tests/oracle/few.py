@@ -125,9 +125,10 @@ def _attempt(run: Few, nodes: list[str] | None, leaving: bool = True, moving: bo
 
 
 def _keep_last(run: Few, chosen: list[Chunk]) -> bool:
-    """Let the last chunk of the queue that would take the room back not be chosen again; whether there is one."""
+    """Let one more chunk of the queue that would take the room back, the last, not leave; whether there is one."""
     accounts = run.session.world.accounts
     theirs = [chunk for chunk in chosen if run.retaken and run.retaken in accounts[chunk.job.queue].lineage()]
+    theirs = [chunk for chunk in theirs if chunk not in run.kept]
     run.kept += theirs[-1:]
     return bool(theirs)
 

@@ -133,7 +133,7 @@ def _come_back(session: Session, job: Job, chunk: list[Task], moving: bool) -> T
     before = saved(world)
     for task in chunk:
         home = world.machines.get(task.node)
-        stays = home is not None and may_return(home, task)
+        stays = home is not None and may_return(home, task) and may_take_on(world, job, task, task.node)
         name = task.node if stays else _best_node(session, job, task) if moving else None
         if name is None:
             restore(before)

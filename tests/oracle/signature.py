@@ -11,6 +11,7 @@ from tests.oracle.world import ACTIVE, Job, PodSet, Task
 
 Signature = tuple[object, ...]
 Request = dict[str, float]
+KEPT = 16
 
 
 def signature(job: Job, minimal: bool) -> Signature:
@@ -46,24 +47,26 @@ def _of_task(task: Task) -> Signature:
 class Memory:
     """The jobs that failed in one action, the easiest of each signature; ``by_queue``: of each queue for itself.
 
-    With minimal victims jobs are compared by what a search would be for, not by all that waits.
+    With minimal victims jobs are compared by what a search would be for, not by all that waits, and all that failed
+    count, the last few.
     """
 
     config: Config
     by_queue: bool
-    failed: dict[tuple[str, Signature], Job] = field(default_factory=dict)
+    failed: dict[tuple[str, Signature], list[Job]] = field(default_factory=dict)
 
     def hopeless(self, job: Job) -> bool:
-        known = self.failed.get(self._place(job))
-        on = self.config.use_scheduling_signatures
-        return on and known is not None and not easier(self._requests(job), self._requests(known))
+        known, mine = self.failed.get(self._place(job), []), self._requests(job)
+        return self.config.use_scheduling_signatures and not all(self._easier(mine, self._requests(k)) for k in known)
 
     def note(self, job: Job) -> None:
         place, mine = self._place(job), self._requests(job)
-        known = self.failed.get(place)
-        theirs = self._requests(known) if known else []
-        if known is None or (len(mine) <= len(theirs) and all(below(a, b) for a, b in zip(mine, theirs, strict=False))):
-            self.failed[place] = job
+        known = self.failed.get(place, [])
+        harder = [each for each in known if self._as_much(self._requests(each), mine)]
+        if self._minimal:
+            self.failed[place] = [job, *(each for each in known if each not in harder)][:KEPT]
+        elif harder or not known:
+            self.failed[place] = [job]
 
     def _place(self, job: Job) -> tuple[str, Signature]:
         return (job.queue if self.by_queue else "", signature(job, self._minimal))
@@ -73,18 +76,33 @@ class Memory:
         return self.config.victims == "minimal"
 
     def _requests(self, job: Job) -> list[Request]:
-        return requests(next_chunk(job) if self._minimal else pending_of(job))
+        return requests(next_chunk(job) if self._minimal else pending_of(job), self._minimal)
+
+    def _easier(self, mine: list[Request], known: list[Request]) -> bool:
+        if not self._minimal or not mine or not known:
+            return easier(mine, known)
+        return not self._as_much(mine, known)
+
+    def _as_much(self, theirs: list[Request], mine: list[Request]) -> bool:
+        return len(mine) <= len(theirs) and all(below(a, b) for a, b in zip(mine, theirs, strict=False))
 
 
-def requests(tasks: list[Task]) -> list[Request]:
-    """What these ask for, in their order but for those that ask for less than the ones before them."""
-    found: list[Request] = []
+def requests(tasks: list[Task], by_device: bool) -> list[Request]:
+    """What these ask for, in their order but for those that ask for less than the ones before them.
+
+    ``by_device``: of a share how many devices and how much of each, instead of the sum, once they are in order.
+    """
+    found: list[tuple[Request, Request]] = []
     for task in tasks:
-        request, at = {**dict(task.pod.shape.request), "gpu": task.part}, len(found)
-        while at > 0 and found[at - 1] != request and below(request, found[at - 1]):
+        share, at = task.pod.shape.share, len(found)
+        request = {**dict(task.pod.shape.request), "gpu": task.part}
+        while at > 0 and found[at - 1][0] != request and below(request, found[at - 1][0]):
             at -= 1
-        found.insert(at, request)
-    return found
+        parts = {**dict(task.pod.shape.request)}
+        if share:
+            parts |= {"devices": float(share.devices), "each": share.portion or float(share.memory_mib)}
+        found.insert(at, (request, parts if share and by_device else request))
+    return [parts for _, parts in found]
 
 
 def pending_of(job: Job) -> list[Task]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,12 @@ from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
 from kai_sched.plan.effects import Bind
 from tests.oracle.allocate import allocate
+from tests.oracle.world import UNLIMITED
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import by_scheduler, by_twin, check_allocated, cycles, plan_of
 from tests.properties.plans import text_of
-from tests.properties.shares import Sharing, device_memory, size_on
+from tests.properties.shares import MEMORY_LABEL, Sharing, device_memory, size_on
 from tests.properties.test_evictions import decided
 
 MIXED, ODD = Sharing(mig=True), Sharing(odd=True)
@@ -113,6 +115,76 @@ def test_no_device_ever_holds_more_than_it_has(objects: list[o.Object], victims:
     for cluster, _ in cycles(objects, by_scheduler, config, 5):
         check_devices(cluster, run_cycle(cluster, config, now_ns))
         now_ns += 10**10
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> list[o.Object]:
+    """Nodes with small and with large devices, and a queue with a limit below another one. Pods of low priority run
+    with shares by memory, which cost more on small devices; others wait."""
+    free, at_most = o.Share(-1.0, -1.0, 1.0), st.sampled_from([-1.0, 1.5, 2.5, 3.5])
+    found: list[o.Object] = [
+        o.Queue("all", uid="all", cpu=free, memory=free, gpu=o.Share(-1.0, draw(at_most), 1.0)),
+        o.Queue("q", uid="q", parent="all", cpu=free, memory=free, gpu=o.Share(-1.0, draw(at_most), 1.0)),
+        o.PriorityClass("low", 50),
+        o.PriorityClass("high", 75),
+    ]
+    names = [f"n{number}" for number in range(draw(st.integers(1, 3)))]
+    for name in names:
+        room = {"cpu": 64_000.0, "pods": 110.0, "gpu": float(draw(st.integers(1, 4)))}
+        found.append(o.Node(name, name, {MEMORY_LABEL: draw(st.sampled_from(["16384", "24576"]))}, room))
+    shares = st.builds(o.GpuShare, st.sampled_from([1, 2, 4]), st.just(0.0), st.sampled_from([5406, 8193, 12287]))
+    for number in range(draw(st.integers(2, 6))):
+        name, node, share = f"g{number}", draw(st.sampled_from(["", *names])), draw(st.none() | shares)
+        value = draw(st.sampled_from(["low", "low", "high"]))
+        found.append(o.PodGroup("ml", name, name, NOW_NS + number, "q", value, preemptible=True, min_member=1))
+        gpus = () if share else (("gpu", float(draw(st.integers(1, 2)))),)
+        shape = o.Shape(tuple(sorted((("cpu", 1000.0), ("pods", 1.0), *gpus))), share=share)
+        on_node: dict[str, Any] = {}
+        if node:
+            groups = tuple(f"{name}-{k}" for k in range(share.devices)) if share else ()
+            on_node = {"node": node, "phase": o.Phase.RUNNING, "gpu_groups": groups}
+        found.append(o.Pod("ml", name, shape, uid=name, scheduler="kai-scheduler", group=name, **on_node))
+    return found
+
+
+@MORE
+@given(limited(), ACTIVE_SETS)
+def test_no_queue_ever_passes_its_limit(objects: list[o.Object], actions: tuple[str, ...]) -> None:
+    """Cycle after cycle: nobody holds more than a limit, or more than before, where that was above it already."""
+    config, now_ns = Config(actions=actions, victims="minimal", max_consolidation_preemptees=-1), NOW_NS
+    for cluster, _ in cycles(objects, by_scheduler, config, 3):
+        before = {queue.name: queue for queue in run_cycle(cluster, replace(config, actions=()), now_ns).queues}
+        for queue in run_cycle(cluster, config, now_ns).queues:
+            for r, limit in enumerate(queue.limit):
+                most = max(limit, before[queue.name].allocated[r])
+                assert limit == UNLIMITED or queue.allocated[r] <= most + 1e-6, (queue.name, r)
+        now_ns += 10**10
+
+
+def test_a_victim_does_not_return_where_its_memory_costs_too_much() -> None:
+    """8193 MiB of four devices are 2.04 GPUs on small and 1.36 on large ones: the limit allows 2.5, and one is taken.
+
+    The gates of the chunk ask for the least price.
+    """
+    free, gpu = o.Share(-1.0, -1.0, 1.0), o.Share(-1.0, 2.5, 1.0)
+    room = {"cpu": 64_000.0, "pods": 110.0}
+    victim = o.Shape((("cpu", 1000.0), ("pods", 1.0)), share=o.GpuShare(4, 0.0, 8193))
+    objects: list[o.Object] = [
+        o.Queue("q", uid="q", cpu=free, memory=free, gpu=gpu),
+        o.PriorityClass("low", 50),
+        o.PriorityClass("high", 75),
+        o.Node("small", "small", {MEMORY_LABEL: "16384"}, {**room, "gpu": 4.0}),
+        o.Node("large", "large", {MEMORY_LABEL: "24576"}, {**room, "gpu": 1.0}),
+        o.PodGroup("ml", "victim", "victim", NOW_NS, "q", "low", min_member=1),
+        o.PodGroup("ml", "next", "next", NOW_NS, "q", "high", min_member=1),
+    ]
+    groups = ("a", "b", "c", "d")
+    running: dict[str, Any] = {"node": "small", "phase": o.Phase.RUNNING, "gpu_groups": groups, "group": "victim"}
+    objects.append(o.Pod("ml", "victim", victim, uid="v", scheduler="kai-scheduler", **running))
+    whole = o.Shape((("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0)))
+    objects.append(o.Pod("ml", "next", whole, uid="n", scheduler="kai-scheduler", group="next"))
+    (queue,) = run_cycle(Cluster.of(objects), Config(), NOW_NS).queues
+    assert queue.allocated[2] == 1.0
 
 
 def check_devices(cluster: Cluster, result: CycleResult) -> None:

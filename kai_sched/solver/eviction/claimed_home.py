@@ -11,10 +11,10 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claimed import leave_claimed, set_slot, take_claimed, use_slots
+from kai_sched.solver.kernels.claimed import count_user, leave_claimed, set_slot, take_claimed, use_slots
 from kai_sched.solver.kernels.claims import pick
 from kai_sched.solver.kernels.slice_devices import is_free_at, use_later
-from kai_sched.solver.kernels.undo import add_integer, rollback
+from kai_sched.solver.kernels.undo import rollback
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)
@@ -40,7 +40,7 @@ def return_to_claims(t: int, ctx: Context, search: Search) -> None:
             for y in range(claims.slot_ptr[i], claims.slot_ptr[i + 1]):
                 set_slot(y, int(search.home_claimed[y]), int(search.home_option[y]), ctx)
             use_slots(i, 1, False, ctx)
-        add_integer(ctx.state.at.users_later + i, 1, ctx)
+        count_user(i, 1, ctx)
 
 
 @inner

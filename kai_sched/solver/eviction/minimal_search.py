@@ -169,24 +169,24 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
             due, pause = steps + pause, 2 * pause
             leaves = may_supply(gone, preemptor, ctx, search)
             moves = leaves and moving
-        if try_choices(n_hosts, leaves, with_moves(preemptor, moves), ctx, search):
-            return HELPED
+        outcome = try_choices(n_hosts, leaves, with_moves(preemptor, moves), ctx, search)
+        if outcome != NOT_FOUND:
+            return outcome
     # The attempt with all victims, on all nodes (``n_hosts`` 0) for a single pod, too.
     if steps > 0 and not tried and may_suffice(search.kinds.with_potential, search):
         moves = may_supply(gone, preemptor, ctx, search)
         leaves, moves = moves and action != CONSOLIDATION, moves and moving
-        if try_choices(0, leaves, with_moves(preemptor, moves), ctx, search):
-            return HELPED
+        return try_choices(0, leaves, with_moves(preemptor, moves), ctx, search)
     return NOT_FOUND
 
 
 @inner
-def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Attempt scenarios of the chunks so far: first with victims that leave for good, then also with moves.
 
     On success as few victims as will do are left simulated. Otherwise the state is unchanged. Where validation
-    fails because a queue would take the room straight back (4.7, rule 4), its last chunk is excluded
-    (``lists.kept``, (T + 1,)) and chunks are chosen again. That ends, as each repetition excludes one more chunk.
+    fails because a queue would take the room straight back (4.7, rule 4), one more of its chunks is excluded
+    (``lists.kept``, (T + 1,)) and chunks are chosen again, within the budget of 4.8.
 
     Parameters
     ----------
@@ -194,20 +194,28 @@ def try_choices(n_hosts: int, leaves: bool, preemptor: Preemptor, ctx: Context, 
         Only the first so many nodes of ``search.hosts`` (L,) may be cleared; 0: all nodes with potential victims.
     leaves : bool
         Whether to attempt with victims that leave for good. ``preemptor.moves``: whether to attempt with moves.
+
+    Returns
+    -------
+    help : scalar, a ``Help``
+        HELPED, NOT_FOUND, or TOO_LONG: the search budget is used up.
     """
     for moving in (False, True):
         if not (preemptor.moves if moving else leaves):
             continue
         again = True
+        # Bound: ``retake.keep_last`` excludes one more chunk before each repetition, so there are at most V of them.
         while again and choose(n_hosts, with_moves(preemptor, moving), ctx, search):
             too_many = some_victim_is_unneeded(ctx, search)
             outcome = simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search)
             if outcome == VALID:
                 if too_many:
                     drop_unneeded_victims(preemptor, ctx, search)
-                return True
+                return HELPED
             again = outcome == TAKEN_BACK
-    return False
+            if again and search.counts.work[0] > ctx.settings.search_work:
+                return TOO_LONG
+    return NOT_FOUND
 
 
 @inner

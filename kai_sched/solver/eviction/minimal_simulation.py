@@ -329,6 +329,8 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
 def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int:
     """Return the node to which evicted task ``t`` can return: its home, or with ``moving`` the best node; NULL: none.
 
+    GPU memory may cost more there than the gates of its chunk assume (``score.is_affordable``).
+
     Writes ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P) through the undo log, and restores
     them. Pipelined tasks may get other devices of the home for their claims, ``state.claims.device`` (Y,).
     """
@@ -343,7 +345,7 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)
     n = NULL
-    if has_room_at_home(t, ctx, search):
+    if has_room_at_home(t, ctx, search) and is_affordable(t, home, ctx):
         if not apart or terms_allow(c, home, ctx):
             if fits_home_claims(t, ctx, search) or free_home_claims(t, ctx, search):
                 n = int(home)

@@ -79,18 +79,20 @@ def queue_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
 
 @inner
 def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
-    """Exclude the last chosen chunk of queue ``q`` or below it from being chosen again for this preemptor.
+    """Exclude one more chosen chunk of queue ``q`` or below it, the last, from leaving for good for this preemptor.
 
-    Writes ``lists.kept`` (T + 1,) in place. The choice is then repeated without the chunk. As each call excludes one
-    more chunk, the repetition ends.
+    Writes ``lists.kept`` (T + 1,) in place. The choice is then repeated. A chunk that is excluded already may be chosen
+    again where it moves, and is passed over here: so each call that returns 1 excludes one more of at most T chunks.
 
     Returns
     -------
     int
-        1, or 0 if no chosen chunk is of the queue.
+        1, or 0 if no chosen chunk of the queue is left to exclude.
     """
     for entry in range(search.counts.chosen[0] - 1, -1, -1):
         g = search.lists.chosen[entry]
+        if search.lists.kept[g] == 1:
+            continue
         v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
         while v != NULL and v != q:
             v = snapshot.queues.parent[v]

@@ -1,35 +1,41 @@
-"""When a job is searched for although one of its equivalence class failed in this action: only if it asks for less
-(semantics 3.8).
+"""When a job is searched for although some of its equivalence class failed in this action: unless it asks for at least
+as much as one of them (semantics 3.8).
 
-Jobs of one equivalence class differ in nothing that placement reads but the amounts that they request. Of each class
-the easiest job that failed is remembered in ``search.failed`` (J,): for each queue separately in reclaim and preempt,
-for all queues together in consolidation. A later job of the class is searched for only if it is easier than that one.
+Jobs of one equivalence class differ in nothing that placement reads but the amounts that they request. The jobs that
+failed are remembered, for each queue separately in reclaim and preempt, for all queues together in consolidation:
+of each class a list from ``search.failed`` (J,) on, without those that ask for at least as much as another one. With
+original victims it is one job, the easiest, and a later one has to be easier.
 
-Cost: O(T of both jobs, squared at worst, x R) for each question; requests are mostly sorted, so that one pass will do.
+Cost: O(T of both jobs, squared at worst, x R) for each of at most ``KEPT_MAX`` jobs; requests are mostly sorted, so
+that one pass will do.
 
 Invariant: ``search.failed`` is NULL for all classes when an action begins, and only jobs for which a search failed are
-in it. This is a rule and no proof: a request that is smaller in one resource and larger in another one does not make a
-job easier.
+in a list. With original victims this is a rule and no proof: a request that is smaller in one resource and larger in
+another one does not make a job easier there.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Longs, Snapshot, Status
+from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.state import Context
 
 IS_PENDING = int(Status.PENDING)
+KEPT_MAX = (
+    16  # failed jobs of a class that are remembered; of more the first ones are forgotten, and searched for again
+)
 
 
 @inner
 def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
-    """Return whether job ``p`` is easier than the job of its equivalence class that failed, or none failed yet.
+    """Return whether job ``p`` may be helped although jobs of its equivalence class failed, or none failed yet.
 
-    It is easier if it asks for fewer pods, or if, with both requests sorted, one of its pods asks for less than the pod
-    in the same place: at most as much of each resource, and less of one. Overwrites ``search.chunk`` and
+    It may unless it asks for at least as much as one of these: for as many pods or more and, with both requests sorted,
+    for at least as much in each place. With original victims it has to ask for fewer pods than the one that failed, or
+    for less in some place: at most as much of each resource, and less of one. Overwrites ``search.chunk`` and
     ``search.hosts`` (L,).
 
     Parameters
@@ -42,52 +48,97 @@ def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
     bool
         False: the job is skipped. That is so, too, if one of the two jobs asks for nothing any more.
     """
-    snapshot = ctx.snapshot
+    snapshot, minimal = ctx.snapshot, ctx.settings.minimal == 1
     jobs = snapshot.jobs
     other = search.failed[jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]]
-    if other == NULL:
-        return True
     n_own = sort_requests(p, ctx, search.chunk)
-    n_other = sort_requests(other, ctx, search.hosts)
-    if n_own == 0 or n_other == 0:
-        return False
-    if n_other > n_own:
-        return True
-    request = snapshot.classes.request
-    for place in range(n_other):
-        own, others = request[search.chunk[place]], request[search.hosts[place]]
-        if is_within(own, others) and not is_within(others, own):
-            return True
-    return False
+    # Bound: the list has at most ``KEPT_MAX`` jobs.
+    while other != NULL:
+        n_other = sort_requests(other, ctx, search.hosts)
+        if n_own == 0 or n_other == 0:
+            return False
+        easier = n_other > n_own
+        for place in range(min(n_own, n_other)):
+            own, others = search.chunk[place], search.hosts[place]
+            if minimal:
+                easier = easier or not asks_within(others, own, snapshot)
+            else:
+                request = snapshot.classes.request
+                easier = easier or (
+                    is_within(request[own], request[others]) and not is_within(request[others], request[own])
+                )
+        if not easier:
+            return False
+        other = search.next_failed[other]
+    return True
 
 
 @inner
 def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> None:
-    """Remember job ``p`` for its equivalence class in ``search.failed`` (J,), in place, if none is or if it is as easy.
+    """Put job ``p`` first in the list of its equivalence class, ``search.failed`` and ``next_failed`` (J,), in place.
 
-    It replaces the remembered job if it has no more pods and no larger request in any place. So the job that is
-    remembered is the easiest one that failed, and as many later jobs as possible are skipped.
+    Those that ask for at least as much leave the list. With original victims it has one job, which ``p`` replaces if
+    it has no more pods and no larger request in any place.
 
     Parameters
     ----------
     everywhere : bool
         True: the class counts over all queues (consolidation). False: in the queue of the job.
     """
-    snapshot = ctx.snapshot
-    jobs = snapshot.jobs
+    jobs = ctx.snapshot.jobs
     row = jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]
-    other = search.failed[row]
-    if other != NULL:
-        n_own = sort_requests(p, ctx, search.chunk)
-        n_other = sort_requests(other, ctx, search.hosts)
-        if n_own > n_other:
-            return
-        for place in range(n_own):
-            if not is_within(
-                snapshot.classes.request[search.chunk[place]], snapshot.classes.request[search.hosts[place]]
-            ):
-                return
+    other, last, kept = search.failed[row], p, 1
+    search.next_failed[p] = NULL
+    if ctx.settings.minimal == 0:
+        if other == NULL or asks_for_as_much(other, p, ctx, search):
+            search.failed[row] = p
+        return
+    # Bound: the list has at most ``KEPT_MAX`` jobs.
+    while other != NULL and kept < KEPT_MAX:
+        if not asks_for_as_much(other, p, ctx, search):
+            search.next_failed[last] = other
+            last, kept = other, kept + 1
+        other = search.next_failed[other]
+    search.next_failed[last] = NULL
     search.failed[row] = p
+
+
+@inner
+def asks_for_as_much(j: int, p: int, ctx: Context, search: Search) -> bool:
+    """Return whether job ``j`` asks for at least as much as job ``p``: as many pods, and as much in each place.
+
+    Overwrites ``search.chunk`` and ``search.hosts`` (L,) with the classes of the tasks of ``p`` and ``j``.
+    """
+    snapshot = ctx.snapshot
+    n_own, n_other = sort_requests(p, ctx, search.chunk), sort_requests(j, ctx, search.hosts)
+    if n_own > n_other:
+        return False
+    for place in range(n_own):
+        own, others = search.chunk[place], search.hosts[place]
+        if ctx.settings.minimal == 1:
+            if not asks_within(own, others, snapshot):
+                return False
+        elif not is_within(snapshot.classes.request[own], snapshot.classes.request[others]):
+            return False
+    return True
+
+
+@inner
+def asks_within(a: int, b: int, snapshot: Snapshot) -> bool:
+    """Return whether a pod of class ``a`` asks for at most as much as one of class ``b``: rows of requests (R,).
+
+    Of two shares of GPUs neither may have more devices or a larger part of each: their sums say nothing, as a device
+    has room for a small part where it has none for a large one.
+    """
+    classes = snapshot.classes
+    shares = classes.shares[a] > 0 and classes.shares[b] > 0
+    for r in range(classes.request.shape[1]):
+        if classes.request[a, r] > classes.request[b, r] and not (r == GPU and shares):
+            return False
+    if not shares:
+        return True
+    within = classes.portion[a] <= classes.portion[b] and classes.memory[a] <= classes.memory[b]
+    return bool(within and classes.shares[a] <= classes.shares[b])
 
 
 @inner

@@ -279,7 +279,8 @@ class Search(NamedTuple):
     ask: Floats  # (J, 3) what each job asks for next in the working state
     pending: Longs  # (L,) the chunk for which room is made
     pending_in_order: Longs  # (L,) the same, in the order of the job
-    failed: Longs  # (J,) by equivalence class: the easiest job that failed, or NULL (``similar_jobs``)
+    failed: Longs  # (J,) by equivalence class: the last job that failed, or NULL (``similar_jobs``)
+    next_failed: Longs  # (J,) by job that failed: the one of its class before it, or NULL
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (L,) scratch
     hosts: Longs  # (L,) scratch
@@ -328,6 +329,7 @@ def make_search(snapshot: Snapshot) -> Search:
         np.zeros((n_jobs, 3)),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
+        np.full(n_jobs, NULL, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),
         np.zeros(longest, np.int64),

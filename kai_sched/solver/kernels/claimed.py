@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claims import is_allocated
+from kai_sched.solver.kernels.claims import USERS_MAX, is_allocated
 from kai_sched.solver.kernels.slice_devices import is_free_at, use_later, use_now
-from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer
+from kai_sched.solver.kernels.undo import add_integer, rollback, set_integer, touch_all
 from kai_sched.solver.state import Context
 
 
@@ -40,7 +40,7 @@ def take_claimed(t: int, wait: bool, ctx: Context) -> None:
                 use_slots(i, 1, True, ctx)
         elif ctx.state.claims.users_later[i] == 0:
             use_slots(i, 1, False, ctx)
-        add_integer(at.users_later + i, 1, ctx)
+        count_user(i, 1, ctx)
         if not wait:
             add_integer(at.users_now + i, 1, ctx)
         entry += 1
@@ -57,15 +57,41 @@ def set_slot(y: int, v: int, o: int, ctx: Context) -> None:
 
 @inner
 def use_slots(i: int, sign: int, now: bool, ctx: Context) -> None:
-    """Count the uses of the devices (Y,) of claim ``i`` in one ledger, ``now`` or later, by the undo log."""
+    """Count the uses of the devices (Y,) of claim ``i`` in one ledger, ``now`` or later, by the undo log.
+
+    That is when the claim becomes allocated or is no longer, which its other pods see on all nodes.
+    """
     claims, slot_ptr = ctx.state.claims, ctx.snapshot.dra_claims.slot_ptr
+    elsewhere = ctx.snapshot.dra_claims.shared[i] == 1
     for y in range(slot_ptr[i], slot_ptr[i + 1]):
         if claims.device[y] == NULL:
             continue
+        elsewhere = elsewhere or ctx.snapshot.dra_devices.wide[claims.device[y]] == 1
         if now:
             use_now(int(claims.device[y]), int(claims.option[y]), sign, ctx)
         else:
             use_later(int(claims.device[y]), int(claims.option[y]), sign, ctx)
+    if elsewhere:
+        note_elsewhere(ctx)
+
+
+@inner
+def count_user(i: int, sign: int, ctx: Context) -> None:
+    """Count one user more (``sign`` 1) or less (-1) of claim ``i`` later, ``users_later`` (I,), by the undo log."""
+    add_integer(ctx.state.at.users_later + i, sign, ctx)
+    users = ctx.snapshot.dra_claims.others[i] + ctx.state.claims.users_later[i]
+    if users == (USERS_MAX if sign > 0 else USERS_MAX - 1):
+        note_elsewhere(ctx)
+
+
+@inner
+def note_elsewhere(ctx: Context) -> None:
+    """Note that claims or devices of several nodes changed: classes with claims are searched for anew.
+
+    The mark ``claims.elsewhere``, a scalar, goes through the undo log, so that a rollback notes it as well.
+    """
+    set_integer(ctx.state.at.elsewhere, 1, ctx)
+    touch_all(ctx.finder.block)
 
 
 @inner
@@ -77,7 +103,7 @@ def leave_claimed(t: int, ctx: Context) -> None:
     claims = ctx.snapshot.dra_claims
     for k in range(claims.task_ptr[t], claims.task_ptr[t + 1]):
         i = claims.claim[k]
-        add_integer(ctx.state.at.users_later + i, -1, ctx)
+        count_user(i, -1, ctx)
         if ctx.state.claims.users_later[i] == 0:
             use_slots(i, -1, False, ctx)
 

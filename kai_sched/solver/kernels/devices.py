@@ -104,12 +104,22 @@ def whole_later(n: int, ctx: Context) -> float:
 def unused_devices(n: int, ctx: Context) -> tuple[float, float]:
     """Return how many devices of node ``n`` that nobody uses a pod may begin to share: at present, and later.
 
-    Each of them needs a reservation pod, and that a pod slot beside the one of the pod itself. Reads ``state.idle`` and
-    ``releasing`` (N, R); both numbers may be below 0.
+    Each of them needs a reservation pod, and that a pod slot beside the one of the pod itself, unless its reservation
+    pod is there: that of a device which is being left. Reads ``state.idle`` and ``releasing`` (N, R); both numbers may
+    be below 0.
     """
+    devices, reserved = ctx.snapshot.devices, 0.0
+    for d in range(devices.ptr[n], devices.ptr[n + 1]):
+        if devices.reserved[d] == 1 and ctx.state.devices.later[d] == 0:
+            reserved += 1.0
     slots_now = ctx.state.idle[n, PODS] - 1.0
-    slots_later = ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0
-    return min(whole_now(n, ctx), slots_now), min(whole_later(n, ctx), slots_later)
+    return min(whole_now(n, ctx), slots_now), min(whole_later(n, ctx), free_slots(n, ctx) + reserved)
+
+
+@inner
+def free_slots(n: int, ctx: Context) -> float:
+    """Return how many pod slots of node ``n`` reservation pods may have later, beside a pod; (N, R), a scalar."""
+    return float(max(0.0, ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0))
 
 
 @inner
@@ -168,16 +178,17 @@ def choose_devices(c: int, n: int, ctx: Context) -> int:
     wanted, spread = ctx.snapshot.classes.shares[c], ctx.settings.gpu_order == SPREAD
     size = size_of(c, n, ctx)
     unused_now, unused_later = unused_devices(n, ctx)
-    room = NOW
+    slots, room = free_slots(n, ctx), NOW
     for entry in range(wanted):
         d = NULL
         if not spread or unused_later < 1.0:
             d = most_wanted_device(n, size, entry, ctx)
         if d == NULL:
-            d = unused_device(n, entry, unused_now >= 1.0, ctx)
+            d = unused_device(n, entry, unused_now >= 1.0, slots >= 1.0, ctx)
             free = unused_now >= 1.0 and d != NULL and ctx.state.devices.now[d] == 0
             room = room if free else LATER
             unused_now, unused_later = unused_now - 1.0, unused_later - 1.0
+            slots -= 1.0 if d != NULL and ctx.snapshot.devices.reserved[d] == 0 else 0.0
         elif not has_now(d, n, size, ctx):
             room = LATER
         ctx.scratch.devices[entry] = d
@@ -226,16 +237,17 @@ def most_wanted_device(n: int, size: int, entry: int, ctx: Context) -> int:
 
 
 @inner
-def unused_device(n: int, entry: int, now: bool, ctx: Context) -> int:
+def unused_device(n: int, entry: int, now: bool, slot: bool, ctx: Context) -> int:
     """Return a device of node ``n`` that nobody uses later, by ``devices.later`` (G,), or NULL: no caller expects that.
 
-    With ``now`` one that nobody holds at present is preferred, else one whose pods are leaving, as that is known to
-    become free. With ``victims: original`` the latter are never preferred: a promise is a group of its own then, to
-    which no victim returns. The first ``entry`` of ``scratch.devices`` are taken already.
+    Without a ``slot`` for a reservation pod it is one whose reservation pod is there. With ``now`` one that nobody
+    holds at present is preferred, else one whose pods are leaving, as that is known to become free. With
+    ``victims: original`` the latter are never preferred: a promise is a group of its own then, to which no victim
+    returns. The first ``entry`` of ``scratch.devices`` are taken already.
     """
     devices, found = ctx.state.devices, NULL
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
-        if devices.later[d] > 0 or is_chosen(d, entry, ctx):
+        if devices.later[d] > 0 or is_chosen(d, entry, ctx) or not (slot or ctx.snapshot.devices.reserved[d] == 1):
             continue
         if (devices.now[d] == 0) == (now or ctx.settings.minimal == 0):
             return d

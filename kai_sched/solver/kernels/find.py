@@ -10,7 +10,8 @@ scored in full (``kernels.score``).
 
 Cost: about sqrt(N) blocks to compare, plus R times the nodes of each changed block: mostly one or two.
 Invariant: ``finder.best[c, b]`` is the best node of block ``b`` for class ``c`` if ``finder.seen[c, b]`` equals
-``finder.stamp[b]``. Whatever changes the room of a node calls ``undo.touch``.
+``finder.stamp[b]`` or, for a class with claims, the later one of that and ``finder.block[2]``. Whatever changes the
+room of a node calls ``undo.touch``; what a claim changes for several nodes at once calls ``claimed.note_elsewhere``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Verdict
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claims import has_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.state import Context
@@ -40,10 +42,12 @@ def find_node(c: int, ctx: Context) -> int:
     """
     finder, best = ctx.finder, NULL
     points, preference = 0.0, 0.0
+    changed = finder.block[2] if has_claims(c, ctx) else 0
     for b in range(finder.stamp.shape[0]):
-        if finder.seen[c, b] != finder.stamp[b]:
+        stamp = max(changed, finder.stamp[b])
+        if finder.seen[c, b] != stamp:
             scan_block(b, c, ctx)
-            finder.seen[c, b] = finder.stamp[b]
+            finder.seen[c, b] = stamp
         if finder.best[c, b] == NULL:
             continue
         more, as_many = finder.points[c, b] > points, finder.points[c, b] == points

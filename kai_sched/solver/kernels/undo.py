@@ -73,6 +73,8 @@ def rollback(to_float: int, to_integer: int, ctx: Context) -> None:
             touch(ctx.finder.block, ctx.finder.stamp, (at % (n_rooms // 2)) // n_resources)
     for entry in range(log.size[1] - 1, to_integer - 1, -1):
         state.integers[log.integer_at[entry]] = log.integer_was[entry]
+        if log.integer_at[entry] == state.at.elsewhere:
+            touch_all(ctx.finder.block)
     log.size[0] = to_float
     log.size[1] = to_integer
 
@@ -87,8 +89,15 @@ def undo_all(ctx: Context) -> None:
 def touch(block: Longs, stamp: Longs, node: int) -> None:
     """Mark the block of ``node`` as changed, so that the finder searches it again before it uses it.
 
-    ``block`` (2,) is the number of nodes in a block and a clock that only grows; ``stamp`` (B,) gets the new time, in
+    ``block`` (3,) is the number of nodes in a block and a clock that only grows; ``stamp`` (B,) gets the new time, in
     place and not through the log: an older stamp must never come back, as it could equal ``finder.seen`` (C, B).
     """
     block[1] += 1
     stamp[node // block[0]] = block[1]
+
+
+@inner
+def touch_all(block: Longs) -> None:
+    """Mark all blocks (B,) as changed for classes with claims, as ``touch`` marks one for all classes."""
+    block[1] += 1
+    block[2] = block[1]

@@ -239,6 +239,21 @@ def test_an_unused_device_needs_a_pod_slot_for_its_reservation() -> None:
     assert [has_room_now(c, 0, ctx) for c in (3, 8)] == [True, False]  # half joins, a whole device needs two slots
 
 
+@pytest.mark.parametrize(("reserved", "slots", "expected"), [(1, 1, True), (0, 1, False), (0, 2, True)])
+def test_a_device_that_is_being_left_needs_no_slot_where_its_reservation_pod_is(
+    reserved: int, slots: int, expected: bool
+) -> None:
+    """The last pod that shares the device is leaving, and another one would share it after that."""
+    snapshot = snapshot_of(1, 1, slots, [(3, [0], Status.RELEASING)])
+    ledger = snapshot.devices._replace(reserved=np.array([reserved], np.uint8))
+    ctx = opened(snapshot._replace(devices=ledger), ALL_ON._replace(minimal=1))
+    assert has_room(3, 0, ctx) == expected
+    if expected:
+        put(0, 6, 0, True, ctx)
+        assert ctx.state.devices.later[0] == MEMORY // 2
+        assert ctx.state.idle[0, PODS] + ctx.state.releasing[0, PODS] == 0.0
+
+
 @pytest.mark.parametrize(("c", "expected"), [(3, 0.5), (5, 1.0), (6, 0.4), (7, 0.6)])
 def test_prices_go_by_the_devices_of_the_node(c: int, expected: float) -> None:
     assert price_of(c, GPU, 0, opened(snapshot_of(1, 2, 9, []))) == pytest.approx(expected)

@@ -125,7 +125,7 @@ def test_worked_examples(held: list[float], asks: float, idle: float, expected: 
 
 @given(crowded(), st.data())
 def test_the_last_chunk_of_the_queue_is_kept(snapshot: Snapshot, data: st.DataObject) -> None:
-    """Chunks of one task each, of which some are chosen: of those below the queue the one chosen last."""
+    """Chunks of one task each, of which some are chosen: one more of those below the queue, the last, until all are."""
     _, search = searching(snapshot)
     n_tasks = snapshot.tasks.job.size
     if n_tasks == 0:
@@ -136,5 +136,7 @@ def test_the_last_chunk_of_the_queue_is_kept(snapshot: Snapshot, data: st.DataOb
     search.lists.chosen[: len(chosen)], search.counts.chosen[0] = chosen, len(chosen)
     q = data.draw(st.integers(0, snapshot.queues.parent.size - 1))
     below = [g for g in chosen if q in lineage(snapshot, int(snapshot.jobs.queue[snapshot.tasks.job[g]]))]
-    assert keep_last(q, snapshot, search) == (len(below) > 0)
-    assert np.flatnonzero(search.lists.kept).tolist() == below[-1:]
+    for number in range(1, len(below) + 1):
+        assert keep_last(q, snapshot, search) == 1
+        assert np.flatnonzero(search.lists.kept).tolist() == sorted(below[-number:])
+    assert keep_last(q, snapshot, search) == 0

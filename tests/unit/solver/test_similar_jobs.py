@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,12 +52,12 @@ def jobs_of(facts: list[tuple[int, list[int]]], alike: bool) -> Snapshot:
     )
 
 
-@given(JOBS, st.sampled_from([0, 1]), st.booleans(), st.booleans())
+@given(JOBS, st.booleans(), st.booleans())
 def test_the_easiest_failed_job_is_remembered(
-    facts: list[tuple[int, list[int]]], minimal: int, everywhere: bool, alike: bool
+    facts: list[tuple[int, list[int]]], everywhere: bool, alike: bool
 ) -> None:
     """All jobs fail, one after the other; in reclaim and preempt those of each kin stand for themselves."""
-    ctx = opened(jobs_of(facts, alike), ALL_ON._replace(minimal=minimal))
+    ctx = opened(jobs_of(facts, alike), ALL_ON._replace(minimal=0))
     search = make_search(ctx.snapshot)
     remembered: dict[int, int] = {}
     for j in range(len(facts)):
@@ -71,7 +72,50 @@ def test_the_easiest_failed_job_is_remembered(
                 continue
         remembered[row] = j
     assert search.failed.tolist() == [remembered.get(row, NULL) for row in range(len(facts))]
-    assert ctx.log.size.tolist() == [0, 0] or not minimal
+
+
+AMOUNTS = st.tuples(*(st.sampled_from([0.0, 1.0, 2.0]) for _ in range(2)), st.sampled_from([0.0, 0.25, 0.5]))
+
+
+@given(
+    st.lists(st.tuples(AMOUNTS, st.integers(1, 3)), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(1, 3)), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_a_job_is_skipped_only_behind_one_that_asks_for_no_more(
+    kinds: list[tuple[tuple[float, float, float], int]], facts: list[tuple[int, int]], everywhere: bool
+) -> None:
+    """Jobs of some pods of one class each, which are searched for if they are not skipped, and fail.
+
+    Classes differ in CPU, memory, and in the part and the number of the devices that they share: each of them counts.
+    """
+    request = [[cpu, memory, part * devices, 1.0, 0.0] for (cpu, memory, part), devices in kinds]
+    facts = [(c % len(kinds), pods) for c, pods in facts]
+    snapshot = assemble(
+        [Member(pods, [Status.PENDING] * pods) for _, pods in facts],
+        request=request,
+        tasks={"cls": [c for c, pods in facts for _ in range(pods)]},
+        jobs={"equivalence": [0] * len(facts), "queue_equivalence": [0] * len(facts)},
+    )
+    parts = {"portion": [part for (_, _, part), _ in kinds], "shares": [(k[2] > 0) * devices for k, devices in kinds]}
+    typed = {"portion": np.array(parts["portion"]), "shares": np.array(parts["shares"], np.int32)}
+    snapshot = snapshot._replace(classes=snapshot.classes._replace(**typed))
+    ctx = opened(snapshot, ALL_ON._replace(minimal=1))
+    search = make_search(ctx.snapshot)
+    tried: list[int] = []
+    for j, (c, pods) in enumerate(facts):
+        (cpu, memory, part), devices = kinds[c]
+        skipped = False
+        for other in tried:
+            (its_cpu, its_memory, its_part), its_devices = kinds[facts[other][0]]
+            less = its_cpu <= cpu and its_memory <= memory and its_part <= part
+            fewer = its_devices <= devices or its_part == 0.0
+            skipped = skipped or (less and fewer and facts[other][1] <= pods)
+        assert is_easier(j, everywhere, ctx, search) == (not skipped)
+        if not skipped:
+            remember_failure(j, everywhere, ctx, search)
+            tried.append(j)
+    assert ctx.log.size.tolist() == [0, 0]
 
 
 def test_fewer_or_smaller_pods_are_easier() -> None:
