@@ -15,6 +15,7 @@ from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
 from kai_sched.solver import jit
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.log_size import make_log
 from kai_sched.solver.solution import Solution
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.evicting import make_room
@@ -22,7 +23,7 @@ from kai_sched.solver.stages.explain import explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
-from kai_sched.solver.state import Context, make_finder, make_log, make_scratch, make_state, make_tree
+from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
 
 EVICTING = {"consolidation": Action.CONSOLIDATION, "reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 STALE = "stalegangeviction"

@@ -1,4 +1,4 @@
-"""The columns of the working state and of scratch space, how they are allocated, and how large the undo log is.
+"""The columns of the working state and of scratch space, and how they are allocated.
 
 Mutable state lies in two flat buffers with named views onto them. So the undo log is a list of positions and old values
 (``kernels.undo``), and two states can be compared bit for bit.
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
-from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks, claim_writes, make_claim_steps, make_picks
+from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks, make_claim_steps, make_picks
 from kai_sched.solver.decisions import Decisions
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -289,51 +289,9 @@ def _buffer(
     return buffer, views, offsets
 
 
-def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
-    """Return a log with room for the longest statement: placing the largest job once, and moving every cursor.
-
-    With ``evicting`` it has room for a search, which may evict every task and place it again, and place every job.
-    """
-    # At least one move: the books of devices are opened through the log, also where no pod is in a job.
-    n_moves, n_sets = max(1, longest_job(snapshot)), snapshot.sets.parent.size
-    # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
-    # counters and a cursor; and the term roles of the class.
-    n_charges = 6 * _depth(snapshot)
-    if evicting:
-        # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
-        n_moves = 2 * snapshot.tasks.job.size + n_moves
-    # What the classes of the tasks add up to: one class with many term roles must not count for every task.
-    counters = (3 if evicting else 1) * int(np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls].sum())
-    # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
-    shares = int(snapshot.classes.shares.max(initial=0))
-    n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
-    # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 8 * counters + 2 * n_sets + 1
-    # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
-    n_integers += 2 * claim_writes(snapshot)
-    if evicting:
-        # For each device that a returning task gets back another task may give it up and get others.
-        n_integers += (2 * snapshot.dra_claims.device.size + n_moves) * claim_writes(snapshot)
-    return Log(
-        np.empty(n_floats, np.int64),
-        np.empty(n_floats),
-        np.empty(n_integers, np.int64),
-        np.empty(n_integers, np.int64),
-        np.zeros(2, np.int64),
-    )
-
-
 def longest_job(snapshot: Snapshot) -> int:
     """Return the number of tasks of the largest job."""
     return int(np.diff(snapshot.jobs.task_ptr).max(initial=0))
-
-
-def _depth(snapshot: Snapshot) -> int:
-    depth = [1] * snapshot.queues.parent.size
-    for q, parent in enumerate(snapshot.queues.parent.tolist()):
-        if parent != NULL:
-            depth[q] = depth[parent] + 1
-    return max(depth, default=1)
 
 
 def make_finder(snapshot: Snapshot) -> Finder:

@@ -5,7 +5,7 @@
 through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.
 
 Cost: R resources, L levels of the queue tree times 3, and the term roles of the class. Each write takes one entry of
-the log; ``state.make_log`` allows for as many.
+the log; ``log_size.make_log`` allows for as many.
 Invariant: a request is taken out of exactly one of idle and releasing, so idle plus releasing is what is left once
 leaving pods are gone.
 """

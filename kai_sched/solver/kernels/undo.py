@@ -7,7 +7,7 @@ subtracting floats would not do. A checkpoint is the pair of log sizes at some t
 
 Cost: O(1) for a write, O(entries) for a rollback; nothing is copied.
 Invariant: whatever stages write after the books are open goes through these kernels, unless it is final. The log
-does not grow: ``state.make_log`` gives it room for the longest statement, and no bound is checked here.
+does not grow: ``log_size.make_log`` gives it room for the longest statement, and no bound is checked here.
 """
 
 from __future__ import annotations

@@ -21,9 +21,10 @@ from kai_sched.solver.claim_state import ClaimSteps
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.jit import reference
 from kai_sched.solver.kernels.claim_steps import CLASS_STEPS, QUEUE_STEPS, SEARCH_STEPS
+from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
-from kai_sched.solver.state import Context, make_finder, make_log, make_scratch, make_state, make_tree
+from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
 from tests.unit.cycle.test_claims import claim, node, pod, queue, thing
 
 ATTRIBUTE = "gpu.example.com/kind"

@@ -12,7 +12,8 @@ from kai_sched.snapshot.tables import Floats, Nodes, Queues, Settings, Snapshot,
 from kai_sched.solver.eviction import candidates
 from kai_sched.solver.eviction.tables import Search, make_search
 from kai_sched.solver.jit import entry
-from kai_sched.solver.state import Context, make_log
+from kai_sched.solver.log_size import make_log
+from kai_sched.solver.state import Context
 from tests.unit.solver.tables import (
     ALL_ON,
     UNLIMITED,

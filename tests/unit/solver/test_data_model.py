@@ -12,7 +12,8 @@ from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermR
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
-from kai_sched.solver.state import longest_job, make_finder, make_log, make_scratch, make_state, make_tree
+from kai_sched.solver.log_size import make_log
+from kai_sched.solver.state import longest_job, make_finder, make_scratch, make_state, make_tree
 from tests.data_model import ANY, PARTS, read_tables, render, tables_of
 from tests.tree import ROOT
 from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table
