@@ -71,6 +71,10 @@ RAW: dict[str, Any] = {
     "PodSpec.overhead": dict[str, core.Quantity] | None,
     "Container.resources": core.ResourceRequirements | None,
     "PodSpec.resources": core.ResourceRequirements | None,
+    "ContainerStatus.allocated_resources": dict[str, core.Quantity] | None,
+    "ContainerStatus.resources": core.ResourceRequirements | None,
+    "PodStatus.allocated_resources": dict[str, core.Quantity] | None,
+    "PodStatus.resources": core.ResourceRequirements | None,
 }
 # What the reader of a custom resource makes of its spec and status, by kind.
 CUSTOM: dict[str, type[BaseModel]] = {

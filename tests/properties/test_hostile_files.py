@@ -122,6 +122,33 @@ def test_files_of_anything(tmp_path: Path, found: list[Hostile], suffix: str, ou
     check(found, suffix, output, tmp_path)
 
 
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["suspend", "schedulingPolicy", "x"]), inner), max_leaves=5
+)  # fmt: skip
+
+
+@given(ANYTHING, ANYTHING, ANYTHING)
+@FIXTURES
+def test_workloads_whose_suspension_is_anything(tmp_path: Path, suspend: object, policy: object, meta: object) -> None:
+    """Only workloads whose field is true are suspended, and whatever else stands there is told or passed over."""
+    template = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}}
+    job = {"spec": {"suspend": suspend, "template": template}} | {"apiVersion": "batch/v1", "kind": "Job"}
+    torch = {"spec": {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": {"template": template}}}}
+    torch |= {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    paths = write(tmp_path, [], ".json")
+    for number, each in enumerate((job, torch)):
+        paths.append(tmp_path / f"workload-{number}.json")
+        paths[-1].write_bytes(encode(each | {"metadata": {"name": f"w{number}", "managedFields": meta}}))
+    status, out, err = run(paths, "json")
+    note(err[:2000])
+    assert "Traceback" not in err
+    assert status in (0, BAD_INPUT)
+    if status == 0:
+        assert sane_plan(json.loads(out)) == _expected()
+        assert ("spec.suspend" in err) == (suspend is True)
+
+
 @pytest.mark.long
 @LONG
 @given(**DRAWN)

@@ -24,9 +24,8 @@ from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.state import Context
 
 IS_PENDING = int(Status.PENDING)
-KEPT_MAX = (
-    16  # failed jobs of a class that are remembered; of more the first ones are forgotten, and searched for again
-)
+# Failed jobs of a class that are remembered; of more the first ones are forgotten, and searched for again.
+KEPT_MAX = 16
 
 
 @inner

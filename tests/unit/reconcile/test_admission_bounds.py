@@ -288,7 +288,7 @@ class TestQueueWarnings:
     @pytest.mark.parametrize(
         ("resources", "fields"),
         [
-            ({"cpu": {"limit": -1}, "memory": {"limit": 4}}, ["gpu"]),
+            ({"cpu": {"limit": -1}, "memory": {"limit": 4000}}, ["gpu"]),
             ({"cpu": {"limit": -1}, "memory": None, "gpu": {"quota": 4}}, ["memory", "gpu"]),
             ({}, ["cpu", "memory", "gpu"]),
             ({name: {"limit": 0} for name in ("cpu", "memory", "gpu")}, []),
