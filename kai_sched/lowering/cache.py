@@ -30,13 +30,13 @@ from kai_sched.lowering.roles import (
     placing,
     task_priority,
 )
-from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable
+from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable, put_named
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
-from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Phase, Pod, PodGroup, Shape
+from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import GpuKind
@@ -101,6 +101,8 @@ class Cache:
         Keys of pods that hold a GPU device for the pods that share it.
     bindings
         Live bind requests by key of the pod.
+    held_shapes
+        By number of a shape and of devices: what a pod on a node has where that is less (``holdings``).
     columns
         Arrays (N,) derived from the nodes, by what they hold; cleared when a node changes.
     """
@@ -128,6 +130,7 @@ class Cache:
         self.terms = TermBook()
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
+        self.held_shapes: dict[tuple[int, int], Shape] = {}
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self.selectors = SelectorBook()
@@ -247,7 +250,7 @@ class Cache:
                 errors.add(PodGroup, key, error)
         errors.end()
         self.groups.remove(gone)
-        _put(self.groups, entries, PodGroup)
+        put_named(self.groups, entries, PodGroup)
 
     def _group_cells(self, identity: str, group: PodGroup) -> tuple[int, ...]:
         key = layout_key(group)
@@ -305,7 +308,7 @@ class Cache:
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
-        _put(self.pods, entries, Pod)
+        put_named(self.pods, entries, Pod)
         self.groups.put(bare)
 
     def _pod_cells(self, key: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
@@ -355,6 +358,10 @@ class Cache:
         self._quick[id(shape)] = shape, self.shapes[number]
         return self.shapes[number]
 
+    def class_of(self, shape: Shape, reserves: bool, label_set: int) -> int:
+        """The number of the class of pods with this shape. A caller keeps the shape, which would get a new number."""
+        return self._class_of(self._known(shape), reserves, label_set)
+
     def _class_of(self, known: KnownShape, reserves: bool, label_set: int) -> int:
         matches = self.terms.matches[label_set] if label_set != NULL else ()
         key = (known.number, reserves, matches)
@@ -382,18 +389,3 @@ class Cache:
     def _classify(self, row: int, label_set: int) -> None:
         before = self.classes[self.pods.cells[row, PodCell.CLASS]]
         self.pods.cells[row, PodCell.CLASS] = self._class_of(before.known, before.reserves, label_set)
-
-
-def _put(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
-    """Write the entries. Raises LoweringError with the objects that have numbers that no row can hold."""
-    try:
-        table.put(entries)
-    except Exception:
-        errors = ErrorCollector()
-        for key, _, _, cells in entries:
-            try:
-                np.array(cells, np.int64)
-            except Exception as error:
-                errors.add(kind, key, error)
-        errors.end()
-        raise

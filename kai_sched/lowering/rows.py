@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kai_sched.lowering.errors import ErrorCollector
+from kai_sched.model.objects import Object
+
 # New rows are merged into the order if there are this many times as many old rows; else sorting all is cheaper.
 MERGED = 16
 Entry = tuple[str, Any, Any, tuple[int, ...]]  # key, sort key, object, cells
@@ -168,3 +171,18 @@ class RowTable:
                 self._ordered = np.array(sorted([*self._ordered.tolist(), *came], key=key), np.int64)
             self._came = set()
         return self._ordered
+
+
+def put_named(table: RowTable, entries: list[Entry], kind: type[Object]) -> None:
+    """Write the entries. Raises LoweringError with the objects that have numbers that no row can hold."""
+    try:
+        table.put(entries)
+    except Exception:
+        errors = ErrorCollector()
+        for key, _, _, cells in entries:
+            try:
+                np.array(cells, np.int64)
+            except Exception as error:
+                errors.add(kind, key, error)
+        errors.end()
+        raise

@@ -36,6 +36,9 @@ class SchedulingHints:
         Where this is not empty, the only groups for which pods may be evicted in this cycle.
     closed_nodes
         Nodes that get no pods that share GPUs: a device could not be reserved there.
+    awaited_devices
+        (node, group) of shared devices whose pods hold them although no reservation pod shows it: it is about to be
+        made, for the first time or again (``Config.proves_shares``).
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class SchedulingHints:
     searched: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     may_search: frozenset[str] = frozenset()
     closed_nodes: frozenset[str] = frozenset()
+    awaited_devices: frozenset[tuple[str, str]] = frozenset()
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

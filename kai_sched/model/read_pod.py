@@ -118,11 +118,13 @@ class PodReader:
         for field, message in findings:
             warn(field, f"{message}; until then the pod is not scheduled")
             unsupported.append(f"{field}, which is not a valid quantity")
-        asked = NONE
+        asked, containers = NONE, None
         # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
             asked = read_gpu_annotations(annotations, warn).beside(request.get(GPU, 0.0))
+            if asked.mig or asked.whole:
+                containers = _amounts(request)
             for key, count in (*asked.mig, (GPU, asked.whole)):
                 request[key] = max(request.get(key, 0.0), count)
             if asked.whole:
@@ -131,7 +133,7 @@ class PodReader:
                 unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
         parts = (
-            tuple(sorted(entry for entry in request.items() if entry[1])),
+            _amounts(request),
             self._constraints.node_selector(bytes(spec.node_selector)) if spec.node_selector else (),
             affinity[0],
             self._constraints.tolerations(bytes(spec.tolerations)) if spec.tolerations else (),
@@ -143,6 +145,7 @@ class PodReader:
             asked.share,
             len(spec.resource_claims or ()),
             asked.share is None and not by_containers and (bool(asked.mig) or request.get(GPU) == 0.0),
+            containers,
         )
         shape = self._shapes.get(parts)
         if shape is None:
@@ -164,6 +167,11 @@ class PodReader:
             warn(error.field, f"{error.message}; until then the pod is not scheduled")
             unsupported.append(f"{error.field}, which is not valid")
             return NO_AFFINITY
+
+
+def _amounts(request: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """The amounts above 0, by resource."""
+    return tuple(sorted(entry for entry in request.items() if entry[1]))
 
 
 def _may_be_extended(amount: tuple[str, float]) -> bool:
