@@ -18,7 +18,7 @@ def test_sharing_needs_the_rights_of_its_component_and_no_others(
     cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
 ) -> None:
     files = [MANIFESTS / "namespace.yaml", MANIFESTS / "rbac.yaml", SHARING / "namespace.yaml", SHARING / "rbac.yaml"]
-    files.append(SHARING / "config.yaml")
+    files += [MANIFESTS / "policies.yaml", SHARING / "policies.yaml", SHARING / "config.yaml"]
     cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
     mark = own_plane.audit.mark()
