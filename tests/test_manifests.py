@@ -184,6 +184,8 @@ def test_all_that_the_issue_asks_for_is_there() -> None:
             "RoleBinding",
             "Service",
             "ServiceAccount",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
             "ValidatingWebhookConfiguration",
         ]
     )

@@ -101,13 +101,35 @@ def test_rights_go_to_reservation_pods_and_to_the_scheduler() -> None:
     scheduler = the("ServiceAccount")["metadata"]
     own = only("ServiceAccount")["metadata"]
     for binding in both():
-        if not binding["kind"].endswith("Binding"):
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         reference, (subject,) = binding["roleRef"], binding["subjects"]
         assert reference["kind"] == binding["kind"].removesuffix("Binding")
         assert reference["name"] == binding["metadata"]["name"]
         account = own if reference["name"] == own["name"] else scheduler
         assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+
+
+def test_each_policy_denies_and_is_about_an_account_that_there_is() -> None:
+    """A policy without a binding, or about a name that nobody has, would keep nothing from anybody."""
+    every = [*built(), *both()]
+    policies = [each for each in every if each["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [each["spec"] for each in every if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert sorted(each["policyName"] for each in bindings) == sorted(each["metadata"]["name"] for each in policies)
+    assert all(each["validationActions"] == ["Deny"] for each in bindings)
+    accounts = {
+        (each["metadata"]["namespace"], each["metadata"]["name"]) for each in every if each["kind"] == "ServiceAccount"
+    }
+    known = {f"'system:serviceaccount:{namespace}:{name}'" for namespace, name in accounts}
+    for policy in policies:
+        assert policy["spec"]["failurePolicy"] == "Fail"
+        (condition,) = policy["spec"]["matchConditions"]
+        assert condition["expression"].removeprefix("request.userInfo.username == ") in known
+
+
+def test_the_namespaces_of_our_pods_enforce_restricted() -> None:
+    for each in (the("Namespace"), only("Namespace"), only("Namespace", ADJUSTER)):
+        assert each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 def test_reservation_pods_run_as_the_scheduler_does() -> None:

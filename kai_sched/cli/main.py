@@ -143,6 +143,7 @@ def run(
         queue_label=queue_label_key,
         node_pool_label=nodepool_label_key,
         node_pool=partition_label_value,
+        proves_shares=True,
     )
     options = RunOptions(
         kubeconfig=kubeconfig,

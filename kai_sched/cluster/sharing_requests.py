@@ -39,7 +39,7 @@ class _ConfigMap(core.Wire):
 
 
 class MapTaken(Exception):
-    """Another pod has the ConfigMap; the text says which, and the remedy."""
+    """The ConfigMap is not for this pod; the text says whose it is, and the remedy."""
 
 
 class _OwnSpec(core.Wire):
@@ -92,14 +92,14 @@ class SharingRequests:
             if failure.status not in (404, 409):
                 raise
 
-    async def users(self, device: GpuGroup, reservation_namespace: str) -> list[str]:
+    async def users(self, device: GpuGroup, config: Config) -> list[str]:
         """The pods on the node that share the device, as the API server has them now."""
         path = objects_path("v1", "pods")
         found: list[str] = []
         async with aclosing(self._api.list_pages(path, on_node(device.node))) as pages:
             async for items, _ in pages:
                 pods = (read(self._read_pod, bytes(raw), path, "a pod of the node") for raw in items)
-                users = (pod for pod in pods if is_user(pod, reservation_namespace))
+                users = (pod for pod in pods if is_user(pod, config))
                 found += [pod.key for pod in users if device.group in pod.gpu_groups]
         return found
 
@@ -177,16 +177,24 @@ class _Steps(Delivery[bytes]):
             return await self._overwrite(body)
 
     async def _overwrite(self, wanted: Manifest) -> bytes:
-        """Give the ConfigMap that is there to the pod. Raises MapTaken where another pod has it."""
+        """Give the ConfigMap that is there to the pod. Raises MapTaken where another pod has it, or where it was not
+        made for pods that share GPUs."""
         meta, owner = wanted["metadata"], wanted["metadata"]["ownerReferences"][0]
         path = object_path("v1", "configmaps", meta["namespace"], meta["name"])
         found = read(_decode_map, await self._api.request("GET", path), path, "the ConfigMap of the pod").metadata
-        for each in found.owner_references or ():
+        remedy = f"create {owner['name']} without the annotation {names.SHARED_GPU_CONFIG_MAP_ANNOTATION}"
+        owners = found.owner_references or ()
+        if (found.labels or {}).get(names.SHARED_GPU_LABEL) != "true" or any(each.kind != "Pod" for each in owners):
+            raise MapTaken(
+                f"ConfigMap {meta['name']} is there already, and was not made for pods that share GPUs, so it is not "
+                f"overwritten: {remedy}"
+            )
+        for each in owners:
             key = object_key(meta["namespace"], each.name or "")
-            if each.kind == "Pod" and each.uid != owner["uid"] and await self._runs(key, each.uid or ""):
+            if each.uid != owner["uid"] and await self._runs(key, each.uid or ""):
                 raise MapTaken(
                     f"ConfigMap {meta['name']} tells the devices of pod {key}, and would tell it those of another one: "
-                    f"create {owner['name']} without the annotation {names.SHARED_GPU_CONFIG_MAP_ANNOTATION}"
+                    f"{remedy}"
                 )
         body = {**wanted, "metadata": {**meta, "resourceVersion": found.resource_version}}
         return await self._api.request("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE)

@@ -68,6 +68,8 @@ class Cache:
         Keys of pods that hold a GPU device for the pods that share it.
     bindings
         Live bind requests by key of the pod.
+    held_shapes
+        By number of a shape and of devices: what a pod on a node has where that is less (``holdings``).
     columns
         Arrays (N,) derived from the nodes, by what they hold; cleared when a node changes.
     """
@@ -99,6 +101,7 @@ class Cache:
         self._changed: set[int] = set()  # label sets that other terms match than those by which pods are classified
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
+        self.held_shapes: dict[tuple[int, int], Shape] = {}
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self.selectors = SelectorBook()
@@ -362,6 +365,10 @@ class Cache:
             self._changed |= changed
         self._quick[id(shape)] = shape, self.shapes[number]
         return self.shapes[number]
+
+    def class_of(self, shape: Shape, reserves: bool, label_set: int) -> int:
+        """The number of the class of pods with this shape. A caller keeps the shape, which would get a new number."""
+        return self._class_of(self._known(shape), reserves, label_set)
 
     def _class_of(self, known: KnownShape, reserves: bool, label_set: int) -> int:
         matches = tuple(self.terms.matches[label_set]) if label_set != NULL else ()

@@ -10,7 +10,7 @@ Cost: one step for each pod with a share that is on a node. A cluster without su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.holdings import Holdings
 from kai_sched.model.config import Config
 from kai_sched.model.gpu_memory import memory_price, usable_memory_mib
 from kai_sched.model.objects import GpuShare, Node, Pod
 from kai_sched.model.resources import GPU
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import ROUNDING, UNKNOWN_MEMORY
-from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs, Status
+from kai_sched.snapshot.tables import Devices, Flags, Ints, Longs
 
 PART_UNIT = 2.0**20  # parts of GPUs are multiples of 1 / PART_UNIT, so that sums of them are exact
 
@@ -97,10 +98,10 @@ def memory_prices(share: GpuShare, smallest: int, largest: int) -> tuple[float, 
 
 
 def lower_devices(
-    cache: Cache,
     nodes: Sequence[Node],
     pods: npt.NDArray[np.object_],
-    placed: tuple[Ints, npt.NDArray[np.int8]],
+    node: Ints,
+    holdings: Holdings,
     shares: Ints,
 ) -> DeviceRows:
     """The devices of the nodes, and the shares of the tasks.
@@ -111,8 +112,10 @@ def lower_devices(
         (N,) the nodes in canonical order.
     pods
         (T,) the pod of each task.
-    placed
-        (T,) each: the node of the task, or NULL, and its status.
+    node
+        (T,) the node of the task, or NULL.
+    holdings
+        What the pods on nodes have.
     shares
         (T,) of how many devices the task has a share.
     """
@@ -122,13 +125,12 @@ def lower_devices(
     if not device.size:
         none = Devices(np.zeros(len(nodes) + 1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
         return DeviceRows(none, share_ptr, device, [])
-    node, status = placed
-    holders = {
-        t: _groups_of(cache, pods[t], int(shares[t]))
-        for t in np.flatnonzero((shares > 0) & (node != NULL) & (status >= Status.PIPELINED)).tolist()
-    }
-    reserved = _reservations(cache, nodes)
-    used: dict[int, set[str]] = {n: set(groups) for n, groups in reserved.items()}
+    holders = {t: _with_unnamed(pods[t], groups, int(shares[t])) for t, groups in holdings.groups.items() if shares[t]}
+    rows = {name: n for n, name in enumerate(each.name for each in nodes)}
+    used: dict[int, set[str]] = {}
+    for name, group in holdings.reserved:
+        if name in rows:
+            used.setdefault(rows[name], set()).add(group)
     for t, groups in holders.items():
         used.setdefault(int(node[t]), set()).update(groups)
     in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
@@ -146,10 +148,10 @@ def lower_devices(
             row = row_of[n, group] = int(ptr[n]) + place
             closed[row] = group[0] == UNNAMED
             groups_of_rows[row] = "" if closed[row] else group
-            held[row] = group in reserved.get(n, ())
+            held[row] = (nodes[n].name, group) in holdings.reserved
     for t, groups in holders.items():
-        rows = [row_of[int(node[t]), group] for group in groups]
-        device[share_ptr[t] : share_ptr[t + 1]] = rows
+        own = [row_of[int(node[t]), group] for group in groups]
+        device[share_ptr[t] : share_ptr[t + 1]] = own
     return DeviceRows(Devices(ptr, held, closed), share_ptr, device, groups_of_rows)
 
 
@@ -160,19 +162,6 @@ def _named_first(group: str) -> tuple[bool, str]:
     return group[0] == UNNAMED, group
 
 
-def _groups_of(cache: Cache, pod: Pod, count: int) -> list[str]:
-    """The groups of the devices that the pod shares, as many as it asks for."""
-    holder = cache.binding(pod.key, pod) or pod
-    known = list(holder.gpu_groups)[:count]
-    return known + [f"{UNNAMED}{pod.key} {place:04}" for place in range(len(known), count)]
-
-
-def _reservations(cache: Cache, nodes: Sequence[Node]) -> Mapping[int, set[str]]:
-    """By node: the groups whose device a reservation pod holds there."""
-    rows = {node.name: n for n, node in enumerate(nodes)}
-    found: dict[int, set[str]] = {}
-    for key in sorted(cache.reservations):
-        pod = cache.pods.objects[cache.pods.row_of[key]]
-        if pod.node in rows and pod.gpu_groups:
-            found.setdefault(rows[pod.node], set()).update(pod.gpu_groups)
-    return found
+def _with_unnamed(pod: Pod, groups: tuple[str, ...], count: int) -> list[str]:
+    """These groups, and names for further devices that the pod shares, as many as it asks for."""
+    return [*groups, *(f"{UNNAMED}{pod.key} {place:04}" for place in range(len(groups), count))]

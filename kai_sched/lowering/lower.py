@@ -26,6 +26,7 @@ from kai_sched.lowering.classes import ClassRows, lower_classes
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import job_equivalence
+from kai_sched.lowering.holdings import find_holdings
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
 from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, moment
@@ -129,8 +130,9 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     pods = _place_pods(cache, jobs, nodes, now_ns, config, hints)
     objects, at = cache.pods.objects[pods.rows], (pods.node, pods.status)
     claims = find_claims(cluster, cache, nodes, objects, at, config)
-    classes = lower_classes(cache, cluster, config, nodes, pods.cells[:, PodCell.CLASS], _movable(pods), claims)
-    devices = lower_devices(cache, nodes, objects, at, classes.table.shares[classes.of_task])
+    holdings = find_holdings(cache, objects, pods.cells, at, config, hints.awaited_devices)
+    classes = lower_classes(cache, cluster, config, nodes, holdings.classes, _movable(pods), claims)
+    devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
     job_tables, groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]

@@ -129,6 +129,9 @@ class Config:
     reservation: ReservationSettings = ReservationSettings()
     scaling: ScalingSettings = ScalingSettings()
     gpu_sharing: bool = True  # whether pods that ask for a part of a GPU get one
+    # Whether the annotations of a pod on a node hold a device only where a reservation pod proves it, as in a cluster,
+    # where tenants write them. Elsewhere the input is believed (semantics 8.2).
+    proves_shares: bool = False
     # What of the memory of a device drivers take, and no pod gets: a part of it, at least so many MiB.
     gpu_memory_reserve_percent: float = 0.0
     gpu_memory_reserve_min_mib: int = 0

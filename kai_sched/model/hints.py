@@ -39,6 +39,9 @@ class SchedulingHints:
         devices ends early, so that others have their turn.
     closed_nodes
         Nodes that get no pods that share GPUs: a device could not be reserved there.
+    awaited_devices
+        (node, group) of shared devices whose pods hold them although no reservation pod shows it: it is about to be
+        made, for the first time or again (``Config.proves_shares``).
     """
 
     first: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class SchedulingHints:
     may_search: frozenset[str] = frozenset()
     closed_nodes: frozenset[str] = frozenset()
     brief: frozenset[str] = frozenset()
+    awaited_devices: frozenset[tuple[str, str]] = frozenset()
 
     def defers_search(self, group: str) -> bool:
         """Whether no pod is evicted for the group in this cycle, because other groups search first."""

@@ -228,6 +228,8 @@ class Shape:
     share: GpuShare | None = None  # the part of GPUs that the pod asks for
     n_claims: int = 0  # claims for devices (``Pod.claims``)
     legacy_mig: bool = False  # MIG devices are asked for in the legacy way: no device plugin serves it
+    # What the containers alone request, where annotations add to ``request``; else None.
+    containers: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,12 +126,14 @@ class PodReader:
             unsupported.append(f"{field}, which is not a valid quantity")
         # Pods whose MIG device was chosen elsewhere name it in an annotation alone, or request 0 GPUs (semantics 8.5).
         by_containers = any(name.startswith(MIG_PREFIX) and amount for name, amount in request.items())
-        asked = NONE
+        asked, containers = NONE, None
         if annotations and any(key in _SHARING_KEYS or key.startswith(MIG_PREFIX) for key in annotations):
+            before = _amounts(request)
             asked = _asked(spec, annotations, request, by_containers, unsupported, warn)
+            containers = before if asked.mig or asked.whole else None
         affinity = self._affinity(spec, namespace, labels, unsupported, warn)
         parts = (
-            tuple(sorted(entry for entry in request.items() if entry[1])),
+            _amounts(request),
             self._constraints.node_selector(bytes(spec.node_selector)) if spec.node_selector else (),
             affinity[0],
             self._constraints.tolerations(bytes(spec.tolerations)) if spec.tolerations else (),
@@ -143,6 +145,7 @@ class PodReader:
             asked.share,
             len(spec.resource_claims or ()),
             asked.share is None and not by_containers and (bool(asked.mig) or request.get(GPU) == 0.0),
+            containers,
         )
         shape = self._shapes.get(parts)
         if shape is None:
@@ -194,6 +197,11 @@ def _asked(
     if asked.mig and not by_containers:
         unsupported.append(f"annotation {asked.mig[0][0]} without a container that requests the MIG device")
     return asked
+
+
+def _amounts(request: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """The amounts above 0, by resource."""
+    return tuple(sorted(entry for entry in request.items() if entry[1]))
 
 
 def _may_be_extended(amount: tuple[str, float]) -> bool:

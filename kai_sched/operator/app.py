@@ -350,6 +350,7 @@ def _build_delivery(base: Base, intake: Intake, reporter: StatusReporter) -> Del
         clock,
         base.rng,
     )
+    binds.retries.awaited_devices = reservations.awaited
     shares = ShareBinder(sharing, reservations, store, base.settings.current, binder.submit, binds)
     claims = ClaimBinder(claim_reservations, shares.submit, binds)
     leftovers = ClaimLeftovers(store, base.settings.config.scheduler_name, claim_reservations)

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.model.config import ReservationSettings
+from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.objects import GpuShare, Pod, Toleration
 from kai_sched.model.read_sharing import is_device_label
@@ -187,7 +187,9 @@ def leftover_patch(patch: Mapping[str, Any], labels: Iterable[str]) -> dict[str,
     return {"metadata": {"uid": meta["uid"], "labels": dict.fromkeys(others)}} if others else None
 
 
-def is_user(pod: Pod, reservation_namespace: str) -> bool:
-    """Whether the pod uses a shared device: it asks for a part of one, is on a node and has not ended."""
+def is_user(pod: Pod, config: Config) -> bool:
+    """Whether the pod uses a shared device: it is for this scheduler, asks for a part of one, is on a node and has not
+    ended. Pods of other schedulers name a device in vain: anybody can write labels."""
     shares = pod.shape.share is not None and bool(pod.gpu_groups and pod.node)
-    return shares and not pod.has_ended and pod.namespace != reservation_namespace
+    is_ours = pod.scheduler == config.scheduler_name and pod.namespace != config.reservation.namespace
+    return shares and is_ours and not pod.has_ended

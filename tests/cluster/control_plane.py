@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.cluster import components
 from tests.cluster.audit import POLICY, AuditLog
-from tests.cluster.client import Client
+from tests.cluster.client import Client, Object
 from tests.cluster.processes import Process, free_port
 
 # Users of the token file. Each program has its own, so that the audit log tells them apart.
@@ -124,10 +124,14 @@ class ControlPlane:
         authority = None if server else self.authority
         return write_kubeconfig(self.folder / name, server or self.server, token or self.token(user), authority)
 
-    def service_account_token(self, namespace: str, name: str) -> str:
-        """A token for a ServiceAccount, as the API server hands them to pods."""
+    def service_account_token(self, namespace: str, name: str, pod: Object | None = None) -> str:
+        """A token for a ServiceAccount, as the API server hands them to pods; with a ``pod`` that of this one."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        spec: Object = {}
+        if pod is not None:
+            meta = pod["metadata"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         return str(self.client.request("POST", path, request)["status"]["token"])
 
     # Components

@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import msgspec
+import yaml
+
 from kai_sched.api import names
+from kai_sched.model.config import Config
+from kai_sched.model.read_config import config_from_operator
+from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 from tests.cluster import objects
 from tests.cluster.client import Client, Object, collection
 from tests.cluster.cluster import Cluster
 from tests.cluster.device_plugin import NAMESPACE, device_of
+from tests.tree import ROOT
 
 SETTINGS = {
     "apiVersion": names.CONFIG_VERSION,
@@ -37,6 +44,14 @@ def pod(name: str, fraction: str = "0.5", devices: int = 1, queue: str = "team",
     if devices > 1:
         notes[names.GPU_DEVICES_ANNOTATION] = str(devices)
     return objects.pod(name, queue, 0, annotations=notes, **more)
+
+
+def reservation(name: str) -> Object:
+    """A reservation pod of this name, as the scheduler makes it with the settings of the component."""
+    content = yaml.safe_load((ROOT / "manifests/components/gpu-sharing/config.yaml").read_text())
+    settings = config_from_operator(msgspec.json.encode(content["spec"]), Config(), lambda *_: None).reservation
+    made = reservation_pod(GpuGroup("node-0", "g"), (), "kai-sched", True, settings)
+    return made | {"metadata": made["metadata"] | {"name": name}}
 
 
 def groups_of(pod: Object) -> list[str]:

@@ -11,12 +11,12 @@ import pytest
 
 from kai_sched.api import names
 from kai_sched.cli.reserve import fake_uuid
-from tests.cluster import objects
 from tests.cluster.client import Client, Refused, collection
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.installed import MANIFESTS
 from tests.cluster.processes import Process
+from tests.cluster.sharing import reservation
 from tests.tree import ROOT
 
 NAMESPACE = ACCOUNT = "kai-resource-reservation"
@@ -28,10 +28,10 @@ USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 def test_a_reservation_pod_reports_its_device_with_its_own_rights(
     cluster: Cluster, own_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    cluster.kubectl("apply", "--server-side", "-f", str(SHARING / "namespace.yaml"), "-f", str(SHARING / "rbac.yaml"))
-    pod = objects.pod(NAME, queue=None, namespace=NAMESPACE, scheduler="default-scheduler", serviceAccountName=ACCOUNT)
-    cluster.create(pod)
-    token = own_plane.service_account_token(NAMESPACE, ACCOUNT)
+    files = [SHARING / name for name in ("namespace.yaml", "rbac.yaml", "policies.yaml")]
+    cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
+    cluster.create(reservation(NAME))
+    token = own_plane.service_account_token(NAMESPACE, ACCOUNT, cluster.pod(NAME, NAMESPACE))
     (tmp_path / "token").write_text(token)
     (tmp_path / "ca.crt").write_bytes(own_plane.authority.read_bytes())
     address = urlsplit(own_plane.server)

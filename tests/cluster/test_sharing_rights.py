@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kai_sched.api import names
 from tests.cluster import objects, sharing
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ACCOUNT, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, StartOperator
@@ -17,7 +18,7 @@ def test_sharing_needs_the_rights_of_its_component_and_no_others(
     cluster: Cluster, own_plane: ControlPlane, operator: StartOperator
 ) -> None:
     files = [MANIFESTS / "namespace.yaml", MANIFESTS / "rbac.yaml", SHARING / "namespace.yaml", SHARING / "rbac.yaml"]
-    files.append(SHARING / "config.yaml")
+    files += [MANIFESTS / "policies.yaml", SHARING / "policies.yaml", SHARING / "config.yaml"]
     cluster.kubectl("apply", "--server-side", *(word for file in files for word in ("-f", str(file))))
     token = own_plane.service_account_token(SYSTEM_NAMESPACE, SERVICE_ACCOUNT)
     mark = own_plane.audit.mark()
@@ -27,8 +28,9 @@ def test_sharing_needs_the_rights_of_its_component_and_no_others(
     with DevicePlugin(cluster):
         kubeconfig = own_plane.kubeconfig(SERVICE_ACCOUNT, token=token)
         first = operator(kubeconfig=kubeconfig)
-        # A map that is there already is overwritten.
-        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": objects.meta("b-maps-0", "default")})
+        # A map that is there already, as of an earlier attempt, is overwritten.
+        meta = objects.meta("b-maps-0", "default", labels={names.SHARED_GPU_LABEL: "true"})
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
         cluster.create_all([sharing.pod("a"), sharing.pod("b")])
         cluster.wait_bound(["a", "b"])
         assert sharing.visible(cluster, "a") == sharing.visible(cluster, "b")

@@ -5,6 +5,8 @@ Only for clusters without DRA and topology. Nothing here is fast, nothing shared
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kai_sched import Cluster, Config
 from kai_sched.model.objects import Node, Phase, Pod, PodGroup, SubGroup
 from tests.oracle.devices import (
@@ -41,6 +43,8 @@ def world_of(cluster: Cluster, config: Config, now_ns: int) -> World:
     pods = sorted((pod for pod in cluster.pods.values() if pod.phase != Phase.FAILED), key=lambda pod: pod.uid)
     tasks = [Task(pod, status_of(pod, config, now_ns), pod.node) for pod in pods]
     groups = _bind(tasks, cluster, machines)
+    for task in tasks:
+        _disbelieve(task, config)
     _price(tasks, machines, config)
     _share(tasks, machines, groups)
     for task in tasks:
@@ -83,6 +87,15 @@ def _bind(tasks: list[Task], cluster: Cluster, machines: dict[str, Machine]) -> 
                 task.status, task.node = "Binding", request.node
                 groups[task] = request.gpu_groups
     return groups
+
+
+def _disbelieve(task: Task, config: Config) -> None:
+    """A pod on a node that the scheduler did not place has what its containers request (8.2)."""
+    pod, shape = task.pod, task.pod.shape
+    placed = pod.scheduler == config.scheduler_name and (pod.gpu_groups or pod.group)
+    if pod.node and not placed and task.status in USED:
+        request = shape.request if shape.containers is None else shape.containers
+        task.pod = replace(pod, shape=replace(shape, request=request, share=None, legacy_mig=False))
 
 
 def _price(tasks: list[Task], machines: dict[str, Machine], config: Config) -> None:

@@ -43,7 +43,7 @@ NODE: Kind = ("v1", "Node")
 NAMESPACE = ReservationSettings().namespace
 NODES, GPUS = 2, 2
 # Nobody is evicted, so that who runs and who waits follows from what comes and goes.
-CONFIG = Config(actions=("allocate",), reservation=ReservationSettings(image="kai-sched"))
+CONFIG = Config(actions=("allocate",), reservation=ReservationSettings(image="kai-sched"), proves_shares=True)
 LATE_S = 2.0  # the longest that a request, an answer or an event of the watch takes
 
 
@@ -243,6 +243,7 @@ class Replica:
         self.reservations = GpuReservations(
             requests, (self.store, overlay), news, lambda: CONFIG, lambda _: None, "", clock, rng
         )
+        self.binds.retries.awaited_devices = self.reservations.awaited
         self.shares = ShareBinder(requests, self.reservations, self.store, lambda: CONFIG, binder.submit, self.binds)
         self.executor = CycleExecutor(evictions, self.binds, lambda group, _: self.shares.submit(group), lambda _: None)
         self._parts = (self._follow, self._decide, binder.run, self.reservations.run)

@@ -197,6 +197,8 @@ def check_devices(cluster: Cluster, result: CycleResult) -> None:
         share = pod.shape.share
         if not node or result.pods[key].status in ("Succeeded", "Unknown"):
             continue
+        if share is not None and pod.scheduler != "kai-scheduler":
+            continue
         if share is None:
             whole[node] += int(dict(pod.shape.request).get("gpu", 0)) * (pod.labels.get("app") != pod.namespace)
             continue

@@ -72,6 +72,14 @@ class DeviceUsers:
         """The uids of all reservation pods."""
         return {pod.uid for key in self._reserves if (pod := self._store.get(Pod, key)) is not None}
 
+    def unreserved(self) -> set[GpuGroup]:
+        """The devices that pods share and no reservation pod holds."""
+        return self._users.keys() - self._reservations.keys()
+
+    def is_being_bound(self, device: GpuGroup) -> bool:
+        """Whether the bind of a pod to the device is under way."""
+        return not self._users.get(device, set()).isdisjoint(self._overlay.assumed)
+
     def _all(self) -> set[str]:
         return {*self._uses, *self._reserves, *self._store.all(Pod)}
 
@@ -79,7 +87,7 @@ class DeviceUsers:
         pod, config = self._store.get(Pod, key), self._config()
         reserves = pod is not None and is_reservation(pod, config)
         devices = shared_devices(pod) if pod is not None and reserves else ()
-        uses = shared_devices(pod) if pod is not None and is_user(pod, config.reservation.namespace) else ()
+        uses = shared_devices(pod) if pod is not None and is_user(pod, config) else ()
         before = {*self._uses.get(key, ()), *self._reserves.get(key, ())}
         _move(key, uses, self._uses, self._users)
         _move(key, devices, self._reserves, self._reservations)

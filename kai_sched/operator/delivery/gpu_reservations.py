@@ -97,6 +97,7 @@ class GpuReservations:
         self._tolerations: dict[GpuGroup, tuple[Toleration, ...]] = {}  # of who waits
         self._since: dict[GpuGroup, float] = {}  # since when the device is awaited (monotonic)
         self._known: dict[GpuGroup, str] = {}  # the devices that reservation pods have reported
+        self._judged: set[GpuGroup] = set()  # the devices that were looked at since somebody wanted them
         self._doomed: set[str] = set()  # uids of reservation pods that have been told to go
         self._own_image = ""
 
@@ -136,6 +137,19 @@ class GpuReservations:
         found = self._users.reservations(device)
         return next((pod.reserved_device for pod in found if not (self._leaves(pod) or pod.has_ended)), "")
 
+    def awaited(self) -> frozenset[tuple[str, str]]:
+        """``SchedulingHints.awaited_devices``: (node, group) of devices that pods share and no reservation pod holds.
+
+        Such a pod is being bound, or its reservation was lost and is made again; until it is known whether the pod was
+        told a device, it counts as one that was.
+        """
+        self._catch_up()
+        return frozenset((each.node, each.group) for each in self._users.unreserved() if self._may_hold(each))
+
+    def _may_hold(self, device: GpuGroup) -> bool:
+        is_expected = device in self._known or device in self._since or device not in self._judged
+        return is_expected or self._users.is_being_bound(device)
+
     def is_closing(self, node: str) -> bool:
         """Whether a device of the node has a reservation pod and no user."""
         return bool(self._closing(node))
@@ -172,9 +186,11 @@ class GpuReservations:
             self._fail(device, ReservationFailure(str(failure), failure.status, is_of_node=False))
             self._queue.failed(device)
         except ReservationFailure as failure:
+            self._judged.add(device)
             self._fail(device, failure)
             self._queue.failed(device)
         else:
+            (self._judged.add if self._is_wanted(device) else self._judged.discard)(device)
             self._queue.done(device)
 
     def _is_ours(self, device: GpuGroup) -> bool:
@@ -233,12 +249,6 @@ class GpuReservations:
         if users and device not in self._known and not any(seen for _, seen in await self._visible_devices(device)):
             await self._evict(users, f"nothing reserves their device, and nothing says which it was: {device.group}")
             raise ReservationFailure(f"pods on node {device.node} had to leave a device that nothing reserved")
-        if device not in self._waiting and not any(self._is_own(pod) for pod in users):
-            # Whoever may create pods can label them: a pod that no scheduler placed must not make GPUs look reserved.
-            await self._evict(
-                users, f"nothing reserves their device, and this scheduler did not place them: {device.group}"
-            )
-            return
         node, now = self._store.get(Node, device.node), self._monotonic()
         if node is None:
             raise ReservationFailure(f"node {device.node} is gone")
@@ -253,10 +263,6 @@ class GpuReservations:
         self._since[device] = now
         await self._requests.create(reservation_pod(device, tolerations, image, is_fake, settings))
         self._is_late(device, None)
-
-    def _is_own(self, pod: Pod) -> bool:
-        """Whether the pod is for this scheduler, so that its part of the device counts for a queue."""
-        return pod.scheduler == self._config().scheduler_name
 
     async def _visible_devices(self, device: GpuGroup) -> list[tuple[Pod, str]]:
         """Which device each pod that is bound to it was told; "" where that is not known."""
@@ -310,7 +316,7 @@ class GpuReservations:
         raise ReservationFailure(text)
 
     async def _delete_unused(self, device: GpuGroup, pod: Pod) -> None:
-        users = await self._requests.users(device, self._config().reservation.namespace)
+        users = await self._requests.users(device, self._config())
         if users:
             self._queue.add(device, IN_USE_S)  # the store may never show these pods
         elif not self._is_wanted(device):

@@ -6,7 +6,8 @@ The bind tracker records failures. Before each cycle, the cycle loop asks which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from kai_sched.cluster.backoff import Backoff, RetryTimer
@@ -35,12 +36,15 @@ class GroupRetries:
         What earlier cycles tell the next one.
     nodes
         By node: until when it gets no pods that share GPUs.
+    awaited_devices
+        Returns ``SchedulingHints.awaited_devices``.
     """
 
     timers: dict[str, RetryTimer] = field(default_factory=dict)
     partial: set[str] = field(default_factory=set)
     tracker: HintTracker = field(default_factory=HintTracker)
     nodes: dict[str, RetryTimer] = field(default_factory=dict)
+    awaited_devices: Callable[[], frozenset[tuple[str, str]]] = frozenset
 
     def add(self, group: str, now: float) -> float:
         """Count a failure of the group; return when it is tried again, in monotonic seconds."""
@@ -62,7 +66,8 @@ class GroupRetries:
         waiting = frozenset(group for group, timer in self.timers.items() if now < timer.until)
         self.nodes = {node: timer for node, timer in self.nodes.items() if now < timer.until + NODE_BACKOFF.last_s}
         closed = frozenset(node for node, timer in self.nodes.items() if now < timer.until)
-        return self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
+        hints = self.tracker.next_hints(dict.fromkeys(self.partial, ALL_PODS), waiting, closed)
+        return replace(hints, awaited_devices=self.awaited_devices())
 
     def next_end(self, now: float) -> float | None:
         """Return when the next group or node may be tried again, in monotonic seconds."""

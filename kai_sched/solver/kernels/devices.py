@@ -243,11 +243,13 @@ def unused_device(n: int, entry: int, now: bool, slot: bool, ctx: Context) -> in
     Without a ``slot`` for a reservation pod it is one whose reservation pod is there. With ``now`` one that nobody
     holds at present is preferred, else one whose pods are leaving, as that is known to become free. With
     ``victims: original`` the latter are never preferred: a promise is a group of its own then, to which no victim
-    returns. The first ``entry`` of ``scratch.devices`` are taken already.
+    returns. A closed one is for the pod alone that had it. The first ``entry`` of ``scratch.devices`` are taken.
     """
     devices, found = ctx.state.devices, NULL
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
-        if devices.later[d] > 0 or is_chosen(d, entry, ctx) or not (slot or ctx.snapshot.devices.reserved[d] == 1):
+        if devices.later[d] > 0 or ctx.snapshot.devices.closed[d] == 1 or is_chosen(d, entry, ctx):
+            continue
+        if not slot and ctx.snapshot.devices.reserved[d] == 0:
             continue
         if (devices.now[d] == 0) == (now or ctx.settings.minimal == 0):
             return d

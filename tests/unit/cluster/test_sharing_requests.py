@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
 import pytest
 
-from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.cluster.sharing_requests import MapTaken, SharingRequests
+from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, Shape
 from kai_sched.reconcile.gpu_reservation import GpuGroup
-from tests.properties.sharing_world import NAMESPACE, Object, Server, pod
+from tests.properties.sharing_world import Object, Server, pod
 
 HALF, LABEL = {"gpu-fraction": "0.5"}, {"runai-gpu-group": "g"}
 
@@ -47,17 +49,67 @@ async def test_a_user_is_who_the_informer_would_take_for_one(
     """A pod that the ledger does not know must not keep a device from everybody."""
     server = Server(1)
     on_node(server, labels, annotations, status={"phase": status})
-    assert await requests_to(server).users(GpuGroup("node-0", "g"), NAMESPACE) == (["ml/a"] if is_user else [])
+    assert await requests_to(server).users(GpuGroup("node-0", "g"), Config()) == (["ml/a"] if is_user else [])
 
 
 async def test_a_pod_with_whole_gpus_uses_none_by_its_annotation() -> None:
     server = Server(1)
     content = on_node(server, LABEL, HALF)
     content["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
-    assert await requests_to(server).users(GpuGroup("node-0", "g"), NAMESPACE) == []
+    assert await requests_to(server).users(GpuGroup("node-0", "g"), Config()) == []
 
 
 async def test_a_pod_that_names_an_impossible_config_map_was_told_nothing() -> None:
     """Else no pod could share its device with others after a restart."""
     forged = Pod("ml", "forged", Shape(), gpu_groups=("g",), device_map="../x y")
     assert await requests_to(Server(1)).visible_device(forged, "g") == ""
+
+
+OWN = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "uid-1"}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "db", "uid": "uid-db"}
+GONE = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-gone"}
+OURS = {"kai.scheduler/shared-gpu": "true"}
+
+
+def server_with(labels: dict[str, str], owners: list[Object]) -> Server:
+    """A server with a pod, and with the ConfigMap whose name the pod would give its own."""
+    server = Server(1)
+    on_node(server, {}, HALF)
+    meta = {"name": "config-0", "namespace": "ml", "resourceVersion": "5", "labels": labels, "ownerReferences": owners}
+    server.maps["ml/config-0"] = {"kind": "ConfigMap", "metadata": meta, "data": {"password": "x"}}
+    return server
+
+
+async def prepare(server: Server) -> None:
+    meta = {"name": "config-0", "namespace": "ml", "labels": OURS, "ownerReferences": [OWN]}
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}}
+    await requests_to(server).prepare("ml/a", [wanted], {"metadata": {"uid": "uid-1", "labels": LABEL}})
+
+
+@pytest.mark.parametrize(
+    ("labels", "owners"),
+    [
+        ({}, []),
+        ({}, [DEPLOYMENT]),
+        ({}, [OWN]),
+        (OURS, [DEPLOYMENT]),
+        (OURS, [OWN, DEPLOYMENT]),
+        ({"kai.scheduler/shared-gpu": "false"}, []),
+    ],
+)
+async def test_a_config_map_of_others_is_not_touched(labels: dict[str, str], owners: list[Object]) -> None:
+    """Users choose the names of the maps, by an annotation of the pod."""
+    server = server_with(labels, owners)
+    before = copy.deepcopy(server.maps), copy.deepcopy(server.pods)
+    with pytest.raises(MapTaken, match=r"config-0 is there already.*create a without the annotation runai/shared-gpu"):
+        await prepare(server)
+    assert (server.maps, server.pods) == before
+
+
+@pytest.mark.parametrize("owners", [[], [OWN], [GONE], [OWN, GONE]])
+async def test_a_config_map_of_an_earlier_attempt_is_written_again(owners: list[Object]) -> None:
+    server = server_with(OURS, owners)
+    await prepare(server)
+    found = server.maps["ml/config-0"]
+    assert found["metadata"]["ownerReferences"] == [OWN]
+    assert found["data"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"

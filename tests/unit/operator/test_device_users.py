@@ -77,12 +77,12 @@ def test_a_pod_whose_bind_is_under_way_uses_its_device_and_is_not_bound_yet() ->
     store = Store()
     overlay = Overlay(store)
     users = DeviceUsers(store, overlay, lambda: CONFIG)
-    overlay.observe(Pod("ml", "x", HALF, uid="x"))
+    overlay.observe(Pod("ml", "x", HALF, uid="x", scheduler="kai-scheduler"))
     overlay.assume("ml/x", "x", "n1", ("a",))
     assert users.catch_up() == {GpuGroup("n1", "a")}
     assert [pod.name for pod in users.users(GpuGroup("n1", "a"))] == ["x"]
     assert users.bound(GpuGroup("n1", "a")) == []
-    overlay.observe(Pod("ml", "x", HALF, uid="x", node="n1", gpu_groups=("a",)))
+    overlay.observe(Pod("ml", "x", HALF, uid="x", node="n1", gpu_groups=("a",), scheduler="kai-scheduler"))
     users.catch_up()
     assert [pod.name for pod in users.bound(GpuGroup("n1", "a"))] == ["x"]
     overlay.gone("ml/x")

@@ -46,9 +46,9 @@ class Requests:
         assert uid
         self.deleted.append(key)
 
-    async def users(self, device: GpuGroup, namespace: str) -> Sequence[str]:
+    async def users(self, device: GpuGroup, config: Config) -> Sequence[str]:
         assert device == DEVICE
-        assert namespace == SETTINGS.namespace
+        assert config.reservation.namespace == SETTINGS.namespace
         return list(self.users_there)
 
     async def image_of(self, key: str) -> str:
@@ -114,25 +114,51 @@ async def test_a_label_alone_makes_no_user() -> None:
         assert requests.deleted == [reservation("").key]
 
 
-async def test_pods_of_other_schedulers_get_no_reservation() -> None:
+async def test_pods_of_other_schedulers_get_and_keep_no_reservation() -> None:
     """A tenant may give a pod a node, the annotation, the label and a ConfigMap; the GPU would count for no queue."""
     async with running(Node("n1"), user("forged", scheduler="mine")) as (requests, _):
         requests.visible = {"forged": "GPU-1"}
         await asyncio.sleep(0.05)
-        assert requests.created == []
-        assert set(requests.deleted) == {"ml/forged"}
+        assert (requests.created, requests.deleted) == ([], [])
     async with running(Node("n1"), user("placed"), user("forged", scheduler="mine")) as (requests, _):
         requests.visible = {"placed": "GPU-1", "forged": "GPU-1"}
         await asyncio.sleep(0.05)
         assert set(requests.created) == {DEVICE.reservation}
         assert requests.deleted == []
-
-
-async def test_a_reservation_that_others_use_stays() -> None:
-    """They may be of a scheduler that had another name, and somebody else would get their device."""
-    async with running(Node("n1"), user("old", scheduler="old-name"), reservation("GPU-1")) as (requests, _):
+    async with running(Node("n1"), user("forged", scheduler="mine"), reservation("GPU-1")) as (requests, _):
         await asyncio.sleep(0.05)
-        assert (requests.created, requests.deleted) == ([], [])
+        assert requests.deleted == [reservation("").key]
+
+
+async def test_which_devices_are_held_while_no_reservation_shows_it() -> None:
+    """The device of a bind that is under way, and one whose reservation was lost; not one that was never reserved."""
+    group = (DEVICE.node, DEVICE.group)
+    async with running(Node("n1"), user("a"), reservation("GPU-1")) as (requests, store):
+        await asyncio.sleep(0.05)
+        assert requests.controller.awaited() == frozenset()
+        store.remove(Pod, reservation("").key)
+        assert requests.controller.awaited() == {group}
+        await asyncio.sleep(0.05)
+        assert requests.controller.awaited() == {group}
+        store.put(reservation("GPU-1"))
+        assert requests.controller.awaited() == frozenset()
+    async with running(Node("n1"), user("a")) as (requests, _):
+        assert requests.controller.awaited() == {group}, "after a start it is not known yet what the pod was told"
+        requests.visible = {"a": "GPU-1"}
+        await asyncio.sleep(0.05)
+        assert requests.created
+        assert requests.controller.awaited() == {group}
+    async with running(Node("n1"), user("forged")) as (requests, _):
+        await asyncio.sleep(0.05)
+        assert (requests.created, set(requests.deleted)) == ([], {"ml/forged"})
+        assert requests.controller.awaited() == frozenset()
+    waiting = replace(user("b"), node="", gpu_groups=(), phase=Phase.PENDING)
+    async with running(Node("n1"), waiting) as (requests, store):
+        overlay = requests.controller._users._overlay
+        assert overlay.assume("ml/b", "b", "n1", ("g",))
+        await asyncio.sleep(0.05)
+        assert requests.controller.awaited() == {group}
+        assert store.get(Pod, "ml/b") is not None
 
 
 async def test_a_reservation_in_use_is_looked_at_again(monkeypatch: Any) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.model.config import ReservationSettings
+from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.objects import GpuShare, Phase, Pod, Shape, Toleration
 from kai_sched.reconcile.gpu_reservation import (
     GpuGroup,
@@ -103,13 +103,15 @@ def test_labels_of_a_bind_that_failed_go() -> None:
 
 def test_who_uses_a_device() -> None:
     half = Shape(share=GpuShare(1, 0.5))
-    running = replace(POD, shape=half, node="node-1", gpu_groups=("a",), phase=Phase.RUNNING)
-    assert is_user(running, SETTINGS.namespace)
+    running = replace(POD, shape=half, node="node-1", gpu_groups=("a",), phase=Phase.RUNNING, scheduler="kai-scheduler")
+    assert is_user(running, Config())
     for other in (
         replace(running, shape=Shape()),
         replace(running, node=""),
         replace(running, gpu_groups=()),
         replace(running, phase=Phase.SUCCEEDED),
         replace(running, namespace=SETTINGS.namespace),
+        replace(running, scheduler="default-scheduler"),
+        replace(running, scheduler=""),
     ):
-        assert not is_user(other, SETTINGS.namespace)
+        assert not is_user(other, Config())

@@ -1,0 +1,121 @@
+"""Which pods on nodes have the devices that their annotations ask for, and which have what their containers request and
+no more (semantics 8.2).
+
+Anybody who may create pods can give one annotations, labels and a node. So an annotation holds a device only for pods
+of this scheduler, and in a cluster (``Config.proves_shares``) only where a reservation pod holds the device for the
+group that the pod names: these pods are in a namespace where tenants create none.
+
+Cost: one step for each pod with such annotations that is on a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.rows import PodCell
+from kai_sched.model.config import Config
+from kai_sched.model.objects import Pod, Shape
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Ints, Longs, Status
+
+Devices = Set[tuple[str, str]]  # (node, group)
+NOT_HELD = "a device by annotation that nothing shows to be the pod's: create the pod again, without a node"
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the pods on nodes have.
+
+    Attributes
+    ----------
+    classes
+        (T,) the number of each task's class in the cache.
+    groups
+        By task: the groups whose devices it shares, as far as it is on a node and has a share.
+    reserved
+        (node, group) of the devices that reservation pods hold.
+    """
+
+    classes: Longs
+    groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    reserved: Devices = frozenset()
+
+
+def find_holdings(
+    cache: Cache,
+    pods: npt.NDArray[np.object_],
+    cells: Longs,
+    placed: tuple[Ints, npt.NDArray[np.int8]],
+    config: Config,
+    awaited: Devices,
+) -> Holdings:
+    """What the pods on nodes have.
+
+    Parameters
+    ----------
+    pods, cells
+        (T,) and (T, cells): the pods and their cells in the cache.
+    placed
+        (T,) each: the node of the task, or NULL, and its status.
+    awaited
+        ``SchedulingHints.awaited_devices``.
+    """
+    classes = cells[:, PodCell.CLASS]
+    annotated = np.fromiter((_is_annotated(each.known.shape) for each in cache.classes), bool, len(cache.classes))
+    node, status = placed
+    asked = np.flatnonzero((node != NULL) & (status >= Status.PIPELINED) & annotated[classes])
+    if not asked.size:
+        return Holdings(classes)
+    reserved = frozenset(
+        (pod.node, group)
+        for pod in (cache.pods.objects[cache.pods.row_of[key]] for key in cache.reservations)
+        for group in pod.gpu_groups
+    )
+    classes, groups = classes.copy(), {}
+    proofs = reserved | awaited if config.proves_shares else None
+    for t in asked.tolist():
+        pod = pods[t]
+        known, share = cache.classes[classes[t]].known, pod.shape.share
+        proven = _proven_groups(cache, pod, proofs, config)
+        wanted = share.devices if share else 0
+        if proven is None or (share and len(proven) < wanted and proofs is not None):
+            has = len(proven or ())
+            shape = cache.held_shapes.setdefault((known.number, has), held_shape(pod.shape, has))
+            classes[t] = cache.class_of(shape, cache.classes[classes[t]].reserves, int(cells[t, PodCell.LABEL_SET]))
+        if share and proven is not None:
+            groups[t] = proven[:wanted]
+    return Holdings(classes, groups, reserved)
+
+
+def _is_annotated(shape: Shape) -> bool:
+    """Whether the pod asks for devices in another way than by what its containers request."""
+    return shape.share is not None or shape.legacy_mig or shape.containers is not None
+
+
+def _proven_groups(cache: Cache, pod: Pod, proofs: Devices | None, config: Config) -> tuple[str, ...] | None:
+    """The groups whose devices the pod shares; None for a pod that has no device by its annotations.
+
+    Without ``proofs`` the input is believed, as far as it shows that this scheduler placed the pod.
+    """
+    request = cache.binding(pod.key, pod)
+    if request is not None:
+        return request.gpu_groups
+    if pod.scheduler != config.scheduler_name:
+        return None
+    if proofs is None:
+        return pod.gpu_groups if pod.gpu_groups or pod.group else None
+    return tuple(group for group in pod.gpu_groups if (pod.node, group) in proofs) or None
+
+
+def held_shape(shape: Shape, devices: int) -> Shape:
+    """The shape of a pod that has parts of so many devices and else what its containers request; such a pod fits no
+    node, so that nobody expects it to find another place."""
+    share = replace(shape.share, devices=devices) if shape.share and devices else None
+    request = shape.request if shape.containers is None else shape.containers
+    unsupported = (*shape.unsupported, NOT_HELD)
+    return replace(shape, request=request, containers=None, share=share, legacy_mig=False, unsupported=unsupported)
