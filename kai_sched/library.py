@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import object_questions, selector_problems
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Phase
+from kai_sched.model.problems import Problem
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver import jit
@@ -79,10 +81,55 @@ def run_cycle(
         choose(effort_s(cluster, config.actions), len(cluster.nodes), AUTO, progress)
     from kai_sched.cycle.run import run_cycle as run
 
+    cache = cache if cache is not None else Cache()
+    cluster = with_answers(cluster, config, now_ns, cache)
     if not jit.interpreted():
         return run(cluster, config, now_ns, cache, timer, hints)
     with progress.step("running a scheduling cycle with the interpreted solver (`kai-sched warmup` makes it faster)"):
         return run(cluster, config, now_ns, cache, timer, hints)
+
+
+def with_answers(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> Cluster:
+    """The cluster with what the selectors of its claims, device classes and taint rules say about devices.
+
+    They are evaluated in another process, which is started where there are any.
+    """
+    if not _has_selectors(cluster):
+        return cluster
+    from kai_sched.cycle.run import open_questions
+    from kai_sched.selectors.offline import evaluator
+
+    return evaluator().answer(cluster, lambda view: open_questions(view, config, now_ns, cache))
+
+
+def selector_warnings(cluster: Cluster) -> list[Problem]:
+    """The selectors of device classes and taint rules that can be used for no device."""
+    classes, rules = cluster.device_classes, cluster.device_taint_rules
+    if not object_questions(classes, rules, {}):
+        return []
+    from kai_sched.selectors.offline import evaluator
+
+    answers = (
+        evaluator()
+        .answer(cluster, lambda view: object_questions(classes, rules, view.selector_answers))
+        .selector_answers
+    )
+    return [
+        Problem("", f"{kind} {name}", field, message)
+        for kind, name, field, message in selector_problems(classes, rules, answers)
+    ]
+
+
+def _has_selectors(cluster: Cluster) -> bool:
+    """Whether some object has a selector of devices."""
+    if not (cluster.device_classes or cluster.device_taint_rules or cluster.resource_claims):
+        return False
+    return bool(object_questions(cluster.device_classes, cluster.device_taint_rules, {})) or any(
+        option.selectors
+        for claim in cluster.resource_claims.values()
+        for request in claim.asks.requests
+        for option in request.options
+    )
 
 
 def effort_s(cluster: Cluster, actions: Sequence[str]) -> float:

@@ -54,14 +54,18 @@ def simulate(options: SimulateOptions) -> int:
     if options.solver == library.COMPILED and jit.interpreted() and not jit.decided():
         problems.append(Problem("", "", "--solver", "compiled, but KAI_SCHED_JIT=off is set: unset it", fatal=True))
     loaded = load(options.paths, config=options.config, settings=options.settings, on_progress=progress.say)
-    if _print_problems([*problems, *loaded.problems]):
+    fatal = any(problem.fatal for problem in (*problems, *loaded.problems))
+    about_selectors = (
+        [] if fatal else [each for case in loaded.cases for each in library.selector_warnings(case.store.cluster())]
+    )
+    if _print_problems([*problems, *loaded.problems, *about_selectors]):
         return BAD_INPUT
     cases = [_with_options(case, actions, options.cycles, now_ns) for case in loaded.cases]
     if not jit.decided():
         _choose_solver(cases, options.solver, progress)
     for case in cases:
         if options.output in DATA:
-            _print_data(case, options.output, loaded.problems, progress)
+            _print_data(case, options.output, [*loaded.problems, *about_selectors], progress)
         else:
             write_lines(sys.stdout, _tables(case, options.output == "wide", len(cases) > 1, progress))
         sys.stdout.flush()
@@ -129,6 +133,7 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
+            cluster = library.with_answers(cluster, case.config, now_ns, cache)
             result = run_cycle(cluster, case.config, now_ns, cache, hints=tracker.next_hints())
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}

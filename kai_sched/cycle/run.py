@@ -14,6 +14,7 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
@@ -82,4 +83,10 @@ def _run_cycle(
         open_s=solution.times[0] - began,
         actions_s=actions_s,
         next_deadline_ns=next_deadline(lowered, settings, config),
+        questions=lowered.claims.questions,
     )
+
+
+def open_questions(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> tuple[SelectorQuestion, ...]:
+    """The selectors of devices that a cycle would need and that are not evaluated yet."""
+    return lower(cluster, config, now_ns, cache).claims.questions

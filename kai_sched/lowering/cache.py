@@ -36,7 +36,6 @@ from kai_sched.lowering.term_work import POD_WORK_MAX, TermLimits, find_limits, 
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.device_selectors import SelectorBook
 from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Change, Cluster
@@ -104,7 +103,6 @@ class Cache:
         self.held_shapes: dict[tuple[int, int], Shape] = {}
         self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
-        self.selectors = SelectorBook()
         self._devices: Any = None  # of slices; made anew when one changes of what they depend on
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None

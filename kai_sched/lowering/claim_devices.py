@@ -1,5 +1,5 @@
 """The devices of ResourceSlices as tables: which nodes may use each, capacities that claims consume, counters of pools,
-and which devices an option of a request selects (semantics 8.6).
+and which devices an option of a request selects (semantics 8.6); ``claim_selectors`` has what selectors say.
 
 A pool counts if all slices of its newest generation are there. What depends on slices, classes, taint rules and nodes
 only is kept until one of them changes: the answers about an option are a row of numbers, made once.
@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.claim_selectors import SelectorBook
 from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
-from kai_sched.model.device_selectors import SelectorBook, SelectorError
+from kai_sched.model.device_selectors import SelectorAnswers
 from kai_sched.model.objects import Node, NodeSelector, Taint
 from kai_sched.model.pools import newest_slices, pool_fault
 from kai_sched.model.resources import GPU_NAMES
@@ -30,7 +31,7 @@ from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs
 
 DeviceKey = tuple[str, str, str]  # driver, pool, name
 AMOUNT_MAX = 2**61  # two of them can be added up
-KEPT_MAX = 4096  # distinct options whose answers are kept; users write any number of them
+KEPT_BYTES = 32 * 2**20  # of answers about options, and of what options consume; users write any number of them
 SCALES = (10**9, 10**6, 10**3, 1)  # Kubernetes quantities are multiples of one nano
 
 
@@ -49,8 +50,8 @@ class DeviceBook:
         (V,) whether the device is one of these GPUs, and whether a claim has it for itself, too.
     """
 
-    def __init__(self, cluster: Cluster, cache: Cache, nodes: list[Node], selectors: SelectorBook) -> None:
-        self._cluster, self._selectors = cluster, selectors
+    def __init__(self, cluster: Cluster, cache: Cache, nodes: list[Node]) -> None:
+        self._cluster = cluster
         self.devices: list[tuple[str, str, Device]] = []
         self.row_of: dict[DeviceKey, int] = {}
         self._matches: dict[DeviceOption, Flags] = {}
@@ -64,11 +65,25 @@ class DeviceBook:
                 for device in each.devices:
                     self.row_of[driver, pool, device.name] = len(self.devices)
                     self.devices.append((driver, pool, device))
-        selectors.forget(device for _, _, device in self.devices)
-        self._taints = self._tainted()
+        self.selectors = SelectorBook([(driver, device) for driver, _, device in self.devices])
+        self._is_open = True  # whether taints and GPUs may change with the next answers
+        self._taints: dict[int, tuple[Taint, ...]] = {}
         self._place(cache, nodes)
-        self._count_gpus(nodes)
         self._tables(counters)
+
+    def begin(self, answers: SelectorAnswers, n_nodes: int) -> None:
+        """A cycle begins, with these answers about selectors."""
+        if self.selectors.begin(answers):
+            self._matches.clear()
+            self._is_open = True
+        if not self._is_open:
+            return
+        taints = self._tainted()
+        if taints != self._taints:
+            self._matches.clear()
+        self._taints = taints
+        self._count_gpus(n_nodes)
+        self._is_open = bool(self.selectors.questions)
 
     def _tainted(self) -> dict[int, tuple[Taint, ...]]:
         """The taints of the devices that have any, by row: their own, and those of rules, by the names of these."""
@@ -77,10 +92,11 @@ class DeviceBook:
             of_class = self._cluster.device_classes.get(rule.device_class)
             if not rule.selects or (rule.device_class and of_class is None):
                 continue
-            selectors = (*(of_class.selectors if of_class else ()), *rule.selectors)
-            for v, (driver, pool, device) in enumerate(self.devices):
+            selected = self.selectors.selected_or_unknown((*(of_class.selectors if of_class else ()), *rule.selectors))
+            for v in np.flatnonzero(selected).tolist():
+                driver, pool, device = self.devices[v]
                 named = zip((rule.driver, rule.pool, rule.device), (driver, pool, device.name), strict=True)
-                if all(wanted in ("", name) for wanted, name in named) and self._selected(selectors, driver, device):
+                if all(wanted in ("", name) for wanted, name in named):
                     found[v] = (*found.get(v, ()), rule.taint)
         return found
 
@@ -122,26 +138,16 @@ class DeviceBook:
             found[self.local[v]] = 1
         return found
 
-    def _count_gpus(self, nodes: list[Node]) -> None:
-        classes = [
-            each
-            for _, each in sorted(self._cluster.device_classes.items())
-            if each.counts_as_gpus or each.extended_resource in GPU_NAMES
-        ]
-        is_gpu = np.zeros(len(self.devices), bool)
-        for v, (driver, _, device) in enumerate(self.devices):
-            of_class = any(each.selectors and self._selected(each.selectors, driver, device) for each in classes)
-            is_gpu[v] = is_gpu_name(driver) or of_class
+    def _count_gpus(self, n_nodes: int) -> None:
+        """Until there are answers, what may be a GPU counts as one: with fewer GPUs, shares would be smaller."""
+        is_gpu = np.array([is_gpu_name(driver) for driver, _, _ in self.devices], bool)
+        for _, each in sorted(self._cluster.device_classes.items()):
+            if each.selectors and (each.counts_as_gpus or each.extended_resource in GPU_NAMES):
+                is_gpu |= self.selectors.selected_or_unknown(each.selectors) == 1
         own = is_gpu & (self.local != NULL)
         self.counted: npt.NDArray[np.bool_] = own
-        self.gpus: Floats = np.bincount(self.local[own], minlength=len(nodes)).astype(np.float64)
-        self.is_gpu: npt.NDArray[np.bool_] = own & ~np.array([each.shared for _, _, each in self.devices], bool)
-
-    def _selected(self, selectors: tuple[str, ...], driver: str, device: Device) -> bool:
-        try:
-            return all(self._selectors.selects(each, driver, device) for each in selectors)
-        except SelectorError:
-            return False  # pods that use the class are told, and whoever reads the rule
+        self.gpus: Floats = np.bincount(self.local[own], minlength=n_nodes).astype(np.float64)
+        self.is_gpu: npt.NDArray[np.bool_] = own & (self.shared == 0)
 
     def _tables(self, counters: dict[tuple[str, str, str, str], Fraction]) -> None:
         number = {key: u for u, key in enumerate(sorted(counters))}
@@ -219,22 +225,22 @@ class DeviceBook:
         """(V,) 1 where the option selects the device; TAINTED: without tolerating its taints. SelectorError."""
         found = self._matches.get(option)
         if found is None:
-            if len(self._matches) >= KEPT_MAX:
+            if (len(self._matches) + 1) * (len(self.devices) + 500) > KEPT_BYTES:
                 self._matches.clear()
-            found = np.array([self._match(option, v) for v in range(len(self.devices))], np.uint8)
+            found = self.selectors.selected(self.expressions(option))
+            if option.capacity or self._taints or self.shared.any():
+                for v in np.flatnonzero(found).tolist():
+                    found[v] = self._match(option, v)
             self._matches[option] = found
         return found
 
-    def check(self, expression: str) -> None:
-        """Compile a selector, whether there are devices to try it on or not. Raises SelectorError."""
-        self._selectors.check(expression)
+    def expressions(self, option: DeviceOption) -> tuple[str, ...]:
+        """The selectors that apply to the option: those of its class, and its own."""
+        return (*self._cluster.device_classes[option.device_class].selectors, *option.selectors)
 
     def _match(self, option: DeviceOption, v: int) -> int:
+        """As ``matches``, for a device that all selectors select."""
         driver, _, device = self.devices[v]
-        of_class = self._cluster.device_classes[option.device_class].selectors
-        for expression in (*of_class, *option.selectors):
-            if not self._selectors.selects(expression, driver, device):
-                return 0
         asked = dict(option.capacity)
         for name, amount in asked.items():
             own = device.capacity.get(name if "/" in name else f"{driver}/{name}")
@@ -249,7 +255,7 @@ class DeviceBook:
         """(E,) what a use takes of each capacity if it asks for these amounts."""
         found = self._consumed.get(capacity)
         if found is None:
-            if len(self._consumed) >= KEPT_MAX:
+            if (len(self._consumed) + 1) * (8 * len(self.dimensions) + 500) > KEPT_BYTES:
                 self._consumed.clear()
             asked, amounts, d = dict(capacity), [], 0
             for driver, _, device in self.devices:

@@ -17,7 +17,7 @@ from kai_sched.model.claims import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import SelectorError
+from kai_sched.model.device_selectors import SelectorError, UnansweredError
 from kai_sched.model.objects import Pod
 from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
@@ -30,6 +30,7 @@ class ClaimJudge:
         self._cluster, self._queue_label, self._book = cluster, config.queue_label, book
         self._extended = extended
         self._faults: dict[ClaimRequests, str] = {}
+        self._asking: dict[ClaimRequests, set[str]] = {}  # the namespaces that wait for answers about selectors
         self._booked: dict[ClaimRequests, float] = {}
 
     def refusal(self, pod: Pod, use: PodClaim, claim: ResourceClaim | None, allocated: bool) -> str:
@@ -58,7 +59,7 @@ class ClaimJudge:
                 return f"{name} is {what}: give it the {label} with the queue of the pod"
         if allocated:
             return ""
-        fault = self._fault(claim.asks)
+        fault = self._fault(claim.asks, pod.namespace)
         return f"{name}: {fault}" if fault else ""
 
     def extended_refusal(self, claim: ResourceClaim, on_node: bool) -> str:
@@ -70,7 +71,11 @@ class ClaimJudge:
             return f"ResourceClaim {claim.key} of an earlier attempt is being deleted: wait until it is gone"
         everywhere = [each for each in claim.asks.requests if not self._extended.offered(each.resource).any()]
         for request in everywhere:
-            if fault := self._option_fault(request.options[0], request_for(request.resource)):
+            try:
+                fault = self._option_fault(request.options[0], request_for(request.resource))
+            except UnansweredError as error:
+                fault = self._worded(error, request.options[0], request_for(request.resource))
+            if fault:
                 return fault
         count = sum(request.options[0].count or 0 for request in everywhere)
         too_many = f"its containers ask for {count} devices: a claim can have {RESULTS_MAX} at most"
@@ -84,18 +89,36 @@ class ClaimJudge:
                 return f"{missing}, or correct the name"
         return ""
 
-    def _fault(self, asks: ClaimRequests) -> str:
+    def _fault(self, asks: ClaimRequests, namespace: str) -> str:
         known = self._faults.get(asks)
         if known is None:
-            known = asks.fault
-            for i, request in enumerate(asks.requests):
-                for k, option in enumerate(request.options):
-                    part = "exactly" if request.exact else f"firstAvailable[{k}]"
-                    known = known or self._option_fault(option, f"spec.devices.requests[{i}].{part}")
-            self._faults[asks] = known
+            known = self._faults[asks] = asks.fault or self._first_fault(asks)
+        asking = self._asking.get(asks)
+        if asking is not None and namespace not in asking and self._book is not None:
+            asking.add(namespace)
+            for option in (option for request in asks.requests for option in request.options):
+                if option.device_class in self._cluster.device_classes:
+                    self._book.selectors.ask(self._cluster.device_classes[option.device_class].selectors, "")
+                    self._book.selectors.ask(option.selectors, namespace)
         return known
 
+    def _first_fault(self, asks: ClaimRequests) -> str:
+        """The first fault of an option; one that waits for answers is told where no other has a worse one."""
+        waiting = ""
+        for i, request in enumerate(asks.requests):
+            for k, option in enumerate(request.options):
+                part = "exactly" if request.exact else f"firstAvailable[{k}]"
+                try:
+                    if fault := self._option_fault(option, f"spec.devices.requests[{i}].{part}"):
+                        return fault
+                except UnansweredError as error:
+                    waiting = waiting or self._worded(error, option, f"spec.devices.requests[{i}].{part}")
+        if waiting:
+            self._asking[asks] = set()
+        return waiting
+
     def _option_fault(self, option: DeviceOption, path: str) -> str:
+        """Raises UnansweredError."""
         if option.device_class not in self._cluster.device_classes:
             return _no_class(path, option.device_class)
         if option.count is not None and option.count > RESULTS_MAX:
@@ -103,12 +126,15 @@ class ClaimJudge:
         if self._book is None:
             return ""
         try:
-            for expression in (*self._cluster.device_classes[option.device_class].selectors, *option.selectors):
-                self._book.check(expression)
             self._book.matches(option)
+        except UnansweredError:
+            raise
         except SelectorError as error:
-            return f"{self._where(error.expression, option, path)}: {error}"
+            return self._worded(error, option, path)
         return ""
+
+    def _worded(self, error: SelectorError, option: DeviceOption, path: str) -> str:
+        return f"{self._where(error.expression, option, path)}: {error}"
 
     def _where(self, expression: str, option: DeviceOption, path: str) -> str:
         """The field with a selector of the option, or of its class."""
@@ -118,9 +144,9 @@ class ClaimJudge:
             return f"{field} of its DeviceClass {option.device_class}"
         return f"{path}.selectors[{option.selectors.index(expression)}].cel.expression"
 
-    def booked(self, asks: ClaimRequests) -> float:
+    def booked(self, asks: ClaimRequests, namespace: str) -> float:
         """How many GPUs of one node a claim takes for certain; what it takes besides is decided by devices alone."""
-        if self._fault(asks) or self._book is None:
+        if self._fault(asks, namespace) or self._book is None:
             return 0.0
         known = self._booked.get(asks)
         if known is None:

@@ -30,6 +30,7 @@ from kai_sched.model.claims import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.pod_claims import ClaimBook, PodClaims
 from kai_sched.model.resources import GPU, canonical
@@ -89,6 +90,11 @@ class ClaimRows:
     options: list[tuple[str, DeviceOption]] = field(default_factory=list)
 
     @property
+    def questions(self) -> tuple[SelectorQuestion, ...]:
+        """Selectors that are not evaluated yet."""
+        return self.book.selectors.questions if self.book is not None else ()
+
+    @property
     def gpus(self) -> Floats | None:
         return self.book.gpus if self.book is not None else None
 
@@ -109,7 +115,8 @@ def find_claims(
     unused = not cluster.resource_claims and not cluster.resource_slices
     if unused and not cluster.device_classes and not cache.has_claims:
         return ClaimRows(None, [NO_CLAIMS], of_task)
-    book = cache.device_book(lambda: DeviceBook(cluster, cache, nodes, cache.selectors))
+    book = cache.device_book(lambda: DeviceBook(cluster, cache, nodes))
+    book.begin(cluster.selector_answers, len(nodes))
     claims = ClaimBook(cluster)
     extended = ExtendedBook(claims.classes, cache, nodes)
     found = ClaimRows(book, [NO_CLAIMS], of_task, extended)
@@ -205,6 +212,6 @@ def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge, errors: ErrorCollecto
         tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),
         refusal,
         sum(claim.asks.gpus() for claim, _ in asks),
-        sum(judge.booked(claim.asks) for claim, certain in asks if not certain),
+        sum(judge.booked(claim.asks, each.pod.namespace) for claim, certain in asks if not certain),
         any(canonical(request.resource) == GPU for claim, _ in asks for request in claim.asks.requests),
     )

@@ -1,53 +1,46 @@
-"""Which devices the CEL expressions of device classes and claims select; each is evaluated once for each device.
+"""What device classes, claims and taint rules ask about devices, as CEL expressions, and the answers, which come with
+the cluster (semantics 8.6; ADR 17).
 
-An expression sees ``device.driver``, ``device.attributes["domain"].name``, ``device.capacity["domain"].name`` and
-``device.allowMultipleAllocations``, as Kubernetes defines them. Quantities and versions are maps with one entry, which
-the functions ``quantity``, ``semver``, ``compareTo``, ``isGreaterThan`` and ``isLessThan`` take.
+Users write these expressions, so nothing here compiles or evaluates one: ``kai_sched.selectors`` does, in a process of
+its own. A cycle names what it lacks (``SelectorQuestion``); until there is an answer, what depends on it waits.
 
-Cost: about ten microseconds for each pair of an expression and a device that is new.
+An answer holds for all devices that look alike to the expression (``DeviceView``): ``parts_of`` says which parts of a
+device an expression can see at most.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from fractions import Fraction
-from functools import cache
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from kai_sched.model.claims import AttributeValue, Device, Version
+import msgspec
+
+from kai_sched.model.claims import AttributeValue, Device, DeviceClass, DeviceTaintRule, Version
 from kai_sched.model.faults import shown
-from kai_sched.model.resources import is_quantity, parse_quantity
 
-# Domains that an expression names: without a value of the device they are empty maps, not errors.
-_DOMAINS = re.compile(r"""(?:attributes|capacity)\s*\[\s*["']([^"']+)["']\s*\]""")
-# Unless it asks whether they are there.
-_ASKED = re.compile(r"""["']([^"']+)["']\s+in\s+device\.(?:attributes|capacity)""")
-_SEMVER = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
-# What is kept at most; users write any number of expressions.
-PROGRAMS_MAX = 4096
-ANSWERS_MAX = 4_000_000
+EXPRESSION_MAX = 10 * 1024  # characters, as in Kubernetes
+SELECTORS_MAX = 512  # of a claim
+
+ATTRIBUTES, CAPACITY, DRIVER, SHARED = "attributes", "capacity", "driver", "allowMultipleAllocations"
 
 
-# What the library itself has, beside operators and macros.
-_TIMES = (
-    "Date",
-    "DayOfMonth",
-    "DayOfWeek",
-    "DayOfYear",
-    "FullYear",
-    "Hours",
-    "Milliseconds",
-    "Minutes",
-    "Month",
-    "Seconds",
-)
-_TYPES = ("bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
-_TEXTS = ("contains", "endsWith", "matches", "size", "startsWith")
-_OPTIONAL = ("hasValue", "none", "of", "ofNonZeroValue", "or", "orValue", "value")
-_BUILT_IN = frozenset((*(f"get{part}" for part in _TIMES), *_TYPES, *_TEXTS, *_OPTIONAL))
-_UNSUPPORTED = re.compile(r"unsupported syntax '([^']*)'")
+class DevicePart(NamedTuple):
+    """A part of a device: a field, or one value in it; without a name, whether the domain has any."""
+
+    field: str
+    domain: str = ""
+    name: str = ""
+
+
+_TEXT = r"""(?:"([^"\\\n]*)"|'([^'\\\n]*)')"""
+_OWN = r"(?<![\w.`])device\s*\.\s*"
+_VALUE = re.compile(rf"{_OWN}(attributes|capacity)\s*\[\s*{_TEXT}\s*\]\s*\.\s*([A-Za-z_]\w*)\b", re.ASCII)
+_ASKED = re.compile(rf"{_TEXT}\s+in\s+{_OWN}(attributes|capacity)\b(?!\s*[\[.])", re.ASCII)
+_FIELD = re.compile(rf"{_OWN}(driver|allowMultipleAllocations)\b", re.ASCII)
 
 
 class SelectorError(ValueError):
@@ -58,153 +51,143 @@ class SelectorError(ValueError):
         self.expression = expression
 
 
-class SelectorBook:
-    """What expressions say about devices. Answers are kept as long as their device is (``forget``)."""
+class UnansweredError(SelectorError):
+    """An expression that has not been evaluated for all devices yet."""
 
-    def __init__(self) -> None:
-        self._programs: dict[str, Any] = {}
-        # By expression and identity of the device; the device is held, so that no other gets its id.
-        self._answers: dict[tuple[str, int], tuple[Device, bool]] = {}
-
-    def selects(self, expression: str, driver: str, device: Device) -> bool:
-        """Whether the expression selects the device of this driver. Raises SelectorError."""
-        known = self._answers.get((expression, id(device)))
-        if known is None:
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers.clear()
-            known = self._answers[expression, id(device)] = device, self._evaluate(expression, driver, device)
-        return known[1]
-
-    def check(self, expression: str) -> None:
-        """As ``check_selector``; what can be compiled is kept."""
-        self._program(expression)
-
-    def forget(self, devices: Iterable[Device]) -> None:
-        """Drop the answers about all devices but these."""
-        live = {id(device) for device in devices}
-        self._answers = {key: answer for key, answer in self._answers.items() if key[1] in live}
-
-    def _program(self, expression: str) -> Any:
-        program = self._programs.get(expression)
-        if program is None:
-            program = check_selector(expression)
-            if len(self._programs) >= PROGRAMS_MAX:
-                self._programs.clear()
-            self._programs[expression] = program
-        return program
-
-    def _evaluate(self, expression: str, driver: str, device: Device) -> bool:
-        program = self._program(expression)
-        context = _library().Context(variables={"device": _variables(expression, driver, device)}, functions=FUNCTIONS)
-        try:
-            found = program.execute(context)
-        except (ValueError, TypeError, KeyError, RuntimeError) as error:
-            detail = " ".join(str(error).split())[:200]
-            raise SelectorError(
-                expression,
-                f"fails for device {device.name} of driver {driver} ({detail}): "
-                "correct it, or ask first whether the device has the attribute",
-            ) from None
-        if not isinstance(found, bool):
-            raise SelectorError(expression, f"is neither true nor false for device {device.name}: correct it")
-        return found
+    def __init__(self, expression: str) -> None:
+        super().__init__(expression, "is being evaluated: the pod waits for the answer")
 
 
-@cache
-def _library() -> ModuleType:
-    """The CEL library. It brings a terminal program of 250 modules: clusters without selectors start without it, and
-    spare the garbage collector a third of its objects."""
-    import cel
+class DeviceView(NamedTuple):
+    """What an expression sees of a device: ``content`` as JSON, and a digest of it."""
 
-    return cel
+    key: bytes
+    content: bytes
 
 
-def check_selector(expression: str) -> Any:
-    """Compile the expression, which needs no device, and return the program.
+@dataclass(frozen=True, slots=True)
+class SelectorAnswer:
+    """What is known of one expression.
 
-    Raises SelectorError, also for what Kubernetes knows and the library does not.
+    Attributes
+    ----------
+    fault
+        Why it cannot be used for any device; empty if it can.
+    of
+        By the key of the view, whether it selects such devices; or, as a text, why it fails for them.
     """
-    try:
-        program = _library().compile(expression)
-    except ValueError as error:
-        if found := _UNSUPPORTED.search(str(error)):
-            raise SelectorError(expression, _lacks(f"optional selection ({found[1]})")) from None
-        detail = " ".join(str(error).split())[:200]
-        raise SelectorError(expression, f"cannot be compiled ({detail}): correct it") from None
-    names = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
-    if missing := sorted(names - _BUILT_IN - FUNCTIONS.keys()):
-        what = "cel.bind" if "bind" in missing else f"the function {missing[0]}"
-        raise SelectorError(expression, _lacks(what))
-    return program
+
+    fault: str = ""
+    of: Mapping[bytes, bool | str] = field(default_factory=dict)
 
 
-def _lacks(what: str) -> str:
-    return (
-        f'uses {what}, which this scheduler does not have: write it without, with has(...), "in", or the value itself'
+SelectorAnswers = Mapping[str, SelectorAnswer]  # by expression
+NO_ANSWERS: SelectorAnswers = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorQuestion:
+    """An expression that a cycle needs answers for.
+
+    Attributes
+    ----------
+    namespaces
+        Who asks; "" for objects of the cluster.
+    views
+        What it is asked about; with none, whether it can be used at all.
+    """
+
+    expression: str
+    namespaces: tuple[str, ...] = ("",)
+    views: tuple[DeviceView, ...] = ()
+
+
+def failure(expression: str, driver: str, device: str, detail: str) -> SelectorError:
+    """The error of an expression that fails for the device."""
+    return SelectorError(
+        expression,
+        f"fails for device {device} of driver {driver} ({detail}): "
+        "correct it, or ask first whether the device has the attribute",
     )
 
 
-def _variables(expression: str, driver: str, device: Device) -> dict[str, Any]:
-    domains = set(_DOMAINS.findall(expression)) - set(_ASKED.findall(expression))
-    attributes = {domain: dict[str, Any]() for domain in domains}
-    for name, value in device.attributes.items():
-        domain, _, short = name.rpartition("/")
-        attributes.setdefault(domain, {})[short] = _value(value)
-    capacity = {domain: dict[str, Any]() for domain in domains}
-    for name, each in device.capacity.items():
-        domain, _, short = name.rpartition("/")
-        capacity.setdefault(domain, {})[short] = {"quantity": str(each.value)}
-    return {
-        "driver": driver,
-        "attributes": attributes,
-        "capacity": capacity,
-        "allowMultipleAllocations": device.shared,
-    }
+def object_questions(
+    classes: Mapping[str, DeviceClass], rules: Mapping[str, DeviceTaintRule], answers: SelectorAnswers
+) -> list[SelectorQuestion]:
+    """Whether the selectors of classes and taint rules can be used at all, as far as that is not known yet."""
+    found = {text for _, each in sorted(classes.items()) for text in each.selectors}
+    found |= {text for _, each in sorted(rules.items()) for text in each.selectors}
+    return [SelectorQuestion(text) for text in sorted(found) if text not in answers and not text_fault(text)]
 
 
-def _value(value: AttributeValue) -> Any:
+def selector_problems(
+    classes: Mapping[str, DeviceClass], rules: Mapping[str, DeviceTaintRule], answers: SelectorAnswers
+) -> list[tuple[str, str, str, str]]:
+    """(kind, name, field, message) of the selectors of classes and taint rules that can be used for no device."""
+    listed = [("DeviceClass", each.name, "spec.selectors", each.selectors) for _, each in sorted(classes.items())]
+    for _, rule in sorted(rules.items()):
+        listed.append(("DeviceTaintRule", rule.name, "spec.deviceSelector.selectors", rule.selectors))
+    found = []
+    for kind, name, path, selectors in listed:
+        for i, text in enumerate(selectors):
+            answer = answers.get(text)
+            if fault := text_fault(text) or (answer.fault if answer is not None else ""):
+                found.append((kind, name, f"{path}[{i}].cel.expression", str(SelectorError(text, fault))))
+    return found
+
+
+def text_fault(expression: str) -> str:
+    """Why the expression is not even compiled; empty if it is."""
+    if len(expression) > EXPRESSION_MAX:
+        return f"has {len(expression)} characters: shorten it to {EXPRESSION_MAX}"
+    return ""
+
+
+def parts_of(expression: str) -> frozenset[DevicePart] | None:
+    """The parts of a device that the expression can see; None: any of them.
+
+    It reads text, not CEL: each use of ``device`` must be one of the usual forms, else any part counts.
+    """
+    found: set[DevicePart] = set()
+    rest = expression
+    for match in _ASKED.finditer(rest):
+        found.add(DevicePart(match[3], match[1] or match[2] or ""))
+    rest = _ASKED.sub(" ", rest)
+    for match in _VALUE.finditer(rest):
+        found.add(DevicePart(match[1], match[2] or match[3] or "", match[4]))
+    rest = _VALUE.sub(" ", rest)
+    found.update(DevicePart(match[1]) for match in _FIELD.finditer(rest))
+    return None if "device" in _FIELD.sub(" ", rest) else frozenset(found)
+
+
+def values_of(driver: str, device: Device) -> Iterator[tuple[DevicePart, Any]]:
+    """The parts that the device has, each with its value as expressions see it; None for domains with any value."""
+    yield DevicePart(DRIVER), driver
+    yield DevicePart(SHARED), device.shared
+    attributes = ((name, _attribute(value)) for name, value in device.attributes.items())
+    amounts = ((name, {"quantity": str(each.value)}) for name, each in device.capacity.items())
+    for place, values in ((ATTRIBUTES, attributes), (CAPACITY, amounts)):
+        for qualified, value in values:
+            domain, _, name = qualified.rpartition("/")
+            yield DevicePart(place, domain), None
+            yield DevicePart(place, domain, name), value
+
+
+def view_of(driver: str, device: Device, parts: frozenset[DevicePart] | None) -> DeviceView:
+    """The device as far as these parts show it."""
+    seen: dict[str, Any] = {ATTRIBUTES: {}, CAPACITY: {}}
+    for part, value in sorted(values_of(driver, device), key=lambda each: each[0]):
+        if parts is not None and part not in parts:
+            continue
+        if part.field in (DRIVER, SHARED):
+            seen[part.field] = value
+            continue
+        domain = seen[part.field].setdefault(part.domain, {})
+        if value is not None:
+            domain[part.name] = value
+    content = msgspec.json.encode(seen)
+    return DeviceView(blake2b(content, digest_size=16).digest(), content)
+
+
+def _attribute(value: AttributeValue) -> Any:
     return {"version": value.text} if isinstance(value, Version) else value
-
-
-def _comparable(value: Any) -> Any:
-    """What a quantity or a version is compared by. Raises ValueError."""
-    if isinstance(value, dict) and "version" in value:
-        found = _SEMVER.fullmatch(value["version"])
-        if found is None:
-            raise ValueError(f"{shown(value['version'])} is not a semantic version")
-        major, minor, patch, before = found.groups()
-        parts = [] if before is None else before.split(".")
-        # A version before a release is lower than the release; numbers are lower than texts.
-        rank = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
-        return (int(major), int(minor), int(patch), before is None, rank)
-    if isinstance(value, dict) and "quantity" in value:
-        return Fraction(value["quantity"])
-    raise ValueError("compareTo, isGreaterThan and isLessThan take quantities and versions")
-
-
-def _quantity(text: str) -> dict[str, str]:
-    return {"quantity": str(parse_quantity(text))}
-
-
-def _semver(text: str) -> dict[str, str]:
-    if _SEMVER.fullmatch(text) is None:
-        raise ValueError(f"{shown(text)} is not a semantic version")
-    return {"version": text}
-
-
-def _compare(a: Any, b: Any) -> int:
-    left, right = _comparable(a), _comparable(b)
-    return int(left > right) - int(left < right)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "quantity": _quantity,
-    "isQuantity": is_quantity,
-    "semver": _semver,
-    "isSemver": lambda text: _SEMVER.fullmatch(text) is not None,
-    "compareTo": _compare,
-    "isGreaterThan": lambda a, b: _compare(a, b) > 0,
-    "isLessThan": lambda a, b: _compare(a, b) < 0,
-    "lowerAscii": lambda text: text.lower(),
-    "upperAscii": lambda text: text.upper(),
-}

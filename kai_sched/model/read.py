@@ -129,11 +129,11 @@ class Reader:
         if kind == RESOURCE_CLAIM:
             return self._claims.read(decode_part(_claim, raw, ""))
         if kind == DEVICE_CLASS:
-            return read_device_class(decode_part(_class, raw, ""), warn)
+            return read_device_class(decode_part(_class, raw, ""))
         if kind == RESOURCE_SLICE:
             return read_resource_slice(decode_part(_slice, raw, ""), warn)
         if kind == DEVICE_TAINT_RULE:
-            return read_device_taint_rule(decode_part(_taint_rule, raw, ""), warn)
+            return read_device_taint_rule(decode_part(_taint_rule, raw, ""))
         if kind in _CUSTOM:
             wire = decode_part(_custom, raw, "")
             warn_top_fields(raw, warn)

@@ -24,7 +24,7 @@ from kai_sched.model.claims import (
     ResourceSlice,
     Version,
 )
-from kai_sched.model.device_selectors import SelectorError, check_selector
+from kai_sched.model.device_selectors import SELECTORS_MAX
 from kai_sched.model.faults import FieldError, Warn, shown
 from kai_sched.model.objects import NO_LABELS, Taint, Toleration
 from kai_sched.model.read_constraints import read_node_selector
@@ -37,8 +37,8 @@ _OPERATORS = ("", "Exists", "Equal")
 _OPTIONS_MAX = 8  # of a prioritised list, as the API server takes them
 
 
-def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
-    """Raises FieldError. Selectors that cannot be used go to ``warn``; pods that need them are told as well."""
+def read_device_class(wire: dra.WireDeviceClass) -> DeviceClass:
+    """Raises FieldError. What its selectors say is found out later (``device_selectors``)."""
     meta, spec = wire.metadata or core.Meta(), wire.spec or dra.DeviceClassSpec()
     # Scenario files name a class like the resource that it stands for, with a domain and a slash.
     domain, slash, rest = (meta.name or "").partition("/")
@@ -46,7 +46,7 @@ def read_device_class(wire: dra.WireDeviceClass, warn: Warn) -> DeviceClass:
         identity(msgspec.structs.replace(meta, name=rest))
     else:
         identity(meta)
-    selectors = _checked(spec.selectors, "spec.selectors", warn)
+    selectors = _selectors(spec.selectors, "spec.selectors")
     return DeviceClass(
         meta.name or "",
         selectors,
@@ -60,8 +60,8 @@ def _ignore(field: str, message: str) -> None:
     """A time that cannot be read decides ties alone."""
 
 
-def read_device_taint_rule(wire: dra.WireDeviceTaintRule, warn: Warn) -> DeviceTaintRule:
-    """Raises FieldError. Selectors that cannot be used go to ``warn``: the rule is about no device then."""
+def read_device_taint_rule(wire: dra.WireDeviceTaintRule) -> DeviceTaintRule:
+    """Raises FieldError. What its selectors say is found out later (``device_selectors``)."""
     name, spec = identity(wire.metadata or core.Meta()), wire.spec or dra.TaintRuleSpec()
     if spec.taint is None or not spec.taint.key:
         raise FieldError("spec.taint.key", "missing: give it a value")
@@ -73,7 +73,7 @@ def read_device_taint_rule(wire: dra.WireDeviceTaintRule, warn: Warn) -> DeviceT
         selector.pool or "",
         selector.device or "",
         selector.device_class_name or "",
-        _checked(selector.selectors, "spec.deviceSelector.selectors", warn),
+        _selectors(selector.selectors, "spec.deviceSelector.selectors"),
         spec.device_selector is not None,
     )
 
@@ -204,17 +204,6 @@ def _selectors(wire: list[dra.WireSelector] | None, path: str) -> tuple[str, ...
     return tuple(found)
 
 
-def _checked(wire: list[dra.WireSelector] | None, path: str, warn: Warn) -> tuple[str, ...]:
-    """As ``_selectors``; those that cannot be used go to ``warn``."""
-    selectors = _selectors(wire, path)
-    for i, expression in enumerate(selectors):
-        try:
-            check_selector(expression)
-        except SelectorError as error:
-            warn(f"{path}[{i}].cel.expression", str(error))
-    return selectors
-
-
 class ClaimReader:
     """Reads the claims of one cluster; equal requests become one object."""
 
@@ -267,6 +256,9 @@ def _asks(spec: dra.DeviceClaim) -> ClaimRequests:
                 raise FieldError(f"{path}.requests[{k}]", f"there is no request {shown(name)}: use the name of one")
         distinct = each.match_attribute is None
         constraints.append(DeviceConstraint(attribute, tuple(each.requests or ()), distinct))
+    n_selectors = sum(len(option.selectors) for request in requests for option in request.options)
+    if n_selectors > SELECTORS_MAX:
+        raise FieldError("spec.devices.requests", f"{n_selectors} selectors: give {SELECTORS_MAX} at most")
     return ClaimRequests(requests, tuple(constraints))
 
 

@@ -7,10 +7,11 @@ readers find out what has changed since an earlier view, at a cost that depends 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kai_sched.model.claims import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from kai_sched.model.device_selectors import NO_ANSWERS, SelectorAnswers
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,
@@ -58,6 +59,7 @@ class Cluster:
     """A consistent view of the store. All mappings are by key (``model.keys``). It may be read by another thread.
 
     ``store_id`` and ``serial`` identify the view: views with both equal hold the same objects.
+    ``selector_answers`` has what is known of the selectors of devices; the store has none.
     """
 
     queues: Mapping[str, Queue]
@@ -79,6 +81,7 @@ class Cluster:
     serial: int  # number of changes that the store has seen
     journal: list[Change]  # appended to by the store; only entries before ``serial`` belong to this view
     journal_start: int
+    selector_answers: SelectorAnswers = field(default_factory=lambda: NO_ANSWERS)
 
     def table(self, kind: type[Kind]) -> Mapping[str, Kind]:
         """All objects of the kind, by key."""

@@ -65,6 +65,7 @@ from kai_sched.operator.parts import Part
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter, report_lost_write
 from kai_sched.operator.scaling import ScalingPods
+from kai_sched.operator.selector_service import SelectorService
 from kai_sched.operator.startup import Startup
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice
@@ -196,25 +197,18 @@ def connect(base: Base, intake: Intake) -> Operator:
     def may_act() -> bool:
         return base.lease.held() and grouping.grouper.is_caught_up
 
-    loop = CycleLoop(
-        intake.store,
-        base.settings.current,
-        intake.trigger,
-        may_act,
-        delivery.executor,
-        reporting.health,
-        base.clock,
-    )
+    selectors = SelectorService(intake.store, intake.trigger.request, base.clock.monotonic)
+    settings, health = base.settings.current, reporting.health
+    loop = CycleLoop(selectors, settings, intake.trigger, may_act, delivery.executor, health, base.clock)
     options, metrics = base.options, base.pages.metrics
-    watch = CycleWatch(
-        lambda: loop.busy_since, base.clock.monotonic, reporting.health, metrics, options.cycle_timeout_s
-    )
+    watch = CycleWatch(lambda: loop.busy_since, base.clock.monotonic, health, metrics, options.cycle_timeout_s)
     reporter = reporting.reporter
     parts = [
         *(Part(source.path, each.run) for each, source in zip(intake.reflectors, SOURCES, strict=True)),
         Part("connections", partial(startup.open_connections, base.api), may_end=True),
         Part("schedule", partial(startup.run_cycles, loop), ends_on_drain=True),
         Part("cycle watch", watch.run),
+        Part("selectors", selectors.run, stop=selectors.stop),
         Part("binder", delivery.binder.run, drain=delivery.binder.drained),
         Part("evicter", delivery.deleter.run, drain=delivery.deleter.drained),
         Part("reporter", reporter.run, drain=reporter.finish, stop=reporter.finish),

@@ -8,15 +8,16 @@ of its own; everything else here belongs to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from kai_sched.cycle.quarantine import Outcome, Quarantine
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
+from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
-from kai_sched.model.store import Store
+from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_health import CycleHealth
 from kai_sched.operator.cycle_trigger import CycleTrigger
@@ -43,13 +44,23 @@ class Executor(Protocol):
         """Hand the decisions to those who send them."""
 
 
+class Views(Protocol):
+    """The cluster as cycles see it, with what the selectors of devices say (``SelectorService``)."""
+
+    def cluster(self) -> Cluster:
+        """The cluster now."""
+
+    def ask(self, questions: Iterable[SelectorQuestion]) -> None:
+        """Note which selectors a cycle has asked for."""
+
+
 class CycleLoop:
     """Runs cycles while this replica may act; a standby only keeps its caches warm.
 
     Parameters
     ----------
-    store
-        The cluster as the informers show it, with what is under way.
+    views
+        The cluster as the informers show it, with what is under way, and with answers about selectors.
     config
         Returns the settings in force.
     trigger
@@ -68,7 +79,7 @@ class CycleLoop:
 
     def __init__(
         self,
-        store: Store,
+        views: Views,
         config: Callable[[], Config],
         trigger: CycleTrigger,
         may_act: Callable[[], bool],
@@ -77,7 +88,7 @@ class CycleLoop:
         clock: Clock,
         standby_s: float = STANDBY_S,
     ) -> None:
-        self._store = store
+        self._views = views
         self._config = config
         self._trigger = trigger
         self._may_act = may_act
@@ -156,7 +167,7 @@ class CycleLoop:
 
     async def _decide(self, hints: SchedulingHints, whole: bool = False) -> DecidedCycle:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""
-        cluster, config = self._store.cluster(), self._config()
+        cluster, config = self._views.cluster(), self._config()
         started = self.busy_since = self._clock.monotonic()
         try:
             outcome: Outcome = await self._in_thread(
@@ -167,6 +178,7 @@ class CycleLoop:
         finally:
             self.busy_since = None
         self._health.decided(outcome)
+        self._views.ask(outcome.result.questions)
         self._retry_at = outcome.retry_at
         return DecidedCycle(cluster, outcome.result, self._clock.monotonic() - started, config)
 

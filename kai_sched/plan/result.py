@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason
@@ -106,6 +107,8 @@ class CycleResult:
         Pending groups whose search for the devices of their claims was cut.
     leaving
         By node on which a pod waits for room: the pods that are leaving the node.
+    questions
+        Selectors of devices that some pod waits for and that are not evaluated yet (``Cluster.selector_answers``).
     """
 
     effects: tuple[Effect, ...]
@@ -123,3 +126,4 @@ class CycleResult:
     hard_claims: frozenset[str] = frozenset()
     searches: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     leaving: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    questions: tuple[SelectorQuestion, ...] = ()

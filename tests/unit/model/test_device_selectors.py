@@ -1,4 +1,4 @@
-"""CEL expressions over devices, as Kubernetes defines them."""
+"""What an expression can see of a device, and how classes and rules with selectors are read."""
 
 from __future__ import annotations
 
@@ -10,111 +10,109 @@ import pytest
 
 from kai_sched.model.claims import Capacity, Device, DeviceClass, DeviceTaintRule, Version
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import SelectorBook, SelectorError
+from kai_sched.model.device_selectors import (
+    EXPRESSION_MAX,
+    SELECTORS_MAX,
+    DevicePart,
+    SelectorAnswer,
+    SelectorQuestion,
+    object_questions,
+    parts_of,
+    selector_problems,
+    view_of,
+)
 from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import Object, Taint
-from kai_sched.model.read import DEVICE_CLASS, DEVICE_TAINT_RULE, Reader
+from kai_sched.model.read import DEVICE_TAINT_RULE, RESOURCE_CLAIM, Reader
 
 DEVICE = Device(
     "gpu-0",
-    {"a.com/model": "A100", "a.com/slot": 3, "a.com/ok": True, "a.com/driver": Version("1.10.0-rc.2")},
+    {"a.com/model": "A100", "a.com/slot": 3, "b.com/driver": Version("1.10.0-rc.2")},
     {"a.com/memory": Capacity(Fraction(40 * 2**30))},
     shared=True,
 )
+MODEL, SLOT = DevicePart("attributes", "a.com", "model"), DevicePart("attributes", "a.com", "slot")
+
+
+def nothing(_field: str, _message: str) -> None:
+    raise AssertionError
 
 
 @pytest.mark.parametrize(
-    ("expression", "expected"),
+    ("expression", "parts"),
     [
-        ("device.driver == 'a.com'", True),
-        ('device.attributes["a.com"].model == "A100"', True),
-        ('device.attributes["a.com"].model.lowerAscii() == "a100"', True),
-        ('device.attributes["a.com"].model.matches("^H")', False),
-        ('device.attributes["a.com"].slot > 2 && device.attributes["a.com"].ok', True),
-        ('device.capacity["a.com"].memory.compareTo(quantity("40Gi")) == 0', True),
-        ('device.capacity["a.com"].memory.isGreaterThan(quantity("40Gi"))', False),
-        ('device.attributes["a.com"].driver.isLessThan(semver("1.10.0"))', True),
-        ('device.attributes["a.com"].driver.compareTo(semver("1.9.9")) > 0', True),
-        ('device.attributes["a.com"].driver.isGreaterThan(semver("1.10.0-rc.10"))', False),
-        ('has(device.attributes["b.com"].model)', False),
-        ('"b.com" in device.attributes && device.attributes["b.com"].model == "x"', False),
-        ("device.allowMultipleAllocations", True),
+        ("true", set()),
+        ("device.driver == 'a.com'", {DevicePart("driver")}),
+        ("device . driver\n== 'a.com'", {DevicePart("driver")}),
+        ("device.allowMultipleAllocations", {DevicePart("allowMultipleAllocations")}),
+        ("device.attributes['a.com'].model == 'A100'", {MODEL}),
+        ('device.attributes [ "a.com" ] . model == "A100" && device.attributes["a.com"].slot > 1', {MODEL, SLOT}),
+        ("has(device.attributes['a.com'].model)", {MODEL}),
+        ("device.capacity['a.com'].memory.compareTo(quantity('1Gi')) > 0", {DevicePart("capacity", "a.com", "memory")}),
+        ("'a.com' in device.attributes", {DevicePart("attributes", "a.com")}),
+        (
+            "'a.com' in device.attributes && device.attributes['a.com'].model == 'x'",
+            {DevicePart("attributes", "a.com"), MODEL},
+        ),
+        # Anything but the usual forms may be anything.
+        ("'model' in device.attributes['a.com']", None),
+        ("device.attributes['a.com'] == {}", None),
+        ("device.attributes['a' + '.com'].model == 'x'", None),
+        ("device.attributes['a.com']['model'] == 'x'", None),
+        ("device.attributes[r'a.com'].model == 'x'", None),
+        (r"device.attributes['a\x2ecom'].model == 'x'", None),
+        ('device.attributes["""a.com"""].model == "x"', None),
+        ("device.attributes.all(k, k == 'a.com')", None),
+        ("device['driver'] == 'a.com'", None),
+        ("[device].exists(d, d.driver == 'a.com')", None),
+        ("`device`.driver == 'a.com'", None),
+        ("device. // a comment\n driver == 'a.com'", None),
+        ("device == device", None),
+        ("has(device.driver) && device.driverless", None),
+        ("dyn(device).driver == 'a.com'", None),
     ],
 )
-def test_answers(expression: str, expected: bool) -> None:
-    assert SelectorBook().selects(expression, "a.com", DEVICE) == expected
+def test_which_parts_of_a_device_an_expression_sees(expression: str, parts: set[DevicePart] | None) -> None:
+    assert parts_of(expression) == parts
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("device.driver ==", "cannot be compiled"),
-        ('device.attributes["a.com"].nothing == 1', "fails for device gpu-0 of driver a.com"),
-        ("device.driver", "neither true nor false"),
-        ('device.capacity["a.com"].memory.isGreaterThan(3)', "fails for device gpu-0"),
-    ],
-)
-def test_what_has_no_answer_says_what_helps(expression: str, text: str) -> None:
-    with pytest.raises(SelectorError, match=text) as error:
-        SelectorBook().selects(expression, "a.com", DEVICE)
-    assert "correct it" in str(error.value)
+def test_what_is_shown_of_a_device() -> None:
+    def shown(*parts: DevicePart) -> Any:
+        return msgspec.json.decode(view_of("a.com", DEVICE, frozenset(parts)).content)
+
+    assert shown() == {"attributes": {}, "capacity": {}}
+    assert shown(MODEL) == {"attributes": {"a.com": {"model": "A100"}}, "capacity": {}}
+    assert shown(DevicePart("attributes", "a.com")) == {"attributes": {"a.com": {}}, "capacity": {}}
+    assert shown(DevicePart("attributes", "c.com", "model")) == shown()
+    assert shown(DevicePart("driver")) == {**shown(), "driver": "a.com"}
+    assert msgspec.json.decode(view_of("a.com", DEVICE, None).content) == {
+        "driver": "a.com",
+        "allowMultipleAllocations": True,
+        "attributes": {"a.com": {"model": "A100", "slot": 3}, "b.com": {"driver": {"version": "1.10.0-rc.2"}}},
+        "capacity": {"a.com": {"memory": {"quantity": str(40 * 2**30)}}},
+    }
 
 
-@pytest.mark.parametrize(
-    ("expression", "what"),
-    [
-        ('device.attributes["a.com"].?model.orValue("") == "A100"', "optional selection (.?)"),
-        ('device.attributes[?"a.com"].hasValue()', "optional selection ([?)"),
-        ('cel.bind(own, device.attributes["a.com"], own.slot > 1)', "cel.bind"),
-        ('device.attributes["a.com"].model.charAt(0) == "A"', "the function charAt"),
-    ],
-)
-def test_what_the_library_lacks_is_named_without_a_device(expression: str, what: str) -> None:
-    with pytest.raises(SelectorError) as error:
-        SelectorBook().check(expression)
-    assert f"uses {what}, which this scheduler does not have" in str(error.value)
+def test_devices_are_alike_if_they_look_alike() -> None:
+    other = Device("gpu-1", {"a.com/slot": 4, "a.com/model": "A100"}, shared=True)
+    assert view_of("a.com", DEVICE, frozenset([MODEL])) == view_of("b.com", other, frozenset([MODEL]))
+    assert view_of("a.com", DEVICE, frozenset([SLOT])).key != view_of("a.com", other, frozenset([SLOT])).key
+    one, true = Device("x", {"a.com/slot": 1}), Device("x", {"a.com/slot": True})
+    assert view_of("a.com", one, None).key != view_of("a.com", true, None).key
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        *(f'timestamp("2024-01-01T00:00:00Z").get{part}() > -1' for part in ["FullYear", "Month", "DayOfYear", "Date"]),
-        *(f'timestamp("2024-01-01T00:00:00Z").get{part}() > -1' for part in ["DayOfMonth", "DayOfWeek"]),
-        *(f'duration("1h").get{part}() > -1' for part in ["Hours", "Minutes", "Seconds", "Milliseconds"]),
-        'int("3") == 3 && uint("3") == 3u && double("1.5") == 1.5 && string(1) == "1" && bytes("a") == b"a"',
-        'type(1) == int && dyn(1) == 1 && size("a") == 1 && "a".contains("a") && "a".startsWith("a")',
-        '"a".endsWith("a") && "a".matches("a") && ["a"].all(x, x == "a") && {"a": 1}.exists(k, k == "a")',
-        "!optional.none().hasValue() && optional.of(1).or(optional.none()).value() == 1",
-        'optional.ofNonZeroValue("").orValue("b") == "b" && quantity("1Ki").compareTo(quantity("1024")) == 0',
-    ],
-)
-def test_what_it_has(expression: str) -> None:
-    assert SelectorBook().selects(expression, "a.com", DEVICE)
-
-
-def test_answers_are_kept_as_long_as_the_device_is() -> None:
-    book = SelectorBook()
-    assert book.selects("device.driver == 'a.com'", "a.com", DEVICE)
-    book.forget([DEVICE])
-    assert len(book._answers) == 1
-    book.forget([])
-    assert not book._answers
-
-
-def test_a_taint_rule_is_read_with_what_is_wrong_with_it() -> None:
-    """An unusable selector is told, and the rule is kept; without a key or with an unknown effect there is no rule."""
-    told: list[tuple[str, str]] = []
+def test_a_taint_rule_is_read_with_its_selectors() -> None:
+    """Without a key or with an unknown effect there is no rule."""
 
     def read(spec: dict[str, Any]) -> Object:
         raw = msgspec.json.encode({"metadata": {"name": "broken"}, "spec": spec})
-        return Reader(Config()).read(DEVICE_TAINT_RULE, raw, lambda field, message: told.append((field, message)))
+        return Reader(Config()).read(DEVICE_TAINT_RULE, raw, nothing)
 
     taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
     named = {"driver": "d", "pool": "p", "device": "x", "deviceClassName": "gpu"}
     selectors = [{"cel": {"expression": "true"}}, {"cel": {"expression": "1 +"}}]
     found = read({"taint": taint, "deviceSelector": named | {"selectors": selectors}})
     assert found == DeviceTaintRule("broken", Taint("k", "v", "NoSchedule"), "d", "p", "x", "gpu", ("true", "1 +"))
-    assert [field for field, _ in told] == ["spec.deviceSelector.selectors[1].cel.expression"]
     assert read({"taint": taint}) == DeviceTaintRule("broken", Taint("k", "v", "NoSchedule"), selects=False)
     for spec, field in (
         ({"deviceSelector": {}}, "spec.taint.key"),
@@ -125,13 +123,31 @@ def test_a_taint_rule_is_read_with_what_is_wrong_with_it() -> None:
         assert caught.value.field == field
 
 
-def test_a_class_with_a_selector_that_cannot_be_used_is_told_when_it_is_read_and_kept() -> None:
-    expressions = ["device.driver == 'gpu.example.com'", "device.driver ==", "device.?driver.hasValue()"]
-    selectors = [{"cel": {"expression": each}} for each in expressions]
-    raw = msgspec.json.encode({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
-    told: list[tuple[str, str]] = []
-    found = Reader(Config()).read(DEVICE_CLASS, raw, lambda field, message: told.append((field, message)))
-    assert found == DeviceClass("gpu", tuple(expressions))
-    assert [field for field, _ in told] == [f"spec.selectors[{i}].cel.expression" for i in (1, 2)]
-    assert told[0][1].startswith("'device.driver ==' cannot be compiled (")
-    assert told[1][1].startswith("'device.?driver.hasValue()' uses optional selection (.?)")
+def test_classes_and_rules_are_told_of_selectors_that_cannot_be_used() -> None:
+    classes = {"gpu": DeviceClass("gpu", ("true", "1 +", "x" * (EXPRESSION_MAX + 1)))}
+    rules = {"r": DeviceTaintRule("r", Taint("k", "", "NoSchedule"), selectors=("1 +",))}
+    assert object_questions(classes, rules, {}) == [SelectorQuestion("1 +"), SelectorQuestion("true")]
+    answers = {"true": SelectorAnswer(), "1 +": SelectorAnswer("cannot be compiled")}
+    assert object_questions(classes, rules, answers) == []
+    told = selector_problems(classes, rules, answers)
+    assert [each[:3] for each in told] == [
+        ("DeviceClass", "gpu", "spec.selectors[1].cel.expression"),
+        ("DeviceClass", "gpu", "spec.selectors[2].cel.expression"),
+        ("DeviceTaintRule", "r", "spec.deviceSelector.selectors[0].cel.expression"),
+    ]
+    assert told[0][3] == "'1 +' cannot be compiled"
+    assert told[1][3].endswith(f"has {EXPRESSION_MAX + 1} characters: shorten it to {EXPRESSION_MAX}")
+
+
+@pytest.mark.parametrize(("more", "fault"), [(0, ""), (1, f"{SELECTORS_MAX + 1} selectors: give {SELECTORS_MAX}")])
+def test_a_claim_has_a_bounded_number_of_selectors(more: int, fault: str) -> None:
+    selectors = [{"cel": {"expression": "true"}}] * SELECTORS_MAX
+    options = [
+        {"name": "a", "deviceClassName": "gpu", "selectors": selectors},
+        {"name": "b", "deviceClassName": "gpu", "selectors": selectors[:more]},
+    ]
+    spec = {"devices": {"requests": [{"name": "r", "firstAvailable": options}]}}
+    raw = msgspec.json.encode({"metadata": {"name": "c", "namespace": "a"}, "spec": spec})
+    claim: Any = Reader(Config()).read(RESOURCE_CLAIM, raw, nothing)
+    assert fault in claim.asks.fault
+    assert bool(claim.asks.fault) is bool(fault)

@@ -37,6 +37,7 @@ from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter
+from kai_sched.operator.selector_service import SelectorService
 from kai_sched.telemetry.loop_time import MeasuredLoop
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.builders import Intake
@@ -99,7 +100,7 @@ class World:
         evictions = EvictionTracker(self.store, overlay, evicted, self.telling, self.trigger, clock)
         send = lambda group, _: self.binder.submit(group)  # noqa: E731
         self.loop = CycleLoop(
-            self.store,
+            SelectorService(self.store, self.trigger.request, clock.monotonic),
             Config,
             self.trigger,
             lambda: True,

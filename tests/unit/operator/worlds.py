@@ -19,6 +19,7 @@ from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.claim_reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
+from kai_sched.operator.selector_service import SelectorService
 from kai_sched.plan.effects import Bind, Evict, Plan
 from kai_sched.telemetry.metrics import Metrics
 from tests.unit.operator.builders import Intake
@@ -141,8 +142,9 @@ class World:
             clock,
         )
         executor = CycleExecutor(self.evictions, self.binds, self.hands.take, self.decided.append)
+        self.selectors = SelectorService(self.store, self.trigger.request, clock.monotonic)
         self.loop = CycleLoop(
-            self.store,
+            self.selectors,
             Config,
             self.trigger,
             lambda: self.leads,

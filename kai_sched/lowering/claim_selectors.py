@@ -1,0 +1,207 @@
+"""What selectors say about the devices of a cycle: which devices look alike to an expression, the answers that came
+with the cluster, and the questions that are still open (semantics 8.6; ADR 17).
+
+Cost: for each expression a step for each device, in numpy; views are made once for all devices that look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.model.claims import Device
+from kai_sched.model.device_selectors import (
+    NO_ANSWERS,
+    DevicePart,
+    DeviceView,
+    SelectorAnswer,
+    SelectorAnswers,
+    SelectorError,
+    SelectorQuestion,
+    UnansweredError,
+    failure,
+    parts_of,
+    text_fault,
+    values_of,
+    view_of,
+)
+from kai_sched.snapshot.tables import Flags, Ints
+
+ASKED_MAX = 512  # expressions of a namespace in one cycle
+KEPT_BYTES = 32 * 2**20  # of what is known of expressions
+PARTS_MAX = 64  # different sets of parts; expressions that see others count as seeing everything
+
+Parts = frozenset[DevicePart] | None
+
+
+class SelectorVerdict(IntEnum):
+    """What an expression says about a device."""
+
+    NO = 0
+    YES = 1
+    FAILS = 2
+    UNKNOWN = 3
+
+
+MAY_BE = (SelectorVerdict.YES, SelectorVerdict.UNKNOWN)
+
+
+class SelectorBook:
+    """What selectors say about these devices.
+
+    ``questions`` are those that the current cycle has asked for so far.
+    """
+
+    def __init__(self, devices: list[tuple[str, Device]]) -> None:
+        self._devices = devices
+        self._answers = NO_ANSWERS
+        self._asked: dict[str, set[str]] = {}  # the namespaces that ask, by expression
+        self._number_of: dict[str, int] = {}  # expressions that each namespace has asked for
+        self._verdicts: dict[str, tuple[SelectorAnswer, Flags]] = {}
+        self._views: dict[Parts, tuple[Ints, tuple[DeviceView, ...]]] = {}
+        self._columns: dict[DevicePart, Ints] | None = None
+
+    def begin(self, answers: SelectorAnswers) -> bool:
+        """A cycle begins with these answers. Whether something that was known before is not any more."""
+        self._asked, self._number_of = {}, {}
+        if answers is self._answers:
+            return False
+        self._answers = answers
+        stale = [text for text, (answer, _) in self._verdicts.items() if answers.get(text) is not answer]
+        for text in stale:
+            del self._verdicts[text]
+        return bool(stale)
+
+    @property
+    def questions(self) -> tuple[SelectorQuestion, ...]:
+        found = []
+        for expression, namespaces in sorted(self._asked.items()):
+            _, views = self._seen(expression)
+            answer = self._answers.get(expression)
+            if answer is not None:
+                views = tuple(view for view in views if view.key not in answer.of)
+            found.append(SelectorQuestion(expression, tuple(sorted(namespaces)), views))
+        return tuple(found)
+
+    def ask(self, expressions: Iterable[str], namespace: str) -> None:
+        """Ask what is not known of these expressions, for the namespace; it may ask for ``ASKED_MAX`` in a cycle."""
+        for expression in expressions:
+            if namespace in self._asked.get(expression, ()) or text_fault(expression) or self._is_known(expression):
+                continue
+            number = self._number_of.get(namespace, 0)
+            if number < ASKED_MAX:
+                self._number_of[namespace] = number + 1
+                self._asked.setdefault(expression, set()).add(namespace)
+
+    def selected(self, expressions: Iterable[str]) -> Flags:
+        """(V,) 1 for the devices that all expressions select. Raises SelectorError; UnansweredError until all is known.
+
+        An expression may fail for devices that those before it do not select.
+        """
+        found = np.ones(len(self._devices), np.uint8)
+        for expression in expressions:
+            verdict = self._verdict(expression)
+            if (failing := np.flatnonzero(found & (verdict == SelectorVerdict.FAILS))).size:
+                raise self._failure(expression, int(failing[0]))
+            found &= verdict == SelectorVerdict.YES
+        return found
+
+    def selected_or_unknown(self, expressions: Iterable[str]) -> Flags:
+        """(V,) 1 for the devices that all expressions select, or may select once there are answers: for objects of the
+        cluster, whose questions are asked here. An expression that cannot be used selects nothing."""
+        found = np.ones(len(self._devices), np.uint8)
+        for expression in expressions:
+            self.ask((expression,), "")
+            try:
+                found &= np.isin(self._verdict(expression, partial=True), MAY_BE)
+            except UnansweredError:
+                continue
+            except SelectorError:
+                found[:] = 0
+        return found
+
+    def _is_known(self, expression: str) -> bool:
+        answer = self._answers.get(expression)
+        return answer is not None and (
+            bool(answer.fault) or not (self._verdict_of(expression) == SelectorVerdict.UNKNOWN).any()
+        )
+
+    def _verdict(self, expression: str, partial: bool = False) -> Flags:
+        """(V,) NO, YES or FAILS; with ``partial`` UNKNOWN as well. Raises SelectorError."""
+        if fault := text_fault(expression):
+            raise SelectorError(expression, fault)
+        answer = self._answers.get(expression)
+        if answer is None:
+            raise UnansweredError(expression)
+        if answer.fault:
+            raise SelectorError(expression, answer.fault)
+        found = self._verdict_of(expression)
+        if not partial and (found == SelectorVerdict.UNKNOWN).any():
+            raise UnansweredError(expression)
+        return found
+
+    def _verdict_of(self, expression: str) -> Flags:
+        answer = self._answers[expression]
+        known = self._verdicts.get(expression)
+        if known is not None and known[0] is answer:
+            return known[1]
+        rows, views = self._seen(expression)
+        codes = np.array([_code(answer.of.get(view.key)) for view in views], np.uint8)
+        found: Flags = codes[rows] if codes.size else np.zeros(0, np.uint8)
+        if (len(self._verdicts) + 1) * (found.size + 200) > KEPT_BYTES:
+            self._verdicts.clear()
+        self._verdicts[expression] = answer, found
+        return found
+
+    def _failure(self, expression: str, v: int) -> SelectorError:
+        rows, views = self._seen(expression)
+        driver, device = self._devices[v]
+        detail = self._answers[expression].of[views[rows[v]].key]
+        return failure(expression, driver, device.name, str(detail))
+
+    def _seen(self, expression: str) -> tuple[Ints, tuple[DeviceView, ...]]:
+        """(V,) the number of what the expression sees of each device, and what it sees, by number."""
+        parts = parts_of(expression)
+        columns = self._all_columns()
+        if parts is not None:
+            parts = parts.intersection(columns)
+            if parts not in self._views and len(self._views) >= PARTS_MAX:
+                parts = None
+        if parts not in self._views:
+            self._views[parts] = self._views_of(parts, columns)
+        return self._views[parts]
+
+    def _views_of(self, parts: Parts, columns: dict[DevicePart, Ints]) -> tuple[Ints, tuple[DeviceView, ...]]:
+        rows: npt.NDArray[np.int64] = np.zeros(len(self._devices), np.int64)
+        for part in sorted(columns if parts is None else parts):
+            column = columns[part].astype(np.int64)
+            _, rows = np.unique(rows * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+            rows = rows.reshape(-1)
+        _, first = np.unique(rows, return_index=True)
+        seen = [self._devices[v] for v in first.tolist()]
+        views = tuple(view_of(driver, device, parts) for driver, device in seen)
+        return rows.astype(np.int32), views
+
+    def _all_columns(self) -> dict[DevicePart, Ints]:
+        """(V,) for each part that devices have, the number of its value; 0 where a device has none."""
+        if self._columns is None:
+            found: dict[DevicePart, Ints] = {}
+            numbers: dict[DevicePart, dict[object, int]] = {}
+            for v, (driver, device) in enumerate(self._devices):
+                for part, value in values_of(driver, device):
+                    if part not in found:
+                        found[part], numbers[part] = np.zeros(len(self._devices), np.int32), {}
+                    of_part = numbers[part]
+                    key = (type(value), str(value))
+                    found[part][v] = of_part.setdefault(key, len(of_part) + 1)
+            self._columns = found
+        return self._columns
+
+
+def _code(answer: bool | str | None) -> int:
+    if answer is None:
+        return SelectorVerdict.UNKNOWN
+    return SelectorVerdict.FAILS if isinstance(answer, str) else int(answer)

@@ -1,0 +1,154 @@
+"""The border to the process that evaluates expressions: how it is started, how long it may take, and what follows when
+it ends or answers something else.
+
+Everything here blocks; callers that must not wait use a thread of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from kai_sched.selectors.wire import ANSWER_MAX, HEADER, Reply, Request, framed
+
+END_S = 0.1
+REQUEST_S = 10.0  # on the clock; ``worker.CPU_S`` is its limit of processor time, which ends it earlier
+MODULE = "kai_sched.selectors.worker"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module as i; i({}).main()"
+)
+FROZEN_COMMAND = "evaluate-selectors"  # of the executable file that ``make dist`` makes
+
+UNEVALUATED = (
+    "could not be evaluated: it takes too long or too much memory, or ends the process that evaluates it: simplify it"
+)
+
+
+class _Ended(Exception):
+    """The process has ended, has not answered in time, or has answered something that is no answer."""
+
+
+class WorkerProcess:
+    """One process at a time, started when it is first needed. For one thread, but for ``close``."""
+
+    def __init__(self, command: Sequence[str] | None = None) -> None:
+        self._command = list(command or _command())
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_fresh = True
+        self._closed = False
+
+    def ask(self, expression: str, devices: Sequence[bytes]) -> Reply:
+        """What the expression says about the devices.
+
+        A process that has served others before may fail because of them: the request is then sent once more, to a new
+        one. What fails there is at fault itself, and so is what uses up its processor time.
+        """
+        request = framed(Request(expression, [msgspec.Raw(each) for each in devices]))
+        while not self._closed:
+            process = self._running()
+            tried_fresh, self._is_fresh = self._is_fresh, False
+            try:
+                return _exchange(process, request, len(devices))
+            except _Ended:
+                self.end()
+                if tried_fresh or process.returncode == -signal.SIGPROF:
+                    break
+        return Reply(UNEVALUATED, [])
+
+    def end(self) -> None:
+        """End the process; the next request starts another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+
+    def close(self) -> None:
+        """End the process for good. May be called from another thread while a request is under way."""
+        self._closed = True
+        self.end()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._is_fresh = True
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        return self._process
+
+
+def _command() -> list[str]:
+    if getattr(sys, "frozen", False):
+        return [sys.executable, FROZEN_COMMAND]
+    paths = [os.path.abspath(each) for each in sys.path]
+    return [sys.executable, "-I", "-S", "-c", _START.format(repr(MODULE)), json.dumps(paths)]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)  # it may be ending by itself, and how it does matters
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes, n_devices: int) -> Reply:
+    """Send the request and read the reply. Raises _Ended."""
+    try:
+        received = _transfer(process, request, ANSWER_MAX * (n_devices + 1))
+        reply = msgspec.json.decode(received, type=Reply)
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        raise _Ended from error
+    if len(reply.answers) != (0 if reply.fault else n_devices):
+        raise _Ended
+    return reply
+
+
+def _transfer(process: subprocess.Popen[bytes], request: bytes, most: int) -> bytes:
+    """The content of the frame that comes back. Raises OSError, ValueError and _Ended."""
+    if process.stdin is None or process.stdout is None:
+        raise _Ended
+    sink, source = process.stdin.fileno(), process.stdout.fileno()
+    os.set_blocking(sink, False)
+    os.set_blocking(source, False)
+    unsent, received, length = memoryview(request), bytearray(), HEADER.size
+    ends_at = time.monotonic() + REQUEST_S
+    with selectors.PollSelector() as ready:
+        ready.register(source, selectors.EVENT_READ)
+        ready.register(sink, selectors.EVENT_WRITE)
+        while len(received) < length:
+            events = ready.select(ends_at - time.monotonic())
+            if not events or time.monotonic() > ends_at:
+                raise _Ended
+            for key, _ in events:
+                if key.fd == sink:
+                    unsent = unsent[os.write(sink, unsent) :]
+                    if not unsent:
+                        ready.unregister(sink)
+                    continue
+                part = os.read(source, length - len(received))
+                if not part:
+                    raise _Ended
+                received += part
+                if len(received) == HEADER.size == length:
+                    length += HEADER.unpack(received)[0]
+                    if length > most + HEADER.size:
+                        raise _Ended
+    return bytes(received[HEADER.size :])
