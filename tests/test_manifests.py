@@ -167,28 +167,26 @@ def hooks() -> dict[str, Document]:
 
 
 def test_all_that_the_issue_asks_for_is_there() -> None:
-    kinds = sorted({document["kind"] for document in built()})
-    assert kinds == sorted(
-        [
-            "ClusterRole",
-            "ClusterRoleBinding",
-            "CustomResourceDefinition",
-            "Deployment",
-            "MutatingWebhookConfiguration",
-            "Namespace",
-            "NetworkPolicy",
-            "PodDisruptionBudget",
-            "PriorityClass",
-            "ResourceQuota",
-            "Role",
-            "RoleBinding",
-            "Service",
-            "ServiceAccount",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-        ]
-    )
+    kinds = {document["kind"] for document in built()}
+    assert kinds == {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "Deployment",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    }
     crds = {document["metadata"]["name"] for document in all_of("CustomResourceDefinition")}
     assert crds == {path.stem for path in (ROOT / "crds").glob("*.*.yaml")}
     classes = {document["metadata"]["name"]: document["value"] for document in all_of("PriorityClass")}

@@ -1,5 +1,5 @@
 """What selectors say about the devices of a cycle: which devices look alike to an expression, the answers that came
-with the cluster, and the questions that are still open (semantics 8.6; ADR 17).
+with the cluster, and the questions that are still open (semantics 8.6; ADR 16).
 
 Cost: for each expression a step for each device, in numpy; views are made once for all devices that look alike.
 """

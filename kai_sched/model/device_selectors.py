@@ -1,5 +1,5 @@
 """What device classes, claims and taint rules ask about devices, as CEL expressions, and the answers, which come with
-the cluster (semantics 8.6; ADR 17).
+the cluster (semantics 8.6; ADR 16).
 
 Users write these expressions, so nothing here compiles or evaluates one: ``kai_sched.selectors`` does, in a process of
 its own. A cycle names what it lacks (``SelectorQuestion``); until there is an answer, what depends on it waits.
