@@ -107,7 +107,10 @@ class Offsets(NamedTuple):
     used_later: int
     counted_now: int
     counted_later: int
+    leaving_matched: int
+    leaving_carried: int
     ports: int
+    leaving_ports: int
 
 
 class State(NamedTuple):
@@ -129,7 +132,9 @@ class State(NamedTuple):
     devices: DeviceState
     shares: Longs  # (X,) the devices that tasks share, as Tasks.device
     claims: ClaimState
-    ports: Longs  # (N, P) pods that hold a host port
+    leaving_domains: DomainState  # pods that are leaving, for anti-affinity: they no longer count in ``domains``
+    ports: Longs  # (N, P) pods that hold a host port, or are promised it
+    leaving_ports: Longs  # (N, P) pods that are leaving and hold a host port
 
 
 class Log(NamedTuple):
@@ -262,17 +267,16 @@ def make_state(snapshot: Snapshot) -> State:
     lengths += [snapshot.devices.reserved.size] * 2 + [snapshot.tasks.device.size]
     n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
     lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
-    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2
+    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2 + [snapshot.n_domains] * 2
     counters: list[tuple[int, ...]] = [(length,) for length in lengths]
-    integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.ports.shape[0])], np.int64)
+    integers, views, at_integers = _buffer([*counters, *[(n_nodes, snapshot.ports.shape[0])] * 2], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:21]), views[21]
+    devices, shares, claims, leaving = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:21]), views[21:23]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
     at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
-    return State(
-        floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, devices, shares, claims, ports
-    )
+    rest = (devices, shares, claims, DomainState(*leaving), views[23], views[24])
+    return State(floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, *rest)
 
 
 def _buffer(
@@ -293,18 +297,17 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     """
     # At least one move: the books of devices are opened through the log, also where no pod is in a job.
     n_moves, n_sets = max(1, longest_job(snapshot)), snapshot.sets.parent.size
-    # A move writes R rooms; held and held_fixed of three resources, 6 floats, on each level of the queue tree; five
-    # counters and a cursor; and the term roles of the class.
+    # A move writes R rooms; held and held_fixed of three resources on each level of the queue tree; five counters and a
+    # cursor; and the term roles of the class.
     n_charges = 6 * _depth(snapshot)
     if evicting:
         # A task leaves and comes back; a victim's attempt may place tasks that were pending before.
         n_moves = 2 * snapshot.tasks.job.size + n_moves
     counters = int(np.diff(snapshot.term_roles.ptr).max(initial=0))
-    # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
-    shares = int(snapshot.classes.shares.max(initial=0))
+    shares = int(snapshot.classes.shares.max(initial=0))  # device, held now and later, left of it, and three pod slots
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
-    # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 8 * counters + 3 * shares + claim_writes(snapshot)) + 2 * n_sets + 1
+    # Coming back, a task is counted out and in, where it was and where it ran; leaving and staying, too.
+    n_integers = n_moves * (6 + 12 * counters + 3 * shares + claim_writes(snapshot)) + 2 * n_sets + 1
     # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
     n_integers += 2 * claim_writes(snapshot)
     if evicting:
