@@ -28,8 +28,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
-    # Coming back, a task is counted out and in, where it was and where it ran.
-    n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 8 * counters + 2 * n_sets + 1
+    # Coming back, a task is counted out and in, where it was and where it ran; leaving and staying, too.
+    n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 12 * counters + 2 * n_sets + 1
     # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
     n_integers += 2 * claim_writes(snapshot)
     if evicting:

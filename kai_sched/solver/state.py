@@ -108,7 +108,10 @@ class Offsets(NamedTuple):
     counted_now: int
     counted_later: int
     elsewhere: int
+    leaving_matched: int
+    leaving_carried: int
     ports: int
+    leaving_ports: int
 
 
 class State(NamedTuple):
@@ -130,7 +133,9 @@ class State(NamedTuple):
     devices: DeviceState
     shares: Longs  # (X,) the devices that tasks share, as Tasks.device
     claims: ClaimState
-    ports: Longs  # (N, P) pods that hold a host port
+    leaving_domains: DomainState  # pods that are leaving, for anti-affinity: they no longer count in ``domains``
+    ports: Longs  # (N, P) pods that hold a host port, or are promised it
+    leaving_ports: Longs  # (N, P) pods that are leaving and hold a host port
 
 
 class Log(NamedTuple):
@@ -266,16 +271,16 @@ def make_state(snapshot: Snapshot) -> State:
     n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
     lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
     lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2 + [1]
-    counters: list[tuple[int, ...]] = [(length,) for length in lengths]
-    integers, views, at_integers = _buffer([*counters, (n_nodes, snapshot.host_ports.ptr.size - 1)], np.int64)
+    counters: list[tuple[int, ...]] = [(length,) for length in (*lengths, snapshot.n_domains, snapshot.n_domains)]
+    of_ports = (n_nodes, snapshot.host_ports.ptr.size - 1)
+    integers, views, at_integers = _buffer([*counters, of_ports, of_ports], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, claims, ports = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[22]
+    devices, shares, claims, leaving = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[22:24]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
     at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
-    return State(
-        floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, devices, shares, claims, ports
-    )
+    rest = (devices, shares, claims, DomainState(*leaving), views[24], views[25])
+    return State(floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, *rest)
 
 
 def _buffer(

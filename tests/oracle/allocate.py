@@ -144,6 +144,7 @@ def place(world: World, config: Config, job: Job, task: Task) -> bool:
     if name is not None:
         machine = world.machines[name]
         idle = fits(task, machine, later=False)
+        idle = idle and not waits_for_leaving(machine, task)
         idle = idle and (not task.pod.shape.share or choose(task, machine, config)[1])
         move(world, job, task, "Allocated" if idle else "Pipelined", name)
     return name is not None
@@ -197,13 +198,7 @@ def accepts(machine: Machine, task: Task) -> bool:
     node, shape = machine.node, task.pod.shape
     if not ready(node) or machine.room("pods", later=True) <= 0 or not allows(task, machine):
         return False
-    if any(
-        clash(mine, theirs)
-        for mine in shape.host_ports
-        for other in machine.tasks
-        if other.pod is not task.pod
-        for theirs in other.pod.shape.host_ports
-    ):
+    if any(in_the_way(other, task) and other.status != "Releasing" for other in machine.tasks):
         return False
     if any(
         taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in shape.tolerations)
@@ -214,6 +209,17 @@ def accepts(machine: Machine, task: Task) -> bool:
         return False
     terms = shape.node_affinity
     return terms is None or any(term and all(matches(requirement, node) for requirement in term) for term in terms)
+
+
+def in_the_way(other: Task, task: Task) -> bool:
+    """Whether both cannot be on one node at a time: a host port can be used once."""
+    ports = ((mine, theirs) for mine in task.pod.shape.host_ports for theirs in other.pod.shape.host_ports)
+    return other.pod is not task.pod and any(clash(mine, theirs) for mine, theirs in ports)
+
+
+def waits_for_leaving(machine: Machine, task: Task) -> bool:
+    """Whether a leaving pod has to be gone first (12.2)."""
+    return any(in_the_way(other, task) and other.status == "Releasing" for other in machine.tasks)
 
 
 def clash(a: HostPort, b: HostPort) -> bool:
@@ -260,7 +266,8 @@ def score(config: Config, task: Task, machine: Machine, offered: list[Machine]) 
         total += 10_000_000
     if "gpusharingorder" in config.plugins and may_join(task, machine):
         total += 10_000
-    if "nodeavailability" in config.plugins and fits(task, machine, False, config.victims == "original"):
+    now = fits(task, machine, False, config.victims == "original") and not waits_for_leaving(machine, task)
+    if "nodeavailability" in config.plugins and now:
         total += 1000
     if "resourcetype" in config.plugins and resource == "cpu" and not has_gpus:
         total += 10

@@ -48,7 +48,8 @@ def _free(run: Few) -> float:
 def _search_among(run: Few, pool: list[Job], moves: bool) -> bool:
     """Find victims among these jobs; with ``moves`` those that may not leave for good go elsewhere."""
     world, run.potential, run.kept = run.session.world, [], []
-    single = len(run.pending) == 1 and not run.is_move
+    # Who has host ports may find them taken on nodes with room, so the victim that came last says little.
+    single = len(run.pending) == 1 and not run.is_move and not run.pending[0].pod.shape.host_ports
     due, pause, tried = 0, 1, False
     # GPUs that all nodes together lack with those gone who may leave by themselves: else a move makes no room
     lacking = sum(task.part for task in run.pending) - _free(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.oracle.allocate import accepts, best_node, fits, may_take, may_take_on, move
+from tests.oracle.allocate import accepts, best_node, fits, in_the_way, may_take, may_take_on, move
 from tests.oracle.devices import kind_of
 from tests.oracle.few_scenario import Few, empty
 from tests.oracle.reclaim import needs
@@ -110,7 +110,8 @@ def _clear_some(
         home for chunk in run.potential for home in _homes(chunk) if home in run.session.world.machines
     )
     while True:
-        costs = {name: _cost(run, task, name, chosen) for name in nodes or touched if name not in barred}
+        among = run.session.world.machines if task.pod.shape.host_ports and not nodes else nodes or touched
+        costs = {name: _cost(run, task, name, chosen) for name in among if name not in barred}
         known = {name: cost for name, cost in costs.items() if cost is not None}
         if not known:
             return None
@@ -144,17 +145,31 @@ def _cost(run: Few, task: Task, name: str, chosen: list[Chunk]) -> int | None:
     if not accepts(empty(machine), task):
         return None
     gone: list[Task] = []
-    number = 0
+    number, last = 0, -1
+    first = [chunk for chunk in run.potential if chunk not in chosen and _blocks(run, chunk, task, name)]
+    for chunk in first:
+        number, last = number + len(chunk.tasks), run.potential.index(chunk)
+        gone += [each for each, home in zip(chunk.tasks, _homes(chunk), strict=True) if home == name]
+    if first and _fits_without(task, machine, gone):
+        return number if run.is_move else last
     for place, chunk in enumerate(run.potential):
         here = [each for each, home in zip(chunk.tasks, _homes(chunk), strict=True) if home == name]
-        if chunk in chosen or not here:
+        if chunk in chosen or chunk in first or not here:
             continue
         number += len(chunk.tasks)
         for each in here:
             gone.append(each)
             if _fits_without(task, machine, gone):
-                return number if run.is_move else place
+                return number if run.is_move else max(place, last)
     return None
+
+
+def _blocks(run: Few, chunk: Chunk, task: Task, name: str) -> bool:
+    """Whether a pod of the chunk has a host port of the task on the node, and the task may not be there for it."""
+    machine = run.session.world.machines[name]
+    # Pods of different size in number only: what counts is whether the node would be refused for ports.
+    taken = any(in_the_way(other, task) and other.status != "Releasing" for other in machine.tasks)
+    return taken and any(each.node == name and in_the_way(each, task) for each in chunk.tasks)
 
 
 def _fits_without(task: Task, machine: Machine, gone: list[Task]) -> bool:
@@ -174,6 +189,14 @@ def _clear(
     world = run.session.world
     machine = world.machines[name]
     refused = False
+    dear = kind_of(task.pod) == "memory" and not may_take_on(world, run.job, task, name)
+    blockers = [each for each in run.potential if each not in chosen and _blocks(run, each, task, name)]
+    for chunk in blockers:
+        taken, kept = (True, False) if chunk in chosen else _take_together(run, chunk, name, moves, chosen, left)
+        if not taken:
+            return None if kept and not moves else False
+    if blockers and (fits(task, machine, later=True) or not accepts(machine, task)):
+        return accepts(machine, task) and not dear
     for chunk in [each for each in run.potential if each not in chosen and name in _homes(each)][skipped:]:
         if chunk in chosen:
             continue

@@ -64,6 +64,8 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
 def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> bool:
     """Sum up by node what all possible victims hold, in ``search.freed`` (N, R); return whether there are any.
 
+    What they mean for anti-affinity and host ports is in ``freed_matched`` and ``freed_carried`` (D,) and
+    ``freed_ports`` (N, P).
     Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod that was moved
     before in this cycle may return without room (``evict.place_in_search``), so its job counts as infinitely
     large.
@@ -76,6 +78,9 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     jobs, tasks, allocatable = snapshot.jobs, snapshot.tasks, snapshot.nodes.allocatable
     n_resources = allocatable.shape[1]
     search.freed[:, :] = 0.0
+    search.freed_matched[:] = 0
+    search.freed_carried[:] = 0
+    search.freed_ports[:, :] = 0
     anybody = False
     for q in range(snapshot.queues.parent.shape[0]):
         search.queues.largest[q] = 0.0
@@ -94,8 +99,27 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
                             search.freed[n, r] += leaves(tasks.cls[t], r, snapshot)
+                    free_guards(tasks.cls[t], n, snapshot, search)
             search.queues.largest[q] = max(search.queues.largest[q], held)
     return anybody
+
+
+@inner
+def free_guards(c: int, n: int, snapshot: Snapshot, search: Search) -> None:
+    """Add a pod of class ``c`` on node ``n`` to ``freed_matched``, ``freed_carried`` (D,) and ``freed_ports`` (N, P).
+
+    These count as ``place.count_guards`` does.
+    """
+    terms, term_roles = snapshot.terms, snapshot.term_roles
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
+        if role == PORT:
+            search.freed_ports[n, row] += 1
+        elif terms.kind[row] == ANTI and terms.domain[row, n] != NULL:
+            if role == MATCH:
+                search.freed_matched[terms.domain[row, n]] += weight
+            elif role == CARRY:
+                search.freed_carried[terms.domain[row, n]] += weight
 
 
 @inner
@@ -104,8 +128,8 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
 
     Bound: on each feasible node the room is at most what is idle, releasing or held by possible victims
     (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
-    once for each domain. Only static constraints, ports and anti-affinity of pods that are there refuse nodes:
-    victims still count for the last two (12.2), so no eviction lifts them.
+    once for each domain. Static constraints refuse nodes, and so do ports and anti-affinity of pods that are no
+    possible victims.
 
     Returns
     -------
@@ -120,7 +144,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
     room = 0
     search.domain[:] = 0
     for n in range(verdicts.shape[0]):
-        if verdicts[n] != OK or is_barred(c, n, snapshot, state):
+        if verdicts[n] != OK or is_barred(c, n, ctx, search):
             continue
         fits = np.inf
         for r in range(request.shape[0]):
@@ -158,24 +182,26 @@ def own_anti_term(c: int, snapshot: Snapshot) -> int:
 
 
 @inner
-def is_barred(c: int, n: int, snapshot: Snapshot, state: State) -> bool:
-    """Return whether ports or anti-affinity of pods that are there keep class ``c`` off node ``n``.
+def is_barred(c: int, n: int, ctx: Context, search: Search) -> bool:
+    """Return whether ports or anti-affinity keep class ``c`` off node ``n`` with all possible victims gone (12.2).
 
-    Reads ``state.ports`` (N, P) and the counters ``domains.matched`` and ``carried`` (D,). Evicted pods still
-    count (12.2).
+    Reads ``state.ports`` (N, P) and the counters ``domains.matched`` and ``carried`` (D,), less what ``free_guards``
+    has counted.
     """
+    snapshot, state = ctx.snapshot, ctx.state
     term_roles, terms = snapshot.term_roles, snapshot.terms
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
         role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
         if role == PORT:
             for at in range(snapshot.host_ports.ptr[row], snapshot.host_ports.ptr[row + 1]):
-                if state.ports[n, snapshot.host_ports.conflict[at]] > 0:
+                other = snapshot.host_ports.conflict[at]
+                if state.ports[n, other] > search.freed_ports[n, other]:
                     return True
         elif terms.kind[row] == ANTI and terms.domain[row, n] != NULL:
             domain = terms.domain[row, n]
-            if role == CARRY and state.domains.matched[domain] > 0:
+            if role == CARRY and state.domains.matched[domain] > search.freed_matched[domain]:
                 return True
-            if role == MATCH and state.domains.carried[domain] > 0:
+            if role == MATCH and state.domains.carried[domain] > search.freed_carried[domain]:
                 return True
     return False
 

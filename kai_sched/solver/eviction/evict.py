@@ -24,7 +24,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.devices import choose_devices, is_chosen, keep_later, size_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later
-from kai_sched.solver.kernels.place import charge_task
+from kai_sched.solver.kernels.place import charge_task, count_leaving
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer, touch
 from kai_sched.solver.state import Context
 
@@ -38,8 +38,8 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
 
     Writes through the undo log: the status (T,), the counters of its set (S,), the releasing room of its node (N, R),
     and what its queue and all queues above hold (Q + 1, 3). Writes ``tasks.prior`` and ``tasks.home`` (T,) directly:
-    they are read only as long as the task is evicted or placed again. ``state.task.node`` stays, and so do the counts
-    of inter-pod terms and host ports: until the pod is gone, it is in the way (3.6).
+    they are read only as long as the task is evicted or placed again. ``state.task.node`` stays. For anti-affinity and
+    host ports the pod counts as leaving (12.2), for affinity as before.
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ def evict(j: int, t: int, times: int, ctx: Context, search: Search) -> None:
         return
     leave_devices(t, n, ctx, search)
     leave_claims(t, ctx, search)
+    if finder.dynamic[c] == 1:
+        count_leaving(c, n, 1, ctx)
     change_releasing(n, 1.0, snapshot.classes.request[c], ctx)
     charge_task(j, t, n, -float(times), ctx)
     touch(finder.block, finder.stamp, n)
@@ -238,6 +240,8 @@ def return_home(j: int, t: int, ctx: Context, search: Search) -> None:
         add_integer(at.waiting + s, 1, ctx)
     return_to_devices(t, n, ctx, search)
     return_to_claims(t, ctx, search)
+    if finder.dynamic[c] == 1:
+        count_leaving(c, n, -1, ctx)
     change_releasing(n, -1.0, snapshot.classes.request[c], ctx)
     charge_task(j, t, n, 1.0, ctx)
     touch(finder.block, finder.stamp, n)

@@ -17,7 +17,8 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, TermRole, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, Verdict
+from kai_sched.solver.eviction.minimal_blockers import clear_blockers, cost_of_blocked, is_blocked, is_near_required
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal_taking import (
     BLOCK,
@@ -34,13 +35,12 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.fit import has_room
-from kai_sched.solver.kernels.score import is_affordable, is_first_of_kind
+from kai_sched.solver.kernels.score import has_guards, is_affordable
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
-NEED = int(TermRole.NEED)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 NEVER = 2**62  # a node that cannot be cleared
@@ -251,6 +251,13 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
             if cost < least:
                 best, least = n, cost
         return best
+    if has_guards(ctx.snapshot.tasks.cls[t], ctx.snapshot):
+        # A node may have room, but pods elsewhere in its domain block it.
+        for n in range(search.nodes.cost.shape[0]):
+            cost = known_cost(t, n, preemptor, ctx, search)
+            if cost < least:
+                best, least = n, cost
+        return best
     # The cheapest node of each block of 32 places is kept (``nodes.best`` and ``best_mark``) until
     # ``forget_cost`` marks one of its nodes as changed. As the lower place wins a tie in a block and among
     # blocks, the result is that of one loop.
@@ -283,7 +290,11 @@ def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
     if search.nodes.barred[n] == clock:
         return NEVER
     if search.nodes.cost_mark[n] != clock:
-        cost = cost_of(t, n, action == CONSOLIDATION, ctx, search)
+        cost, by_number = NULL, action == CONSOLIDATION
+        if is_blocked(ctx.snapshot.tasks.cls[t], n, ctx):
+            cost = cost_of_blocked(t, n, by_number, ctx, search)
+        if cost == NULL:
+            cost = cost_of(t, n, by_number, ctx, search)
         if cost != NEVER and action == RECLAIM and not preemptor.moves:
             cost = cost if can_be_cleared(t, n, preemptor, ctx, search) else NEVER
         search.nodes.cost[n] = cost
@@ -339,8 +350,9 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
 def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[int, int]:
     """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
 
-    The first ``skipped`` chunks of the node that are not chosen yet are left out. Evictions go through the undo log and
-    the chunks into ``search.lists.chosen`` (T + 1,); unless the node is cleared, the caller takes both back.
+    Before them go all chunks that block the node (``minimal_blockers``). The first ``skipped`` chunks of the node that
+    are not chosen yet are left out. Evictions go through the undo log and the chunks into ``search.lists.chosen``
+    (T + 1,); unless the node is cleared, the caller takes both back.
 
     Returns
     -------
@@ -355,6 +367,12 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     dynamic = ctx.finder.dynamic[c] == 1
     here = search.nodes.first_potential[n]
     outcome, last, number, went_first = NOT_CLEARED, NULL, 0, 0
+    if is_blocked(c, n, ctx):
+        cleared, refused = clear_blockers(c, n, preemptor, ctx, search)
+        if not cleared:
+            return (REFUSED if refused and not preemptor.moves else NOT_CLEARED), 0
+        if has_room(c, n, ctx):
+            return (CLEARED if is_affordable(t, n, ctx) else NOT_CLEARED), 0
     while here != 0:
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
@@ -378,23 +396,3 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
             good = not dynamic or (terms_allow(c, n, ctx) and is_affordable(t, n, ctx))
             return (CLEARED if good else NOT_CLEARED), went_first
     return outcome, went_first
-
-
-@inner
-def is_near_required(c: int, n: int, ctx: Context) -> bool:
-    """Return whether the pods that a pod of class ``c`` must be near are near node ``n``, and stay (12.2).
-
-    Reads ``domains.matched`` (D,), in which evicted pods do not count (``minimal_simulation.evict_victim``). A
-    pod that matches its own terms and finds no other pod that does may be the first.
-    """
-    snapshot = ctx.snapshot
-    terms, term_roles = snapshot.terms, snapshot.term_roles
-    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
-        if term_roles.entry[entry, 0] != NEED:
-            continue
-        domain = terms.domain[term_roles.entry[entry, 1], n]
-        if domain == NULL:
-            return False
-        if ctx.state.domains.matched[domain] == 0 and not is_first_of_kind(c, ctx):
-            return False
-    return True

@@ -21,7 +21,7 @@ from kai_sched.solver.eviction.evict import evict, has_room_at_home, keep_home_d
 from kai_sched.solver.eviction.minimal_simulation import node_to_return_to, restore_victim, return_job
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.place import count_term_roles
+from kai_sched.solver.kernels.place import count_leaving, count_term_roles
 from kai_sched.solver.kernels.undo import add_integer, set_integer, undo_all
 from kai_sched.solver.state import Context, State
 
@@ -91,6 +91,7 @@ def keep_moved_pod(t: int, ctx: Context, search: Search) -> bool:
     keep_home_devices(t, False, ctx, search)
     search.tasks.prior[t], search.tasks.home[t] = prior, home
     if ctx.finder.dynamic[c] == 1:
+        count_leaving(c, away, -1, ctx)
         count_term_roles(c, away, -1, ctx)
     if node_to_return_to(t, False, ctx, search) == NULL:
         undo_all(ctx)

@@ -50,6 +50,7 @@ from kai_sched.solver.eviction.scenarios import hosts
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.score import has_guards
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context
 
@@ -135,11 +136,13 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     count.chosen[0] = 0
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
-    at_once = preemptor.n_tasks == 1 and action != CONSOLIDATION
+    guarded = has_guards(snapshot.tasks.cls[search.pending[0]], snapshot)
+    at_once = preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded
     in_place = at_once and search.kinds.now[0] == 0 and not lacks_relief(p, preemptor.need, ctx)
     # When to attempt. A single pod (``at_once``) is attempted after each chunk, and only on the nodes of the
     # victim that came last: the other nodes had their attempt when their last victim came. A gang needs victims
     # on many nodes: it waits for 1, 2, 4, ... more chunks, which costs about log2(V) attempts instead of V.
+    # So does a pod with host ports or anti-affinity, as victims on one node may block another one.
     # Consolidation attempts once, with all victims: there a node costs the number of its pods, whenever they
     # came.
     #

@@ -128,7 +128,6 @@ def evict_victim(t: int, ctx: Context, search: Search) -> None:
     """Evict task ``t`` in the simulation, through the undo log (12.2).
 
     The pod no longer satisfies the required affinity of others (``domains.matched``, (D,)), as it will be gone.
-    For host ports and anti-affinity it still counts on its node, as it is there until it has ended.
     """
     evict(ctx.snapshot.tasks.job[t], t, 1, ctx, search)
     count_as_near(t, -1, ctx, search)
@@ -331,16 +330,16 @@ def node_to_return_to(t: int, moving: bool, ctx: Context, search: Search) -> int
 
     GPU memory may cost more there than the gates of its chunk assume (``score.is_affordable``).
 
-    Writes ``domains.matched`` and ``carried`` (D,) and ``state.ports`` (N, P) through the undo log, and restores
-    them. Pipelined tasks may get other devices of the home for their claims, ``state.claims.device`` (Y,).
+    Writes ``domains.matched`` and ``carried`` (D,) through the undo log, and restores them. Pipelined
+    tasks may get other devices of the home for their claims, ``state.claims.device`` (Y,).
     """
     finder = ctx.finder
     c, home = ctx.snapshot.tasks.cls[t], search.tasks.home[t]
     if finder.refused[c] != OK:
         return NULL
     apart = finder.dynamic[c] == 1
-    # The evicted pod still counts on its node (``evict_victim``). It must not be an obstacle to itself, so it is
-    # taken out of the counters while its node is sought. What ``evict_victim`` took out already is added first.
+    # For affinity the evicted pod still counts on its node, but for what ``evict_victim`` took out. It must not be near
+    # itself, so it is taken out of the counters while its node is sought.
     if apart:
         count_at_home(t, -1, ctx, search)
         count_as_near(t, 1, ctx, search)

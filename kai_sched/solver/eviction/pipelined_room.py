@@ -24,6 +24,8 @@ from kai_sched.solver.kernels.account import open_nodes
 from kai_sched.solver.kernels.attempt import waits_for_minimum
 from kai_sched.solver.kernels.claimed import are_claimed_free, hold_claimed
 from kai_sched.solver.kernels.devices import change_now, hold_now
+from kai_sched.solver.kernels.place import count_guards
+from kai_sched.solver.kernels.score import waits_for_leaving
 from kai_sched.solver.kernels.slice_devices import use_now
 from kai_sched.solver.state import Context, State
 
@@ -32,6 +34,7 @@ PIPELINED_FREE = int(Turn.PIPELINED_FREE)
 IS_PENDING = int(Status.PENDING)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_ALLOCATED = int(Status.ALLOCATED)
+IS_RELEASING = int(Status.RELEASING)
 
 
 class RoomState(enum.IntEnum):
@@ -115,6 +118,7 @@ def bind_pipelined_jobs(at_once: bool, ctx: Context, room: Floats, leaving: Floa
     open_nodes(tasks.status, room, leaving, ctx)
     recount_devices(ctx)
     recount_claims(ctx)
+    recount_leaving(ctx)
     for n in range(room.shape[0]):
         room[n, PODS] -= count_unreserved(n, ctx)
     for t in range(tasks.job.shape[0]):
@@ -191,6 +195,28 @@ def recount_claims(ctx: Context) -> None:
 
 
 @inner
+def recount_leaving(ctx: Context) -> None:
+    """Count anew which pods on nodes are leaving, for good: ``state.leaving_domains`` (D,) and ``leaving_ports``.
+
+    As ``recount_devices``: a pod may have been bound in this cycle and then evicted, so that it never ran. A pod that
+    moves leaves its node, too.
+    """
+    tasks, state, term_roles = ctx.snapshot.tasks, ctx.state, ctx.snapshot.term_roles
+    if term_roles.entry.shape[0] == 0:
+        return
+    state.leaving_domains.matched[:] = 0
+    state.leaving_domains.carried[:] = 0
+    state.leaving_ports[:, :] = 0
+    for t in range(tasks.job.shape[0]):
+        c, n, status = tasks.cls[t], tasks.node[t], tasks.status[t]
+        if n == NULL or status < IS_PIPELINED or term_roles.ptr[c] == term_roles.ptr[c + 1]:
+            continue
+        if state.task.status[t] != status or status == IS_RELEASING:
+            count_guards(c, n, 1, True, ctx)
+            ctx.log.size[:] = 0
+
+
+@inner
 def use_first_devices(i: int, ctx: Context) -> None:
     """Count one more user of claim ``i``; the first one uses the devices (V,) that it has in the snapshot."""
     claims, state = ctx.snapshot.dra_claims, ctx.state.claims
@@ -239,7 +265,7 @@ def take_all(j: int, ctx: Context, room: Floats) -> bool:
         enough = enough and tasks.status[t] == IS_PENDING
         for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
             enough = enough and term_roles.entry[entry, 0] != NEED
-        enough = enough and are_claimed_free(t, ctx)
+        enough = enough and are_claimed_free(t, ctx) and not waits_for_leaving(c, n, ctx)
         take_room(t, 1.0, snapshot, state, room)
         hold_devices(t, 1, ctx, room)
         # Less than 0 of a resource that the pod does not request does not stop it here.

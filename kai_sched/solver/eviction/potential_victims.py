@@ -28,6 +28,7 @@ from kai_sched.solver.eviction.victim_chunk import is_left, remaining_stage, vic
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.score import has_guards
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -185,7 +186,8 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions. Not so where
         # devices are shared: ``open_room`` counts what victims add to the room by rows, in which there may be room
         # already that is no single device.
-        if k == 1 and snapshot.devices.reserved.shape[0] == 0:
+        # Nor where ports or anti-affinity refuse a node with room: its victims add nothing to the room.
+        if k == 1 and snapshot.devices.reserved.shape[0] == 0 and not has_guards(c, snapshot):
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
             for n in range(verdicts.shape[0]):

@@ -23,7 +23,7 @@ from kai_sched.solver.eviction.tables import DEAD, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node, gate_chunk
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.place import count_term_roles
+from kai_sched.solver.kernels.place import count_affinity
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
@@ -229,9 +229,10 @@ def within_limits(j: int, length: int, ctx: Context) -> bool:
 
 @inner
 def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
-    """Count evicted task ``t`` for inter-pod terms and host ports at its nodes, or (``sign`` -1) no longer.
+    """Count evicted task ``t`` for inter-pod affinity at its nodes, or (``sign`` -1) no longer.
 
-    Writes ``state.domains`` (D,) and ``state.ports`` (N, P) through the undo log. The nodes are the one that the task
+    For anti-affinity and host ports it is leaving already (``evict.evict``). Writes ``state.domains`` (D,) through the
+    undo log. The nodes are the one that the task
     was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
 
     Parameters
@@ -244,10 +245,10 @@ def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
     snapshot = ctx.snapshot
     c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
     if home != NULL:
-        count_term_roles(c, home, sign, ctx)
+        count_affinity(c, home, sign, ctx)
     # With a share it may have been promised other devices of the same node: then it counts twice there.
     if start != NULL and (start != home or search.tasks.prior[t] == IS_PIPELINED):
-        count_term_roles(c, start, sign, ctx)
+        count_affinity(c, start, sign, ctx)
 
 
 @inner

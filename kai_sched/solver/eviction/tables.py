@@ -273,6 +273,9 @@ class Search(NamedTuple):
     kinds: Kinds
     lists: Lists
     freed: Floats  # (N, R) what certain victims would leave, in the units of resources
+    freed_matched: Longs  # (D,) of ``state.domains.matched``, for anti-affinity, what possible victims are
+    freed_carried: Longs  # (D,) the same of ``carried``
+    freed_ports: Longs  # (N, P) of ``state.ports``, what possible victims hold
     domain: Longs  # (D,) scratch
     offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
     held: Floats  # (J, 3) what each job holds in the working state, pipelined tasks not counted
@@ -323,12 +326,12 @@ def make_search(snapshot: Snapshot) -> Search:
         _columns(Kinds, MOST_KINDS),
         _columns(Lists, n_tasks + 1),
         np.zeros((n_nodes, n_resources)),
+        *np.zeros((2, snapshot.n_domains), np.int64),
+        np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(n_nodes, np.uint8),
-        np.zeros((n_jobs, 3)),
-        np.zeros((n_jobs, 3)),
-        np.zeros(longest, np.int64),
-        np.zeros(longest, np.int64),
+        *np.zeros((2, n_jobs, 3)),
+        *np.zeros((2, longest), np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),

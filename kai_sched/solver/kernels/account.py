@@ -21,6 +21,7 @@ from kai_sched.snapshot.tables import (
     GPU,
     Floats,
     Status,
+    TermKind,
     TermRole,
 )
 from kai_sched.solver.jit import inner
@@ -38,6 +39,7 @@ IS_RELEASING = int(Status.RELEASING)
 CARRY = int(TermRole.CARRY)
 MATCH = int(TermRole.MATCH)
 PORT = int(TermRole.PORT)
+ANTI = int(TermKind.ANTI)
 COUNTS_ALL = 1  # Nodes.counted
 
 
@@ -180,21 +182,26 @@ def open_queues(ctx: Context) -> None:
 
 @inner
 def open_term_roles(status: Statuses, ctx: Context) -> None:
-    """Count the pods on nodes for inter-pod terms and host ports, those that are leaving included (12.2).
+    """Count the pods on nodes for inter-pod terms and host ports (12.2).
 
-    Adds to ``state.domains.matched`` and ``carried`` (D,) and to ``state.ports`` (N, P), directly. ``status`` (T,) is
-    that of the snapshot. A node without the topology label of a term belongs to no domain and is not counted.
+    Adds to ``state.domains.matched`` and ``carried`` (D,) and to ``state.ports`` (N, P), directly; what leaving pods
+    mean for anti-affinity and ports is counted in ``leaving_domains`` and ``leaving_ports``. ``status`` (T,) is that
+    of the snapshot. A node without the topology label of a term belongs to no domain and is not counted.
     """
     node_of, cls, terms = ctx.snapshot.tasks.node, ctx.snapshot.tasks.cls, ctx.snapshot.terms
-    term_roles, domains = ctx.snapshot.term_roles, ctx.state.domains
+    term_roles = ctx.snapshot.term_roles
     for t in range(node_of.shape[0]):
         n = node_of[t]
         if n == NULL or status[t] < IS_PIPELINED:
             continue
         for entry in range(term_roles.ptr[cls[t]], term_roles.ptr[cls[t] + 1]):
             role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
+            guards = role == PORT or terms.kind[row] == ANTI
+            leaves = guards and status[t] == IS_RELEASING
+            domains = ctx.state.leaving_domains if leaves else ctx.state.domains
             if role == PORT:
-                ctx.state.ports[n, row] += 1
+                ports = ctx.state.leaving_ports if leaves else ctx.state.ports
+                ports[n, row] += 1
             elif role == MATCH and terms.domain[row, n] != NULL:
                 domains.matched[terms.domain[row, n]] += 1
             elif role == CARRY and terms.domain[row, n] != NULL:

@@ -25,7 +25,7 @@ from kai_sched.solver.kernels.fit import has_room, has_room_now
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
-from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes
+from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes, waits_for_leaving
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -122,7 +122,8 @@ def gate_chunk(j: int, length: int, ctx: Context) -> tuple[int, int, int]:
 def place_task(j: int, t: int, ctx: Context) -> int:
     """Place task ``t`` of job ``j`` on its best node, through the undo log (3.5).
 
-    The task is bound if its request fits the idle room now, else it is pipelined.
+    The task is bound if its request fits the idle room now and no leaving pod has to be gone first, else it is
+    pipelined.
 
     Returns
     -------
@@ -138,7 +139,8 @@ def place_task(j: int, t: int, ctx: Context) -> int:
         return NO_FIT
     if not is_affordable(t, n, ctx):
         return NO_FIT
-    put(j, t, n, not has_room_now(c, n, ctx), ctx)
+    waits = finder.dynamic[c] == 1 and waits_for_leaving(c, n, ctx)
+    put(j, t, n, waits or not has_room_now(c, n, ctx), ctx)
     return OK
 
 

@@ -13,7 +13,7 @@ leaving pods are gone.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status, TermRole
+from kai_sched.snapshot.tables import Status, TermKind, TermRole
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
@@ -24,6 +24,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 CARRY = int(TermRole.CARRY)
 MATCH = int(TermRole.MATCH)
 PORT = int(TermRole.PORT)
+ANTI = int(TermKind.ANTI)
 
 
 @inner
@@ -86,3 +87,51 @@ def count_term_roles(c: int, n: int, sign: int, ctx: Context) -> None:
             add_integer(at.ports + n * ctx.state.ports.shape[1] + row, sign, ctx)
         elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile
             add_integer((at.matched if role == MATCH else at.carried) + domain[row, n], sign * weight, ctx)
+
+
+@inner
+def count_affinity(c: int, n: int, sign: int, ctx: Context) -> None:
+    """Count a pod of class ``c`` on node ``n`` for affinity alone, required or preferred, through the undo log.
+
+    Changes ``state.domains.matched`` and ``carried`` (D,) of terms that are not anti-affinity, as ``count_term_roles``.
+    """
+    terms, term_roles, at = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.state.at
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
+        if role == PORT or terms.kind[row] == ANTI or terms.domain[row, n] == NULL:
+            continue
+        if role == MATCH or role == CARRY:  # noqa: SIM109 -- cheaper to compile
+            add_integer((at.matched if role == MATCH else at.carried) + terms.domain[row, n], sign * weight, ctx)
+
+
+@inner
+def count_leaving(c: int, n: int, sign: int, ctx: Context) -> None:
+    """Count a pod of class ``c`` on node ``n`` as leaving for anti-affinity and host ports (12.2), by the undo log.
+
+    With ``sign`` -1 it stays after all. What it holds goes from ``state.domains`` (D,) and ``state.ports`` (N, P) to
+    ``leaving_domains`` and ``leaving_ports``: nobody is refused for it any more, but who needs it gone has to wait.
+    """
+    count_guards(c, n, -sign, False, ctx)
+    count_guards(c, n, sign, True, ctx)
+
+
+@inner
+def count_guards(c: int, n: int, sign: int, leaving: bool, ctx: Context) -> None:
+    """Add ``sign`` pods of class ``c`` on node ``n`` to the counts for anti-affinity and host ports, by the undo log.
+
+    Those are ``state.leaving_domains`` (D,) and ``leaving_ports`` (N, P) if ``leaving``, else ``domains`` and
+    ``ports``.
+    """
+    terms, term_roles, at = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.state.at
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
+        if role == PORT:
+            base = at.leaving_ports if leaving else at.ports
+            add_integer(base + n * ctx.state.ports.shape[1] + row, sign, ctx)
+        elif terms.kind[row] == ANTI and terms.domain[row, n] != NULL:
+            if role == MATCH:
+                base = at.leaving_matched if leaving else at.matched
+                add_integer(base + terms.domain[row, n], sign * weight, ctx)
+            elif role == CARRY:
+                base = at.leaving_carried if leaving else at.carried
+                add_integer(base + terms.domain[row, n], sign * weight, ctx)

@@ -17,7 +17,7 @@ import numpy as np
 
 from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Flags, TermKind, TermRole, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Flags, Snapshot, TermKind, TermRole, Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
@@ -86,7 +86,7 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
         score = settings.nominated_points if n == nominated else 0.0
         if joins:
             score += settings.sharing_points
-        if room == NOW and rows_fit_now(c, n, ctx):
+        if room == NOW and rows_fit_now(c, n, ctx) and not waits_for_leaving(c, n, ctx):
             score += settings.available_points
         if cpu_only and nodes.cpu_only[n] == 1:
             score += settings.cpu_node_points
@@ -174,7 +174,8 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
 
     Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's term
     roles; the first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, else
-    OK. Reads ``state.domains`` (D,) and ``state.ports`` (N, P).
+    OK. Reads ``state.domains`` (D,) and ``state.ports`` (N, P): leaving pods refuse nothing, but see
+    ``waits_for_leaving``.
 
     Parameters
     ----------
@@ -203,6 +204,40 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
             if role == MATCH and domains.carried[domain] > 0:
                 return EXISTING_ANTI_AFFINITY
     return OK
+
+
+@inner
+def waits_for_leaving(c: int, n: int, ctx: Context) -> bool:
+    """Return whether a pod of class ``c`` has to wait on node ``n`` until a leaving pod is gone (12.2).
+
+    That is by host ports or by anti-affinity in either direction. Reads ``state.leaving_domains`` (D,) and
+    ``leaving_ports`` (N, P).
+    """
+    terms, term_roles, host_ports = ctx.snapshot.terms, ctx.snapshot.term_roles, ctx.snapshot.host_ports
+    leaving, ports = ctx.state.leaving_domains, ctx.state.leaving_ports
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
+        if role == PORT:
+            for at in range(host_ports.ptr[row], host_ports.ptr[row + 1]):
+                if ports[n, host_ports.conflict[at]] > 0:
+                    return True
+        elif terms.kind[row] == ANTI and terms.domain[row, n] != NULL:
+            domain = terms.domain[row, n]
+            if role == CARRY and leaving.matched[domain] > 0:
+                return True
+            if role == MATCH and leaving.carried[domain] > 0:
+                return True
+    return False
+
+
+@inner
+def has_guards(c: int, snapshot: Snapshot) -> bool:
+    """Return whether class ``c`` has host ports or anti-affinity, its own or others' (``term_roles.ptr`` (C + 1,))."""
+    term_roles = snapshot.term_roles
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        if term_roles.entry[entry, 0] == PORT or snapshot.terms.kind[term_roles.entry[entry, 1]] == ANTI:
+            return True
+    return False
 
 
 @inner

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, TermRole
+from kai_sched.snapshot.tables import Snapshot, Status, TermKind, TermRole
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import account
 from tests.unit.solver.tables import assemble, node_table, opened, snapshots
@@ -94,15 +94,19 @@ def test_a_foreign_pod_takes_no_more_than_its_node_has() -> None:
 def test_sets_and_domains_count_their_pods(snapshot: Snapshot) -> None:
     tasks, term_roles, terms = snapshot.tasks, snapshot.term_roles, snapshot.terms
     sets, state = np.zeros((snapshot.sets.parent.size, 2)), opened(snapshot).state
-    domains, ports = np.zeros((snapshot.n_domains, 2)), np.zeros_like(state.ports)
+    domains, ports = np.zeros((2, snapshot.n_domains, 2)), np.zeros((2, *state.ports.shape))
     for t, (status, n, c) in enumerate(zip(tasks.status, tasks.node, tasks.cls, strict=True)):
         if tasks.job[t] != NULL:
             sets[tasks.set[t]] += [status in HOLDING, status == Status.PENDING]
         for role, row, weight in term_roles.entry[term_roles.ptr[c] : term_roles.ptr[c + 1]]:
+            # For anti-affinity and host ports leaving pods are counted by themselves.
+            leaves = int(status == Status.RELEASING)
             if status in HERE and role == TermRole.PORT:
-                ports[n, row] += 1
+                ports[leaves, n, row] += 1
             elif status in HERE and role in (TermRole.MATCH, TermRole.CARRY) and terms.domain[row, n] != NULL:
-                domains[terms.domain[row, n], 0 if role == TermRole.MATCH else 1] += weight
+                leaves *= terms.kind[row] == TermKind.ANTI
+                domains[leaves, terms.domain[row, n], 0 if role == TermRole.MATCH else 1] += weight
     assert np.stack([state.sets.active, state.sets.pending], 1).tolist() == sets.tolist()
-    assert np.stack(state.domains, 1).tolist() == domains.tolist()
-    assert state.ports.tolist() == ports.tolist()
+    assert np.stack(state.domains, 1).tolist() == domains[0].tolist()
+    assert np.stack(state.leaving_domains, 1).tolist() == domains[1].tolist()
+    assert [state.ports.tolist(), state.leaving_ports.tolist()] == ports.tolist()
