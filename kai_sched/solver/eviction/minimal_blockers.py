@@ -4,9 +4,9 @@ anti-affinity (semantics 12.2), and what a node costs for which they do (4.5, st
 Such victims block a node wherever they are in its topology domain. All of them have to leave, so they are chosen before
 those that only make room.
 
-Cost: the potential victims x term roles of both classes, for a node that is blocked; each 64 victims and roles of the
-pod count as one unit of ``counts.work``. Invariant: evictions go through the undo log, and ``search.lists.chosen`` (T + 1,) names their
-chunks; a caller that gives up takes both back.
+Cost: the potential victims x term roles of both classes, for a node that is blocked; 64 of the products of victims and
+roles of the pod count as one unit of ``counts.work``. Invariant: evictions go through the undo log, and
+``search.lists.chosen`` (T + 1,) names their chunks; a caller that gives up takes both back.
 """
 
 from __future__ import annotations

@@ -257,8 +257,7 @@ class Counts(NamedTuple):
 
 class Search(NamedTuple):
     """A search for victims: the jobs that compete for room, the jobs that may be evicted, potential and recorded
-    victims in the order of accumulation, the scenario, and space to work in.
-    """
+    victims in the order of accumulation, the scenario, and space to work in."""
 
     contenders: JobOrder  # the fairest first
     victims: JobOrder  # the least deserving first
@@ -311,8 +310,7 @@ def make_search(snapshot: Snapshot) -> Search:
     The caller keeps it for the cycle: ``candidates.list_candidates`` fills its lists for each action.
     """
     n_tasks, n_jobs, n_queues = snapshot.tasks.job.size, snapshot.jobs.queue.size, snapshot.queues.parent.size
-    n_nodes, n_resources = snapshot.nodes.allocatable.shape
-    longest = longest_job(snapshot)
+    (n_nodes, n_resources), longest = snapshot.nodes.allocatable.shape, longest_job(snapshot)
     return Search(
         *make_job_orders(snapshot),
         _columns(Counts, 1)._replace(short=np.zeros(3, np.int64)),
@@ -326,12 +324,15 @@ def make_search(snapshot: Snapshot) -> Search:
         _columns(Kinds, MOST_KINDS),
         _columns(Lists, n_tasks + 1),
         np.zeros((n_nodes, n_resources)),
-        *np.zeros((2, snapshot.n_domains), np.int64),
+        np.zeros(snapshot.n_domains, np.int64),
+        np.zeros(snapshot.n_domains, np.int64),
         np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(n_nodes, np.uint8),
-        *np.zeros((2, n_jobs, 3)),
-        *np.zeros((2, longest), np.int64),
+        np.zeros((n_jobs, 3)),
+        np.zeros((n_jobs, 3)),
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),
