@@ -35,10 +35,9 @@ GROWTH_MAX_MB = 20.0
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
     """No log of each pod that cannot be used; and how garbage is looked for is afterwards as it was."""
-    before, thresholds = structlog.get_config(), gc.get_threshold()
+    thresholds = gc.get_threshold()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     yield
-    structlog.configure(**before)
     gc.set_threshold(*thresholds)
     gc.unfreeze()
 
