@@ -234,8 +234,10 @@ def _line(cluster: Cluster, queue: str) -> list[str]:
 
 
 def check_evictions(cluster: Cluster, result: CycleResult) -> None:
-    """Semantics 4.5: who is evicted made room for somebody who got a place, and is not promised its own place. Pods that
-    share devices may move to another device of their node."""
+    """Semantics 4.5: who is evicted made room for somebody who got a place, and is not promised its own place.
+
+    Pods that share devices may move to another device of their node.
+    """
     placed = {
         cluster.pods[key].group_key for key, each in result.pods.items() if each.status in ("Binding", "Pipelined")
     }

@@ -84,7 +84,7 @@ def chunk_blocks(g: int, c: int, n: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def count_comparisons(c: int, ctx: Context, search: Search) -> None:
-    """Count what it takes to compare class ``c`` with all potential victims, in ``counts.work`` (1,)."""
+    """Count what comparing class ``c`` with all potential victims (T,) takes; ``search.counts.work`` grows."""
     roles = ctx.snapshot.term_roles.ptr[c + 1] - ctx.snapshot.term_roles.ptr[c]
     search.counts.work[0] += search.counts.potential[0] * max(1, roles) // VICTIMS_A_UNIT
 

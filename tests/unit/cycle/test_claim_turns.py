@@ -10,6 +10,7 @@ import pytest
 
 from kai_sched import Cluster, Config, CycleResult, HintTracker, Store, run_cycle
 from kai_sched.cycle.claim_turns import WAIT_MAX, ClaimTurns
+from kai_sched.library import with_answers
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
@@ -72,7 +73,8 @@ def store_of(*objects: dict[str, Any]) -> Store:
 
 def steps_of(store: Store, hints: SchedulingHints) -> ClaimSteps:
     """What the searches of allocate take."""
-    snapshot = lower(store.cluster(), Config(), 0, Cache(), hints).snapshot
+    cluster = with_answers(store.cluster(), Config(), 0, Cache())
+    snapshot = lower(cluster, Config(), 0, Cache(), hints).snapshot
     context = Context(
         lower_settings(Config(), 0),
         snapshot,

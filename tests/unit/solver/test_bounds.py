@@ -25,8 +25,9 @@ from kai_sched.solver.eviction import bounds, potential_victims
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
-from tests.unit.solver.searches import ACTIVE, crowded, price, rows_of, searching
-from tests.unit.solver.tables import UNLIMITED, Member, assemble, conflicts, node_table, queue_table, table
+from tests.unit.solver.neighbours import entries_of, refused
+from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, price, rows_of, searching
+from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table
 
 refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
@@ -38,14 +39,12 @@ NO_CEILING = 2**62
 def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
     """For how many pods of a class there is room, one after the other on each node, but no more than are wanted there.
 
-    Of those that keep each other out of a domain only one goes there; pods that are evicted still keep others out.
+    Of those that keep each other out of a domain only one goes there; pods that are gone or leave keep nobody out.
     """
     snapshot, request, room = ctx.snapshot, ctx.snapshot.classes.request[c], 0
-    entries = [
-        tuple(row)
-        for row in snapshot.term_roles.entry[snapshot.term_roles.ptr[c] : snapshot.term_roles.ptr[c + 1]].tolist()
-    ]
-    kind = snapshot.terms.kind
+    entries, kind, state = entries_of(snapshot, c), snapshot.terms.kind, ctx.state.task
+    stay = [t for t in range(state.status.size) if state.status[t] in TAKES_ROOM and t not in gone]
+    staying = [(int(snapshot.tasks.cls[t]), int(state.node[t])) for t in stay]
     own = [
         a
         for role, a, _ in entries
@@ -53,7 +52,7 @@ def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
     ]
     full: set[int] = set()
     for n in np.flatnonzero(ctx.finder.verdicts[0] == Verdict.OK):
-        if any(bars(ctx, role, row, n) for role, row, _ in entries):
+        if refused(snapshot, c, n, staying):
             continue
         free = (ctx.state.idle + ctx.state.releasing)[n].copy()
         free += sum(snapshot.classes.request[snapshot.tasks.cls[t]] for t in gone if ctx.state.task.node[t] == n)
@@ -66,17 +65,6 @@ def literal_room(ctx: Context, c: int, gone: list[int], wanted: int) -> int:
             full |= {domain} if count else set()
         room += count
     return room
-
-
-def bars(ctx: Context, role: int, row: int, n: int) -> bool:
-    """Whether a port is taken, or a pod that is there and this one keep each other out of the domain."""
-    if role == TermRole.PORT:
-        return bool(ctx.state.ports[n, conflicts(ctx.snapshot, row)].any())
-    domain = ctx.snapshot.terms.domain[row, n]
-    if ctx.snapshot.terms.kind[row] != TermKind.ANTI or domain == NULL:
-        return False
-    there = {TermRole.CARRY: ctx.state.domains.matched, TermRole.MATCH: ctx.state.domains.carried}
-    return bool(role in there and there[TermRole(role)][domain] > 0)
 
 
 def possible_victims(ctx: Context, search: Search, ceiling: int) -> list[int]:

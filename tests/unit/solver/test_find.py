@@ -27,6 +27,7 @@ from kai_sched.snapshot.tables import (
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, find, score, undo
 from kai_sched.solver.state import Context, State
+from tests.unit.solver.neighbours import carried, entries_of, matching, refused
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
 
 put = entry(attempt.put)
@@ -58,61 +59,47 @@ class Pods:
 
     def __init__(self, snapshot: Snapshot, state: State) -> None:
         self.snapshot = snapshot
-        self.placed = [
-            (int(snapshot.tasks.cls[t]), int(state.task.node[t]))
+        placed = [
+            (int(snapshot.tasks.cls[t]), int(state.task.node[t]), state.task.status[t] == Status.RELEASING)
             for t in range(snapshot.tasks.job.size)
             if state.task.node[t] != NULL and state.task.status[t] >= Status.PIPELINED
         ]
-
-    def term_roles(self, c: int) -> list[tuple[int, int, int]]:
-        ptr = self.snapshot.term_roles.ptr
-        return [tuple(entry) for entry in self.snapshot.term_roles.entry[ptr[c] : ptr[c + 1]].tolist()]
-
-    def near(self, a: int, n: int) -> list[int]:
-        """Classes of the pods in the same domain of term ``a`` as node ``n``."""
-        domain = self.snapshot.terms.domain[a]
-        return [c for c, at in self.placed if domain[n] != NULL and domain[at] == domain[n]]
-
-    def matching(self, a: int, n: int) -> int:
-        return sum((TermRole.MATCH, a, 1) in self.term_roles(c) for c in self.near(a, n))
-
-    def carried(self, a: int, n: int) -> int:
-        return sum(
-            weight
-            for c in self.near(a, n)
-            for role, row, weight in self.term_roles(c)
-            if (role, row) == (TermRole.CARRY, a)
-        )
+        self.placed = [(c, n) for c, n, _ in placed]
+        self.staying = [(c, n) for c, n, leaves in placed if not leaves]
+        self.leaving = [(c, n) for c, n, leaves in placed if leaves]
 
     def accept(self, c: int, n: int) -> bool:
-        """Required affinity, anti-affinity both ways, host ports."""
-        kind, first = self.snapshot.terms.kind, self.first_of_kind(c)
-        for role, row, _ in self.term_roles(c):
-            if role == TermRole.PORT:
-                if any(at == n and (TermRole.PORT, row, 1) in self.term_roles(other) for other, at in self.placed):
-                    return False
-            elif role == TermRole.NEED:
-                if self.snapshot.terms.domain[row, n] == NULL or not (self.matching(row, n) or first):
-                    return False
-            elif kind[row] == TermKind.ANTI and (
-                self.matching(row, n) if role == TermRole.CARRY else self.carried(row, n)
-            ):
-                return False
-        return True
+        """Required affinity, and nobody who stays is an obstacle."""
+        needs = [row for role, row, _ in entries_of(self.snapshot, c) if role == TermRole.NEED]
+        first = self.first_of_kind(c)
+        near = all(
+            self.snapshot.terms.domain[row, n] != NULL and (matching(self.snapshot, row, n, self.placed) or first)
+            for row in needs
+        )
+        return near and not refused(self.snapshot, c, n, self.staying)
+
+    def waits(self, c: int, n: int) -> bool:
+        """Whether somebody has to be gone first."""
+        return refused(self.snapshot, c, n, self.leaving)
 
     def first_of_kind(self, c: int) -> bool:
         """Nobody on a node with the label matches a required term of the class, and its own pods match all of them."""
-        needs = [row for role, row, _ in self.term_roles(c) if role == TermRole.NEED]
-        own = [row for role, row, _ in self.term_roles(c) if role == TermRole.MATCH]
-        somebody = any(self.matching(a, n) for a in needs for n in range(self.snapshot.nodes.condition.size))
+        entries = entries_of(self.snapshot, c)
+        needs = [row for role, row, _ in entries if role == TermRole.NEED]
+        own = [row for role, row, _ in entries if role == TermRole.MATCH]
+        nodes = range(self.snapshot.nodes.condition.size)
+        somebody = any(matching(self.snapshot, a, n, self.placed) for a in needs for n in nodes)
         return set(needs) <= set(own) and not somebody
 
     def liking(self, c: int, n: int) -> float:
         """The raw sum of preferred terms: its own by who matches, those of others that it matches."""
         liked = 0
-        for role, row, weight in self.term_roles(c):
+        for role, row, weight in entries_of(self.snapshot, c):
             if role != TermRole.PORT and self.snapshot.terms.kind[row] == TermKind.PREFERRED:
-                liked += weight * self.matching(row, n) if role == TermRole.CARRY else self.carried(row, n)
+                if role == TermRole.CARRY:
+                    liked += weight * matching(self.snapshot, row, n, self.placed)
+                else:
+                    liked += carried(self.snapshot, row, n, self.placed)
         return float(liked)
 
 
@@ -139,7 +126,7 @@ def literal_best(books: Context, settings: Settings, c: int, nominated: int = NU
     def score(n: int) -> float:
         total = settings.nominated_points if n == nominated else 0.0
         total += settings.affinity_points * pods.liking(c, n)
-        total += settings.available_points if (request <= state.idle[n]).all() else 0.0
+        total += settings.available_points if (request <= state.idle[n]).all() and not pods.waits(c, n) else 0.0
         total += settings.cpu_node_points if cpu_only and nodes.cpu_only[n] else 0.0
         return total + packed(n)
 

@@ -10,6 +10,7 @@ from kai_sched.snapshot.tables import GPU, Snapshot, Status, TermKind, TermRole
 from kai_sched.solver.state import Context
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import PREEMPT, Full, come_back, full_nodes
+from tests.unit.solver.neighbours import entries_of
 from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searching
 from tests.unit.solver.tables import Member, assemble, conflicts
 
@@ -84,13 +85,6 @@ def test_what_waited_before_gets_nothing() -> None:
     assert ctx.state.task.status.tolist() == [Status.PENDING, Status.RUNNING]
 
 
-def entries_of(snapshot: Snapshot, c: int) -> list[tuple[int, int, int]]:
-    return [
-        tuple(row)
-        for row in snapshot.term_roles.entry[snapshot.term_roles.ptr[c] : snapshot.term_roles.ptr[c + 1]].tolist()
-    ]
-
-
 def allowed(ctx: Context, c: int, n: int) -> bool:
     """Host ports, and the inter-pod terms of the class and of those that are there (12.2)."""
     snapshot, domains = ctx.snapshot, ctx.state.domains
@@ -113,12 +107,17 @@ def allowed(ctx: Context, c: int, n: int) -> bool:
 def count_near(ctx: Context) -> list[int]:
     """By domain, who matches its term: evicted pods do not for those who have to be near them."""
     snapshot, near = ctx.snapshot, [0] * ctx.snapshot.n_domains
+    gone = {
+        TermKind.REQUIRED: [Status.EVICTED],
+        TermKind.ANTI: [Status.EVICTED, Status.RELEASING],
+        TermKind.PREFERRED: [],
+    }
     for t, n in enumerate(snapshot.tasks.node):
         entries = entries_of(snapshot, int(snapshot.tasks.cls[t])) if n != NULL else []
         for row in [
             row for role, row, _ in entries if role == TermRole.MATCH and snapshot.terms.domain[row, n] != NULL
         ]:
-            if ctx.state.task.status[t] != Status.EVICTED or snapshot.terms.kind[row] != TermKind.REQUIRED:
+            if ctx.state.task.status[t] not in gone[TermKind(snapshot.terms.kind[row])]:
                 near[snapshot.terms.domain[row, n]] += 1
     return near
 

@@ -13,6 +13,7 @@ from kai_sched.solver.eviction import pipelined_room
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import Context
+from tests.unit.solver.neighbours import refused
 from tests.unit.solver.searches import TAKES_ROOM, check_books, crowded, rows_of
 from tests.unit.solver.tables import Member, assemble, opened
 
@@ -87,6 +88,8 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
     promised = list(dict.fromkeys(int(snapshot.tasks.job[decisions.placements.task[row]]) for row in rows))
     before, marks = status.copy(), dict.fromkeys(winners, NOT_FREE)
     room, expected = free_now(ctx), before.copy()
+    leaves = np.flatnonzero(snapshot.tasks.status == Status.RELEASING)
+    leaving = [(int(snapshot.tasks.cls[t]), int(snapshot.tasks.node[t])) for t in leaves]
     for j in [j for j in promised if j not in winners]:
         waiting = [t for t in rows_of(snapshot, j) if before[t] == Status.PIPELINED]
         left = room.copy()
@@ -94,8 +97,9 @@ def test_promises_of_free_room_are_kept(snapshot: Snapshot, at_once: bool, data:
             left[ctx.state.task.node[t]] -= snapshot.classes.request[snapshot.tasks.cls[t]]
         enough = not any(needs_others(snapshot, t) for t in waiting)
         for t in waiting:
-            asked = snapshot.classes.request[snapshot.tasks.cls[t]] > 0
-            enough = enough and (left[ctx.state.task.node[t]][asked] >= 0).all()
+            c, n = int(snapshot.tasks.cls[t]), int(ctx.state.task.node[t])
+            asked = snapshot.classes.request[c] > 0
+            enough = enough and (left[n][asked] >= 0).all() and not refused(snapshot, c, n, leaving)
         marks[j] = FREE if enough else NOT_FREE
         room = left if enough else room
         if enough and (at_once or turns[j] == Turn.PIPELINED_FREE):
