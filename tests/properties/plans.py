@@ -106,7 +106,9 @@ def _check_neighbours(world: World, task: Task, others: list[Task]) -> None:
     def selects(term: PodTerm, other: Task) -> bool:
         return all(other.pod.labels.get(each.key) in each.values for each in term.selector or ())
 
-    for other in others:
+    # Who is promised a place waits there for those that leave (12.2); who is bound does not.
+    stay = [other for other in others if other.status != "Releasing" or task.status == "Binding"]
+    for other in stay:
         for term in task.pod.shape.anti_affinity:
             assert not (together(other, term) and selects(term, other)), f"{task.pod.key} is beside {other.pod.key}"
         for term in other.pod.shape.anti_affinity:
