@@ -6,6 +6,7 @@ Each rule is written from docs/semantics.md, whose section is named, and imports
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -253,8 +254,8 @@ def check_evictions(cluster: Cluster, result: CycleResult) -> None:
 
 
 def check_rest(cluster: Cluster, result: CycleResult, config: Config, now_ns: int) -> None:
-    """What holds where nothing changes any more: nobody waits who has room, or who would be helped without those of
-    its queue that wait, too (semantics 3.8)."""
+    """What holds where nothing changes any more: nobody waits who has room, or who would be helped if no node took
+    those of its queue that wait, too (semantics 3.8). What these ask for goes on to count for fair shares (2.3)."""
     waiting = {key for key, each in result.groups.items() if each.counts.get("Pending")}
     for key in sorted(waiting):
         pods = [
@@ -266,7 +267,7 @@ def check_rest(cluster: Cluster, result: CycleResult, config: Config, now_ns: in
             assert home is None, f"{pods[0].key} waits and has room on {home.name if home else ''}"
         queue = cluster.pod_groups[key].queue
         others = {other for other in waiting - {key} if cluster.pod_groups[other].queue == queue}
-        alone = Cluster.of([each for each in objects_of(cluster) if not _waits_in(each, others, result)])
+        alone = Cluster.of([_barred(each, others, result) for each in objects_of(cluster)])
         helped = run_cycle(alone, config, now_ns)
         assert helped.groups[key].counts.get("Pending") == len(pods), f"{key} waits for ever behind {sorted(others)}"
 
@@ -285,8 +286,11 @@ def objects_of(cluster: Cluster) -> list[o.Object]:
     return [each for table in tables for each in table.values()]
 
 
-def _waits_in(each: o.Object, groups: set[str], result: CycleResult) -> bool:
-    return isinstance(each, o.Pod) and each.group_key in groups and result.pods[each.key].status == "Pending"
+def _barred(each: o.Object, groups: set[str], result: CycleResult) -> o.Object:
+    """The object, or a pod that no node takes in place of one that waits in these groups."""
+    if isinstance(each, o.Pod) and each.group_key in groups and result.pods[each.key].status == "Pending":
+        return replace(each, shape=replace(each.shape, node_selector=(("no-node", "has-this"),)))
+    return each
 
 
 def has_room(cluster: Cluster, result: CycleResult, pod: o.Pod, node: o.Node) -> bool:
