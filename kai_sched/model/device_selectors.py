@@ -4,13 +4,12 @@ the cluster (semantics 8.6; ADR 16).
 Users write these expressions, so nothing here compiles or evaluates one: ``kai_sched.selectors`` does, in a process of
 its own. A cycle names what it lacks (``SelectorQuestion``); until there is an answer, what depends on it waits.
 
-An answer holds for all devices that look alike to the expression (``DeviceView``): ``parts_of`` says which parts of a
-device an expression can see at most.
+An answer holds for all devices that look alike to the expression (``DeviceView``): ``selector_text`` says which parts
+of a device an expression can see at most.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -21,26 +20,10 @@ import msgspec
 
 from kai_sched.model.claims import AttributeValue, Device, DeviceClass, DeviceTaintRule, Version
 from kai_sched.model.faults import shown
+from kai_sched.model.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart
 
 EXPRESSION_MAX = 10 * 1024  # characters, as in Kubernetes
 SELECTORS_MAX = 512  # of a claim
-
-ATTRIBUTES, CAPACITY, DRIVER, SHARED = "attributes", "capacity", "driver", "allowMultipleAllocations"
-
-
-class DevicePart(NamedTuple):
-    """A part of a device: a field, or one value in it; without a name, whether the domain has any."""
-
-    field: str
-    domain: str = ""
-    name: str = ""
-
-
-_TEXT = r"""(?:"([^"\\\n]*)"|'([^'\\\n]*)')"""
-_OWN = r"(?<![\w.`])device\s*\.\s*"
-_VALUE = re.compile(rf"{_OWN}(attributes|capacity)\s*\[\s*{_TEXT}\s*\]\s*\.\s*([A-Za-z_]\w*)\b", re.ASCII)
-_ASKED = re.compile(rf"{_TEXT}\s+in\s+{_OWN}(attributes|capacity)\b(?!\s*[\[.])", re.ASCII)
-_FIELD = re.compile(rf"{_OWN}(driver|allowMultipleAllocations)\b", re.ASCII)
 
 
 class SelectorError(ValueError):
@@ -141,23 +124,6 @@ def text_fault(expression: str) -> str:
     if len(expression) > EXPRESSION_MAX:
         return f"has {len(expression)} characters: shorten it to {EXPRESSION_MAX}"
     return ""
-
-
-def parts_of(expression: str) -> frozenset[DevicePart] | None:
-    """The parts of a device that the expression can see; None: any of them.
-
-    It reads text, not CEL: each use of ``device`` must be one of the usual forms, else any part counts.
-    """
-    found: set[DevicePart] = set()
-    rest = expression
-    for match in _ASKED.finditer(rest):
-        found.add(DevicePart(match[3], match[1] or match[2] or ""))
-    rest = _ASKED.sub(" ", rest)
-    for match in _VALUE.finditer(rest):
-        found.add(DevicePart(match[1], match[2] or match[3] or "", match[4]))
-    rest = _VALUE.sub(" ", rest)
-    found.update(DevicePart(match[1]) for match in _FIELD.finditer(rest))
-    return None if "device" in _FIELD.sub(" ", rest) else frozenset(found)
 
 
 def values_of(driver: str, device: Device) -> Iterator[tuple[DevicePart, Any]]:
