@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 
-from kai_sched.model.device_selectors import SelectorQuestion
-from kai_sched.model.store import Cluster
+from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
 from kai_sched.selectors.answer_book import AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
 
@@ -24,15 +22,21 @@ class OfflineEvaluator:
     def __init__(self) -> None:
         self._worker = WorkerProcess()
         self._book = AnswerBook(NAMESPACE_S)
-        atexit.register(self._worker.close)
+        atexit.register(self.close)
 
-    def answer(self, cluster: Cluster, questions: Callable[[Cluster], Iterable[SelectorQuestion]]) -> Cluster:
-        """The cluster with answers: all that it asks for, as far as the time of each namespace goes."""
-        while True:
-            cluster = replace(cluster, selector_answers=self._book.answers)
-            self._book.ask(questions(cluster))
-            if not self._evaluate():
-                return cluster
+    def close(self) -> None:
+        """End the process for good."""
+        self._worker.close()
+
+    @property
+    def answers(self) -> SelectorAnswers:
+        """What is known of all expressions that were asked about so far."""
+        return self._book.answers
+
+    def answer(self, questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
+        """All answers, as far as the time of each namespace goes; None if no question could be evaluated."""
+        self._book.ask(questions)
+        return self._book.answers if self._evaluate() else None
 
     def _evaluate(self) -> bool:
         """Evaluate the open questions; whether there were any that could be."""
