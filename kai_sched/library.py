@@ -91,12 +91,12 @@ def run_cycle(
 
 
 def with_answers(cluster: Cluster) -> Cluster:
-    """The cluster with what is known of selectors of devices."""
+    """The cluster of a cycle that begins, with what is known of selectors of devices."""
     if not (cluster.device_classes or cluster.device_taint_rules or cluster.resource_claims):
         return cluster
     from kai_sched.selectors.offline import evaluator
 
-    return replace(cluster, selector_answers=evaluator().answers)
+    return replace(cluster, selector_answers=evaluator().begin())
 
 
 def answer(questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:

@@ -10,6 +10,7 @@ of a device an expression can see at most.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,7 +24,9 @@ from kai_sched.model.faults import shown
 from kai_sched.model.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart
 
 EXPRESSION_MAX = 10 * 1024  # characters, as in Kubernetes
+FAILS_REMEDY = "correct it, or ask first whether the device has the attribute"
 SELECTORS_MAX = 512  # of a claim
+_SURROGATE = re.compile("[\ud800-\udfff]")  # files may have them, the API server takes none
 
 
 class SelectorError(ValueError):
@@ -65,6 +68,7 @@ class SelectorAnswer:
 
 
 SelectorAnswers = Mapping[str, SelectorAnswer]  # by expression
+NO_ANSWER = SelectorAnswer()
 NO_ANSWERS: SelectorAnswers = MappingProxyType({})
 
 
@@ -89,8 +93,7 @@ def failure(expression: str, driver: str, device: str, detail: str) -> SelectorE
     """The error of an expression that fails for the device."""
     return SelectorError(
         expression,
-        f"fails for device {device} of driver {driver} ({detail}): "
-        "correct it, or ask first whether the device has the attribute",
+        f"fails for device {device} of driver {driver} ({detail}): {FAILS_REMEDY}",
     )
 
 
@@ -106,23 +109,35 @@ def object_questions(
 def selector_problems(
     classes: Mapping[str, DeviceClass], rules: Mapping[str, DeviceTaintRule], answers: SelectorAnswers
 ) -> list[tuple[str, str, str, str]]:
-    """(kind, name, field, message) of the selectors of classes and taint rules that can be used for no device."""
-    listed = [("DeviceClass", each.name, "spec.selectors", each.selectors) for _, each in sorted(classes.items())]
+    """(kind, name, field, message) of the selectors of classes and taint rules that can be used for no device, and of
+    those that are about any device and fail for some."""
+    listed = [("DeviceClass", each.name, "spec.selectors", each.selectors, True) for _, each in sorted(classes.items())]
     for _, rule in sorted(rules.items()):
-        listed.append(("DeviceTaintRule", rule.name, "spec.deviceSelector.selectors", rule.selectors))
+        is_any = not (rule.driver or rule.pool or rule.device or rule.device_class)
+        listed.append(("DeviceTaintRule", rule.name, "spec.deviceSelector.selectors", rule.selectors, is_any))
     found = []
-    for kind, name, path, selectors in listed:
+    for kind, name, path, selectors, is_any in listed:
         for i, text in enumerate(selectors):
-            answer = answers.get(text)
-            if fault := text_fault(text) or (answer.fault if answer is not None else ""):
+            fault = text_fault(text) or _known_fault(answers.get(text, NO_ANSWER), is_any and i == 0)
+            if fault:
                 found.append((kind, name, f"{path}[{i}].cel.expression", str(SelectorError(text, fault))))
     return found
+
+
+def _known_fault(answer: SelectorAnswer, is_about_any: bool) -> str:
+    """Why the expression cannot be used; or, if it is about any device, why it fails for some of them."""
+    if answer.fault or not is_about_any:
+        return answer.fault
+    details = sorted(each for each in answer.of.values() if isinstance(each, str))
+    return f"fails for some devices ({details[0]}): {FAILS_REMEDY}" if details else ""
 
 
 def text_fault(expression: str) -> str:
     """Why the expression is not even compiled; empty if it is."""
     if len(expression) > EXPRESSION_MAX:
         return f"has {len(expression)} characters: shorten it to {EXPRESSION_MAX}"
+    if not expression.isascii() and _SURROGATE.search(expression):
+        return "has half of a surrogate pair, which is no character: correct it"
     return ""
 
 

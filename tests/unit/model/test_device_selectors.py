@@ -17,6 +17,7 @@ from kai_sched.model.device_selectors import (
     SelectorQuestion,
     object_questions,
     selector_problems,
+    text_fault,
     view_of,
 )
 from kai_sched.model.faults import FieldError
@@ -98,6 +99,30 @@ def test_classes_and_rules_are_told_of_selectors_that_cannot_be_used() -> None:
     ]
     assert told[0][3] == "'1 +' cannot be compiled"
     assert told[1][3].endswith(f"has {EXPRESSION_MAX + 1} characters: shorten it to {EXPRESSION_MAX}")
+
+
+def test_classes_and_rules_are_told_of_selectors_that_fail_for_devices() -> None:
+    """If they are about any device; else the others may be kept from the selector by what comes before it."""
+    classes = {"gpu": DeviceClass("gpu", ("1/0 == 1", "2/0 == 1"))}
+    taint = Taint("k", "", "NoSchedule")
+    rules = {
+        "any": DeviceTaintRule("any", taint, selectors=("1/0 == 1",)),
+        "named": DeviceTaintRule("named", taint, driver="a", selectors=("1/0 == 1",)),
+        "of-class": DeviceTaintRule("of-class", taint, device_class="gpu", selectors=("1/0 == 1",)),
+    }
+    answer = SelectorAnswer("", {b"1": True, b"2": "division by zero"})
+    told = selector_problems(classes, rules, {"1/0 == 1": answer, "2/0 == 1": answer})
+    assert [each[1:3] for each in told] == [
+        ("gpu", "spec.selectors[0].cel.expression"),
+        ("any", "spec.deviceSelector.selectors[0].cel.expression"),
+    ]
+    assert told[0][3].startswith("'1/0 == 1' fails for some devices (division by zero): correct it")
+
+
+@pytest.mark.parametrize("text", ["'\ud800' == 'a'", "'\udfff'", "\udabc"])
+def test_what_is_no_text_is_not_sent_anywhere(text: str) -> None:
+    assert "surrogate" in text_fault(text)
+    assert text_fault("'\U0001f600\uffff' == ''") == ""
 
 
 @pytest.mark.parametrize(("more", "fault"), [(0, ""), (1, f"{SELECTORS_MAX + 1} selectors: give {SELECTORS_MAX}")])
