@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import object_questions, selector_problems
+from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem
@@ -82,24 +83,27 @@ def run_cycle(
     from kai_sched.cycle.run import run_cycle as run
 
     cache = cache if cache is not None else Cache()
-    cluster = with_answers(cluster, config, now_ns, cache)
+    cluster = with_answers(cluster)
     if not jit.interpreted():
-        return run(cluster, config, now_ns, cache, timer, hints)
+        return run(cluster, config, now_ns, cache, timer, hints, answer)
     with progress.step("running a scheduling cycle with the interpreted solver (`kai-sched warmup` makes it faster)"):
-        return run(cluster, config, now_ns, cache, timer, hints)
+        return run(cluster, config, now_ns, cache, timer, hints, answer)
 
 
-def with_answers(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> Cluster:
-    """The cluster with what the selectors of its claims, device classes and taint rules say about devices.
-
-    They are evaluated in another process, which is started where there are any.
-    """
-    if not _has_selectors(cluster):
+def with_answers(cluster: Cluster) -> Cluster:
+    """The cluster of a cycle that begins, with what is known of selectors of devices."""
+    if not (cluster.device_classes or cluster.device_taint_rules or cluster.resource_claims):
         return cluster
-    from kai_sched.cycle.run import open_questions
     from kai_sched.selectors.offline import evaluator
 
-    return evaluator().answer(cluster, lambda view: open_questions(view, config, now_ns, cache))
+    return replace(cluster, selector_answers=evaluator().begin())
+
+
+def answer(questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
+    """Evaluate selectors of devices in another process, which is started with the first one (``cycle.run.Answer``)."""
+    from kai_sched.selectors.offline import evaluator
+
+    return evaluator().answer(questions)
 
 
 def selector_warnings(cluster: Cluster) -> list[Problem]:
@@ -107,29 +111,13 @@ def selector_warnings(cluster: Cluster) -> list[Problem]:
     classes, rules = cluster.device_classes, cluster.device_taint_rules
     if not object_questions(classes, rules, {}):
         return []
-    from kai_sched.selectors.offline import evaluator
-
-    answers = (
-        evaluator()
-        .answer(cluster, lambda view: object_questions(classes, rules, view.selector_answers))
-        .selector_answers
-    )
+    answers = with_answers(cluster).selector_answers
+    while (more := answer(object_questions(classes, rules, answers))) is not None:
+        answers = more
     return [
         Problem("", f"{kind} {name}", field, message)
         for kind, name, field, message in selector_problems(classes, rules, answers)
     ]
-
-
-def _has_selectors(cluster: Cluster) -> bool:
-    """Whether some object has a selector of devices."""
-    if not (cluster.device_classes or cluster.device_taint_rules or cluster.resource_claims):
-        return False
-    return bool(object_questions(cluster.device_classes, cluster.device_taint_rules, {})) or any(
-        option.selectors
-        for claim in cluster.resource_claims.values()
-        for request in claim.asks.requests
-        for option in request.options
-    )
 
 
 def effort_s(cluster: Cluster, actions: Sequence[str]) -> float:

@@ -133,8 +133,8 @@ def _decide(case: SimulationCase, settle_last: bool, progress: Progress) -> Iter
     for number in range(1, case.cycles + 1):
         cluster = case.store.cluster()
         with progress.step(work if case.cycles == 1 else f"{work}, cycle {number} of {case.cycles}"):
-            cluster = library.with_answers(cluster, case.config, now_ns, cache)
-            result = run_cycle(cluster, case.config, now_ns, cache, hints=tracker.next_hints())
+            asked = library.with_answers(cluster)
+            result = run_cycle(asked, case.config, now_ns, cache, hints=tracker.next_hints(), answer=library.answer)
             settle = settle_last or number < case.cycles
             settled = advance(case.store, cluster, result, now_ns, world) if settle else {}
         yield Cycle(cluster, result, settled)

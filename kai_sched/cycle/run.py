@@ -4,22 +4,30 @@ that are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from kai_sched.cycle.lift import lift
 from kai_sched.cycle.next_deadline import next_deadline
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.lower import lower
+from kai_sched.lowering.lower import Lowered, lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import SelectorQuestion
+from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster
 from kai_sched.plan.result import CycleResult
 from kai_sched.solver.pipeline import solve
+
+# All answers, now that these questions are asked; None where there are no more than before.
+Answer = Callable[[Sequence[SelectorQuestion]], SelectorAnswers | None]
+
+
+def no_answer(_: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
+    """What is asked stays open: it is answered between cycles."""
+    return None
 
 
 def run_cycle(
@@ -29,6 +37,7 @@ def run_cycle(
     cache: Cache | None = None,
     timer: Callable[[], float] = float,
     hints: SchedulingHints = NO_HINTS,
+    answer: Answer = no_answer,
 ) -> CycleResult:
     """Compute one scheduling cycle.
 
@@ -50,6 +59,8 @@ def run_cycle(
     hints
         What earlier cycles tell this one. A program that runs several cycles keeps a ``HintTracker`` and passes its
         ``next_hints()``.
+    answer
+        Answers questions about selectors of devices while the cycle waits.
 
     Returns
     -------
@@ -59,17 +70,19 @@ def run_cycle(
     cache = cache if cache is not None else Cache()
     try:
         with collector_paused():
-            return _run_cycle(cluster, config, now_ns, cache, timer, hints)
+            began = timer()
+            lowered = lower(cluster, config, now_ns, cache, hints)
+            while lowered.claims.questions and (answers := answer(lowered.claims.questions)) is not None:
+                cluster = replace(cluster, selector_answers=answers)
+                lowered = lower(cluster, config, now_ns, cache, hints)
+            return _decide(lowered, config, now_ns, timer, began)
     except BaseException:
         cache.reset()
         raise
 
 
-def _run_cycle(
-    cluster: Cluster, config: Config, now_ns: int, cache: Cache, timer: Callable[[], float], hints: SchedulingHints
-) -> CycleResult:
-    began = timer()
-    lowered = lower(cluster, config, now_ns, cache, hints)
+def _decide(lowered: Lowered, config: Config, now_ns: int, timer: Callable[[], float], began: float) -> CycleResult:
+    """What a cycle decides that ``began`` at this time of the timer."""
     settings = lower_settings(config, now_ns)
     started = timer()
     solution = solve(lowered.snapshot, settings, config.actions, timer)
@@ -85,8 +98,3 @@ def _run_cycle(
         next_deadline_ns=next_deadline(lowered, settings, config),
         questions=lowered.claims.questions,
     )
-
-
-def open_questions(cluster: Cluster, config: Config, now_ns: int, cache: Cache) -> tuple[SelectorQuestion, ...]:
-    """The selectors of devices that a cycle would need and that are not evaluated yet."""
-    return lower(cluster, config, now_ns, cache).claims.questions

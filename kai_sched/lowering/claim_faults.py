@@ -32,6 +32,7 @@ class ClaimJudge:
         self._faults: dict[ClaimRequests, str] = {}
         self._asking: dict[ClaimRequests, set[str]] = {}  # the namespaces that wait for answers about selectors
         self._booked: dict[ClaimRequests, float] = {}
+        self._gpus: dict[ClaimRequests, tuple[float, bool]] = {}
 
     def refusal(self, pod: Pod, use: PodClaim, claim: ResourceClaim | None, allocated: bool) -> str:
         """The sentence that says what keeps the pod from its claim, and what helps; "" where nothing does.
@@ -50,7 +51,7 @@ class ClaimJudge:
         known = {uid or name for name, uid in claim.consumers}
         if len(known) >= CONSUMERS_MAX and (pod.uid or pod.name) not in known:
             return f"{name} has {len(known)} pods already, the most that it can have: use another claim"
-        if use.named and claim.asks.gpus() > 0.0:
+        if use.named and self.gpus(claim.asks)[0] > 0.0:
             group = self._cluster.pod_groups.get(pod.group_key) if pod.group else None
             queue = group.queue if group else pod.queue
             if claim.queue != queue:
@@ -152,6 +153,14 @@ class ClaimJudge:
         if known is None:
             known = float(sum(self._surely(request) for request in asks.requests))
             self._booked[asks] = known
+        return known
+
+    def gpus(self, asks: ClaimRequests) -> tuple[float, bool]:
+        """How many GPUs count for the queue, and whether the claim is made for GPUs that containers request."""
+        known = self._gpus.get(asks)
+        if known is None:
+            whole = any(canonical(request.resource) == GPU for request in asks.requests)
+            known = self._gpus[asks] = asks.gpus(), whole
         return known
 
     def _surely(self, request: DeviceRequest) -> int:

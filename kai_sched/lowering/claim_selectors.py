@@ -15,7 +15,6 @@ import numpy.typing as npt
 from kai_sched.model.claims import Device
 from kai_sched.model.device_selectors import (
     NO_ANSWERS,
-    DevicePart,
     DeviceView,
     SelectorAnswer,
     SelectorAnswers,
@@ -23,16 +22,18 @@ from kai_sched.model.device_selectors import (
     SelectorQuestion,
     UnansweredError,
     failure,
-    parts_of,
     text_fault,
     values_of,
     view_of,
 )
+from kai_sched.model.selector_text import DevicePart, parts_of
 from kai_sched.snapshot.tables import Flags, Ints
 
-ASKED_MAX = 512  # expressions of a namespace in one cycle
+ASKED_MAX = 2**18  # characters of the expressions that a namespace asks about in one cycle, and
+ASKED_EACH = 512  # so many for each of them
 KEPT_BYTES = 32 * 2**20  # of what is known of expressions
-PARTS_MAX = 64  # different sets of parts; expressions that see others count as seeing everything
+TEXTS_MAX = 4 * 2**20  # characters of expressions whose parts are known
+VIEWS_MAX = 64  # different sets of parts whose views are kept
 
 Parts = frozenset[DevicePart] | None
 
@@ -59,14 +60,16 @@ class SelectorBook:
         self._devices = devices
         self._answers = NO_ANSWERS
         self._asked: dict[str, set[str]] = {}  # the namespaces that ask, by expression
-        self._number_of: dict[str, int] = {}  # expressions that each namespace has asked for
+        self._length_of: dict[str, int] = {}  # of what each namespace has asked for, as ``ASKED_MAX`` counts
         self._verdicts: dict[str, tuple[SelectorAnswer, Flags]] = {}
         self._views: dict[Parts, tuple[Ints, tuple[DeviceView, ...]]] = {}
         self._columns: dict[DevicePart, Ints] | None = None
+        self._parts: dict[str, Parts] = {}
+        self._parts_length = 0
 
     def begin(self, answers: SelectorAnswers) -> bool:
         """A cycle begins with these answers. Whether something that was known before is not any more."""
-        self._asked, self._number_of = {}, {}
+        self._asked, self._length_of = {}, {}
         if answers is self._answers:
             return False
         self._answers = answers
@@ -87,13 +90,13 @@ class SelectorBook:
         return tuple(found)
 
     def ask(self, expressions: Iterable[str], namespace: str) -> None:
-        """Ask what is not known of these expressions, for the namespace; it may ask for ``ASKED_MAX`` in a cycle."""
+        """Ask what is not known of these expressions, for the namespace, up to ``ASKED_MAX``."""
         for expression in expressions:
             if namespace in self._asked.get(expression, ()) or text_fault(expression) or self._is_known(expression):
                 continue
-            number = self._number_of.get(namespace, 0)
-            if number < ASKED_MAX:
-                self._number_of[namespace] = number + 1
+            length = self._length_of.get(namespace, 0) + len(expression) + ASKED_EACH
+            if length <= ASKED_MAX:
+                self._length_of[namespace] = length
                 self._asked.setdefault(expression, set()).add(namespace)
 
     def selected(self, expressions: Iterable[str]) -> Flags:
@@ -164,15 +167,23 @@ class SelectorBook:
 
     def _seen(self, expression: str) -> tuple[Ints, tuple[DeviceView, ...]]:
         """(V,) the number of what the expression sees of each device, and what it sees, by number."""
-        parts = parts_of(expression)
-        columns = self._all_columns()
+        parts, columns = self._parts_of(expression), self._all_columns()
         if parts is not None:
             parts = parts.intersection(columns)
-            if parts not in self._views and len(self._views) >= PARTS_MAX:
-                parts = None
         if parts not in self._views:
+            if len(self._views) >= VIEWS_MAX:
+                self._views.clear()
             self._views[parts] = self._views_of(parts, columns)
         return self._views[parts]
+
+    def _parts_of(self, expression: str) -> Parts:
+        """The parts that the expression can see; None: any."""
+        if expression not in self._parts:
+            if self._parts_length > TEXTS_MAX:
+                self._parts, self._parts_length = {}, 0
+            self._parts[expression] = parts_of(expression)
+            self._parts_length += len(expression)
+        return self._parts[expression]
 
     def _views_of(self, parts: Parts, columns: dict[DevicePart, Ints]) -> tuple[Ints, tuple[DeviceView, ...]]:
         rows: npt.NDArray[np.int64] = np.zeros(len(self._devices), np.int64)

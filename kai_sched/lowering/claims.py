@@ -33,7 +33,6 @@ from kai_sched.model.config import Config
 from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.pod_claims import ClaimBook, PodClaims
-from kai_sched.model.resources import GPU, canonical
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Ints, Status
@@ -121,17 +120,18 @@ def find_claims(
     extended = ExtendedBook(claims.classes, cache, nodes)
     found = ClaimRows(book, [NO_CLAIMS], of_task, extended)
     node, status = placed
+    counts = (status >= Status.GATED).tolist()
+    on_node = ((node != NULL) & (status >= Status.PIPELINED)).tolist()
     uses = []
     errors = ErrorCollector()
-    for t, pod in enumerate(pods):
+    for t, pod in enumerate(pods.tolist()):
         try:
             of_pod = claims.claims(pod)
         except Exception as error:
             errors.add(Pod, pod.key, error)
             continue
-        if of_pod is not None and status[t] >= Status.GATED:
-            on_node = bool(node[t] != NULL and status[t] >= Status.PIPELINED)
-            uses.append(_Uses(t, pod, on_node, of_pod))
+        if of_pod is not None and counts[t]:
+            uses.append(_Uses(t, pod, on_node[t], of_pod))
     errors.end()
     if unused and not uses:
         return ClaimRows(None, [NO_CLAIMS], of_task)
@@ -207,11 +207,11 @@ def _key(each: _Uses, found: ClaimRows, judge: ClaimJudge, errors: ErrorCollecto
     if each.claims.own is not None:
         refusal = refusal or judge.extended_refusal(each.claims.own, each.on_node)
     refusal = refusal or judge.missing_class(each.claims.missing)
-    asks = [(found.claims[row], found.certain[row]) for row in found.by_task[each.task]]
-    return ClaimKey(
-        tuple((claim.asks, claim.key if certain else "") for claim, certain in asks),
-        refusal,
-        sum(claim.asks.gpus() for claim, _ in asks),
-        sum(judge.booked(claim.asks, each.pod.namespace) for claim, certain in asks if not certain),
-        any(canonical(request.resource) == GPU for claim, _ in asks for request in claim.asks.requests),
-    )
+    specs, gpus, booked, whole = [], 0.0, 0.0, False
+    for row in found.by_task[each.task]:
+        claim, certain = found.claims[row], found.certain[row]
+        specs.append((claim.asks, claim.key if certain else ""))
+        count, is_whole = judge.gpus(claim.asks)
+        gpus, whole = gpus + count, whole or is_whole
+        booked += 0.0 if certain else judge.booked(claim.asks, each.pod.namespace)
+    return ClaimKey(tuple(specs), refusal, gpus, booked, whole)

@@ -206,6 +206,12 @@ class ClaimRequests:
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     fault: str = ""
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        if not self._hash:
+            object.__setattr__(self, "_hash", hash((self.requests, self.constraints, self.fault)))
+        return self._hash
 
     def gpus(self) -> float:
         """GPUs that count for the queue (semantics 8.6)."""

@@ -4,8 +4,8 @@ the cluster (semantics 8.6; ADR 16).
 Users write these expressions, so nothing here compiles or evaluates one: ``kai_sched.selectors`` does, in a process of
 its own. A cycle names what it lacks (``SelectorQuestion``); until there is an answer, what depends on it waits.
 
-An answer holds for all devices that look alike to the expression (``DeviceView``): ``parts_of`` says which parts of a
-device an expression can see at most.
+An answer holds for all devices that look alike to the expression (``DeviceView``): ``selector_text`` says which parts
+of a device an expression can see at most.
 """
 
 from __future__ import annotations
@@ -21,26 +21,12 @@ import msgspec
 
 from kai_sched.model.claims import AttributeValue, Device, DeviceClass, DeviceTaintRule, Version
 from kai_sched.model.faults import shown
+from kai_sched.model.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart
 
 EXPRESSION_MAX = 10 * 1024  # characters, as in Kubernetes
+FAILS_REMEDY = "correct it, or ask first whether the device has the attribute"
 SELECTORS_MAX = 512  # of a claim
-
-ATTRIBUTES, CAPACITY, DRIVER, SHARED = "attributes", "capacity", "driver", "allowMultipleAllocations"
-
-
-class DevicePart(NamedTuple):
-    """A part of a device: a field, or one value in it; without a name, whether the domain has any."""
-
-    field: str
-    domain: str = ""
-    name: str = ""
-
-
-_TEXT = r"""(?:"([^"\\\n]*)"|'([^'\\\n]*)')"""
-_OWN = r"(?<![\w.`])device\s*\.\s*"
-_VALUE = re.compile(rf"{_OWN}(attributes|capacity)\s*\[\s*{_TEXT}\s*\]\s*\.\s*([A-Za-z_]\w*)\b", re.ASCII)
-_ASKED = re.compile(rf"{_TEXT}\s+in\s+{_OWN}(attributes|capacity)\b(?!\s*[\[.])", re.ASCII)
-_FIELD = re.compile(rf"{_OWN}(driver|allowMultipleAllocations)\b", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")  # files may have them, the API server takes none
 
 
 class SelectorError(ValueError):
@@ -82,6 +68,7 @@ class SelectorAnswer:
 
 
 SelectorAnswers = Mapping[str, SelectorAnswer]  # by expression
+NO_ANSWER = SelectorAnswer()
 NO_ANSWERS: SelectorAnswers = MappingProxyType({})
 
 
@@ -106,8 +93,7 @@ def failure(expression: str, driver: str, device: str, detail: str) -> SelectorE
     """The error of an expression that fails for the device."""
     return SelectorError(
         expression,
-        f"fails for device {device} of driver {driver} ({detail}): "
-        "correct it, or ask first whether the device has the attribute",
+        f"fails for device {device} of driver {driver} ({detail}): {FAILS_REMEDY}",
     )
 
 
@@ -123,41 +109,36 @@ def object_questions(
 def selector_problems(
     classes: Mapping[str, DeviceClass], rules: Mapping[str, DeviceTaintRule], answers: SelectorAnswers
 ) -> list[tuple[str, str, str, str]]:
-    """(kind, name, field, message) of the selectors of classes and taint rules that can be used for no device."""
-    listed = [("DeviceClass", each.name, "spec.selectors", each.selectors) for _, each in sorted(classes.items())]
+    """(kind, name, field, message) of the selectors of classes and taint rules that can be used for no device, and of
+    those that are about any device and fail for some."""
+    listed = [("DeviceClass", each.name, "spec.selectors", each.selectors, True) for _, each in sorted(classes.items())]
     for _, rule in sorted(rules.items()):
-        listed.append(("DeviceTaintRule", rule.name, "spec.deviceSelector.selectors", rule.selectors))
+        is_any = not (rule.driver or rule.pool or rule.device or rule.device_class)
+        listed.append(("DeviceTaintRule", rule.name, "spec.deviceSelector.selectors", rule.selectors, is_any))
     found = []
-    for kind, name, path, selectors in listed:
+    for kind, name, path, selectors, is_any in listed:
         for i, text in enumerate(selectors):
-            answer = answers.get(text)
-            if fault := text_fault(text) or (answer.fault if answer is not None else ""):
+            fault = text_fault(text) or _known_fault(answers.get(text, NO_ANSWER), is_any and i == 0)
+            if fault:
                 found.append((kind, name, f"{path}[{i}].cel.expression", str(SelectorError(text, fault))))
     return found
+
+
+def _known_fault(answer: SelectorAnswer, is_about_any: bool) -> str:
+    """Why the expression cannot be used; or, if it is about any device, why it fails for some of them."""
+    if answer.fault or not is_about_any:
+        return answer.fault
+    details = sorted(each for each in answer.of.values() if isinstance(each, str))
+    return f"fails for some devices ({details[0]}): {FAILS_REMEDY}" if details else ""
 
 
 def text_fault(expression: str) -> str:
     """Why the expression is not even compiled; empty if it is."""
     if len(expression) > EXPRESSION_MAX:
         return f"has {len(expression)} characters: shorten it to {EXPRESSION_MAX}"
+    if not expression.isascii() and _SURROGATE.search(expression):
+        return "has half of a surrogate pair, which is no character: correct it"
     return ""
-
-
-def parts_of(expression: str) -> frozenset[DevicePart] | None:
-    """The parts of a device that the expression can see; None: any of them.
-
-    It reads text, not CEL: each use of ``device`` must be one of the usual forms, else any part counts.
-    """
-    found: set[DevicePart] = set()
-    rest = expression
-    for match in _ASKED.finditer(rest):
-        found.add(DevicePart(match[3], match[1] or match[2] or ""))
-    rest = _ASKED.sub(" ", rest)
-    for match in _VALUE.finditer(rest):
-        found.add(DevicePart(match[1], match[2] or match[3] or "", match[4]))
-    rest = _VALUE.sub(" ", rest)
-    found.update(DevicePart(match[1]) for match in _FIELD.finditer(rest))
-    return None if "device" in _FIELD.sub(" ", rest) else frozenset(found)
 
 
 def values_of(driver: str, device: Device) -> Iterator[tuple[DevicePart, Any]]:

@@ -99,12 +99,15 @@ class SelectorService:
 
     async def _wait(self) -> None:
         self._has_news.clear()
-        wait_s = self._book.wait_s(self._monotonic())
+        now = self._monotonic()
+        wait_s, retry_s = self._book.wait_s(now), self._book.retry_s(now)
         try:
-            async with asyncio.timeout(IDLE_S if wait_s is None else wait_s):
+            async with asyncio.timeout(min(IDLE_S if each is None else each for each in (wait_s, retry_s))):
                 await self._has_news.wait()
         except TimeoutError:
-            if wait_s is None:
+            if self._book.forget_delayed(self._monotonic()):
+                self._request()
+            elif wait_s is None:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._worker.end)
 
     def _warn(self) -> None:

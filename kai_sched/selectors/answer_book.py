@@ -8,8 +8,10 @@ the most bytes go, the oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,9 +23,11 @@ from kai_sched.model.device_selectors import (
     SelectorQuestion,
 )
 from kai_sched.selectors.wire import Reply
+from kai_sched.selectors.worker_process import DELAYED
 
 VIEWS_AT_ONCE = 256  # of one expression in one request
-JOBS_AT_ONCE = 64
+JOBS_AT_ONCE = 64  # for one namespace, and views of all of them together:
+VIEWS_OF_JOBS = 2048
 SLICE_S = 0.05  # after which it is another namespace's turn
 BURST_S = 2.0  # evaluation time that a namespace may use at once
 SHARE = 0.1  # and then, of each second
@@ -31,6 +35,9 @@ KEPT_BYTES = 64 * 2**20
 EXPRESSION_BYTES = 200  # of an expression without its text and answers
 ANSWER_BYTES = 120  # of an answer without its text
 TEXTS_MAX = 64 * 2**10  # characters of the texts that one expression may have as answers
+RETRY_S = 300.0  # after which an expression that had no time is tried again
+
+NOTHING = SelectorAnswer()
 
 
 @dataclass(slots=True)
@@ -60,18 +67,22 @@ class AnswerBook:
     ----------
     burst_s
         Evaluation time that a namespace may use at once, in seconds.
+    kept_bytes
+        How many bytes of answers are kept.
     """
 
-    def __init__(self, burst_s: float = BURST_S) -> None:
+    def __init__(self, burst_s: float = BURST_S, kept_bytes: int = KEPT_BYTES) -> None:
         self._burst_s = burst_s
+        self._kept_bytes = kept_bytes
         self._open: dict[str, dict[str, SelectorQuestion]] = {}  # by namespace and expression
         self._answers: dict[str, SelectorAnswer] = {}
         self._shown: SelectorAnswers | None = NO_ANSWERS
         self._owner: dict[str, str] = {}  # the namespace that paid for the answer, by expression
         self._sizes: dict[str, dict[str, int]] = {}  # bytes by owner and expression, oldest first
         self._bytes: dict[str, int] = {}  # by owner
-        self._total = 0
+        self.size = 0  # bytes of all of them
         self._usage: dict[str, Usage] = {}
+        self._delayed: dict[str, float] = {}  # when these expressions are tried again
 
     @property
     def answers(self) -> SelectorAnswers:
@@ -89,10 +100,9 @@ class AnswerBook:
         """These questions are open from now on, and no others."""
         self._open = {}
         for question in questions:
-            if question.expression in self._answers and not self._missing(question):
-                continue
-            for namespace in question.namespaces:
-                self._open.setdefault(namespace, {})[question.expression] = question
+            if self._lacks(question):
+                for namespace in question.namespaces:
+                    self._open.setdefault(namespace, {})[question.expression] = question
 
     def next_jobs(self, now: float) -> list[Job]:
         """What is evaluated next, for one namespace; nothing while none of them may."""
@@ -102,11 +112,36 @@ class AnswerBook:
             return []
         _, namespace = min(waiting)
         jobs: list[Job] = []
-        for expression, question in self._open[namespace].items():
-            if len(jobs) == JOBS_AT_ONCE:
-                break
-            jobs.append(Job(expression, self._missing(question)[:VIEWS_AT_ONCE], namespace))
+        left = VIEWS_OF_JOBS
+        for expression, question in islice(self._open[namespace].items(), JOBS_AT_ONCE):
+            if left > 0:
+                jobs.append(Job(expression, tuple(islice(self._missing(question), VIEWS_AT_ONCE)), namespace))
+                left -= len(jobs[-1].views)
         return jobs
+
+    def forget_delayed(self, now: float) -> bool:
+        """Forget the answers that there was no time for, after ``RETRY_S``; whether there were any."""
+        due = [expression for expression, at in self._delayed.items() if at <= now]
+        for expression in due:
+            del self._delayed[expression]
+            self._drop(expression)
+        return bool(due)
+
+    def retry_s(self, now: float) -> float | None:
+        """How long until ``forget_delayed`` has something to forget; None while it has not."""
+        return max(0.0, min(self._delayed.values()) - now) if self._delayed else None
+
+    def give_up(self, fault: str, now: float) -> None:
+        """All questions that are open have this answer, until ``forget_delayed`` is called."""
+        for namespace, questions in self._open.items():
+            for expression in questions:
+                self._keep(Job(expression, (), namespace), SelectorAnswer(fault))
+                self._delayed[expression] = now
+        self._open = {}
+
+    def forget_usage(self) -> None:
+        """All namespaces have their time again."""
+        self._usage = {}
 
     def wait_s(self, now: float) -> float | None:
         """How long until some namespace may have something evaluated; None while nothing is asked."""
@@ -122,34 +157,38 @@ class AnswerBook:
         if _text_length(after) > TEXTS_MAX:
             after = SelectorAnswer("fails for too many devices: correct it")
         self._keep(job, after)
+        if reply.fault == DELAYED:
+            self._delayed[job.expression] = now + RETRY_S
         is_done = False
         for namespace, questions in list(self._open.items()):
             question = questions.get(job.expression)
-            if question is not None and not self._missing(question):
+            if question is not None and not self._lacks(question):
                 is_done = True
                 del questions[job.expression]
                 if not questions:
                     del self._open[namespace]
         return is_done
 
-    def _missing(self, question: SelectorQuestion) -> tuple[DeviceView, ...]:
-        answer = self._answers.get(question.expression)
-        if answer is None:
-            return question.views
-        return () if answer.fault else tuple(view for view in question.views if view.key not in answer.of)
+    def _lacks(self, question: SelectorQuestion) -> bool:
+        return question.expression not in self._answers or any(True for _ in self._missing(question))
+
+    def _missing(self, question: SelectorQuestion) -> Iterator[DeviceView]:
+        answer = self._answers.get(question.expression, NOTHING)
+        return iter(()) if answer.fault else (view for view in question.views if view.key not in answer.of)
 
     def _used(self, namespace: str, now: float) -> float:
         return self._usage[namespace].now(now) if namespace in self._usage else 0.0
 
     def _keep(self, job: Job, answer: SelectorAnswer) -> None:
         self._drop(job.expression)
-        size = EXPRESSION_BYTES + 4 * (len(job.expression) + _text_length(answer)) + ANSWER_BYTES * len(answer.of)
+        size = EXPRESSION_BYTES + sys.getsizeof(job.expression) + 4 * _text_length(answer)
+        size += ANSWER_BYTES * len(answer.of)
         self._answers[job.expression], self._owner[job.expression] = answer, job.namespace
         self._sizes.setdefault(job.namespace, {})[job.expression] = size
         self._bytes[job.namespace] = self._bytes.get(job.namespace, 0) + size
-        self._total += size
+        self.size += size
         self._shown = None
-        while self._total > KEPT_BYTES:
+        while self.size > self._kept_bytes:
             most = max(self._bytes, key=lambda each: (self._bytes[each], each))
             self._drop(next(iter(self._sizes[most])))
 
@@ -159,7 +198,9 @@ class AnswerBook:
         owner = self._owner.pop(expression)
         size = self._sizes[owner].pop(expression)
         self._bytes[owner] -= size
-        self._total -= size
+        self.size -= size
+        self._shown = None
+        self._delayed.pop(expression, None)
         if not self._sizes[owner]:
             del self._sizes[owner], self._bytes[owner]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from fractions import Fraction
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 
 from kai_sched.model.faults import shown
 from kai_sched.model.resources import is_quantity, parse_quantity
+from kai_sched.model.selector_text import domains_of
 
 # The library's command line needs hundreds of modules, and nothing here needs it.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
@@ -27,10 +28,6 @@ import cel  # noqa: E402
 
 DETAIL_MAX = 200
 
-# Domains that an expression names: without a value of the device they are empty maps, not errors.
-_DOMAINS = re.compile(r"""(?:attributes|capacity)\s*\[\s*["']([^"']+)["']\s*\]""")
-# Unless it asks whether they are there.
-_ASKED = re.compile(r"""["']([^"']+)["']\s+in\s+device\.(?:attributes|capacity)""")
 _SEMVER = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
 
 # What the library itself has, beside operators and macros.
@@ -91,15 +88,14 @@ def answers(expression: str, devices: Sequence[bytes]) -> list[bool | str]:
     Raises ExpressionFault.
     """
     program = compiled(expression)
-    domains = set(_DOMAINS.findall(expression)) - set(_ASKED.findall(expression))
+    domains = domains_of(expression)
     return [_answer(program, domains, device) for device in devices]
 
 
-def _answer(program: Any, domains: set[str], device: bytes) -> bool | str:
+def _answer(program: Any, domains: Set[tuple[str, str]], device: bytes) -> bool | str:
     seen = msgspec.json.decode(device)
-    for domain in domains:
-        seen["attributes"].setdefault(domain, {})
-        seen["capacity"].setdefault(domain, {})
+    for field, domain in domains:  # without a value of the device they are empty, unless it is asked for them
+        seen[field].setdefault(domain, {})
     try:
         found = program.execute(cel.Context(variables={"device": seen}, functions=FUNCTIONS))
     except MemoryError:

@@ -5,17 +5,17 @@ program, started with the first selector.
 from __future__ import annotations
 
 import atexit
+import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 
-from kai_sched.model.device_selectors import SelectorQuestion
-from kai_sched.model.store import Cluster
-from kai_sched.selectors.answer_book import AnswerBook, evaluated
+from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
+from kai_sched.selectors.answer_book import KEPT_BYTES, AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
 
-NAMESPACE_S = 10.0  # evaluation time of a namespace; what is left of its selectors is not evaluated
+NAMESPACE_S = 10.0  # evaluation time of a namespace in one cycle
+TOO_MUCH = f"was not evaluated: all selectors of its namespace together take more than {NAMESPACE_S:.0f} s"
 
 
 class OfflineEvaluator:
@@ -23,25 +23,37 @@ class OfflineEvaluator:
 
     def __init__(self) -> None:
         self._worker = WorkerProcess()
-        self._book = AnswerBook(NAMESPACE_S)
-        atexit.register(self._worker.close)
+        self._book = _new_book()
+        atexit.register(self.close)
 
-    def answer(self, cluster: Cluster, questions: Callable[[Cluster], Iterable[SelectorQuestion]]) -> Cluster:
-        """The cluster with answers: all that it asks for, as far as the time of each namespace goes."""
-        while True:
-            cluster = replace(cluster, selector_answers=self._book.answers)
-            self._book.ask(questions(cluster))
-            if not self._evaluate():
-                return cluster
+    def close(self) -> None:
+        """End the process for good."""
+        self._worker.close()
 
-    def _evaluate(self) -> bool:
-        """Evaluate the open questions; whether there were any that could be."""
-        some = False
+    def begin(self) -> SelectorAnswers:
+        """A cycle begins: what is known of all expressions that were asked about before. Namespaces have their time
+        again."""
+        if self._book.size > KEPT_BYTES:
+            self._book = _new_book()
+        self._book.forget_delayed(time.monotonic())
+        self._book.forget_usage()
+        return self._book.answers
+
+    def answer(self, questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
+        """All answers; None if there are no more than before. What a namespace has no time for is a fault."""
+        self._book.ask(questions)
+        if not self._book.is_open:
+            return None
         while jobs := self._book.next_jobs(time.monotonic()):
             for job, reply, seconds in evaluated(jobs, self._worker.ask, time.monotonic):
                 self._book.take(job, reply, seconds, time.monotonic())
-                some = True
-        return some
+        self._book.give_up(TOO_MUCH, time.monotonic())
+        return self._book.answers
+
+
+def _new_book() -> AnswerBook:
+    # Within a cycle nothing is forgotten, or it would be asked again and again.
+    return AnswerBook(NAMESPACE_S, sys.maxsize)
 
 
 @cache

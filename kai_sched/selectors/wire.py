@@ -19,10 +19,14 @@ class Request(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Why the expression can be used for no device; else for each device whether it selects it, or why it fails."""
+    """Why the expression can be used for no device; else for each device whether it selects it, or why it fails.
+
+    ``is_last``: the process ends now, as it has become too large. The first reply is to no request: the process runs.
+    """
 
     fault: str
     answers: list[bool | str]
+    is_last: bool = False
 
 
 def framed(message: Any) -> bytes:

@@ -38,8 +38,9 @@ def main() -> None:
         resource.setrlimit(limit, (most, most))
     gc.freeze()
     page = resource.getpagesize()
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source = sys.stdin.buffer
     decoder = msgspec.json.Decoder(Request)
+    _send(Reply("", []))
     while len(header := source.read(HEADER.size)) == HEADER.size:
         (length,) = HEADER.unpack(header)
         request = decoder.decode(source.read(length))
@@ -47,10 +48,15 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
         reply = _reply(request)
         signal.setitimer(signal.ITIMER_PROF, 0.0)
-        sink.write(framed(reply))
-        sink.flush()
-        if int(os.pread(usage, 100, 0).split()[1]) * page > RESTART_ABOVE:
+        reply.is_last = int(os.pread(usage, 100, 0).split()[1]) * page > RESTART_ABOVE
+        _send(reply)
+        if reply.is_last:
             return
+
+
+def _send(reply: Reply) -> None:
+    sys.stdout.buffer.write(framed(reply))
+    sys.stdout.buffer.flush()
 
 
 def _reply(request: Request) -> Reply:

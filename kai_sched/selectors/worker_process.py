@@ -31,10 +31,16 @@ FROZEN_COMMAND = "evaluate-selectors"  # of the executable file that ``make dist
 UNEVALUATED = (
     "could not be evaluated: it takes too long or too much memory, or ends the process that evaluates it: simplify it"
 )
+# Not for what it is: it is evaluated again later (``answer_book``).
+DELAYED = "could not be evaluated in time, or the process that evaluates it was ended: it is tried again in 5 minutes"
 
 
 class _Ended(Exception):
     """The process has ended, has not answered in time, or has answered something that is no answer."""
+
+
+class _Late(_Ended):
+    """It has not answered in time."""
 
 
 class WorkerProcess:
@@ -47,38 +53,52 @@ class WorkerProcess:
         self._closed = False
 
     def ask(self, expression: str, devices: Sequence[bytes]) -> Reply:
-        """What the expression says about the devices.
+        """What the expression says about the devices. Raises OSError if the process cannot be started.
 
         A process that has served others before may fail because of them: the request is then sent once more, to a new
-        one. What fails there is at fault itself, and so is what uses up its processor time.
+        one. What fails there is at fault itself, and so is what uses up its processor time. Where the process has
+        ended, the next one is started before this returns: those who ask next do not pay for it.
         """
         request = framed(Request(expression, [msgspec.Raw(each) for each in devices]))
+        fault = UNEVALUATED
         while not self._closed:
             process = self._running()
             tried_fresh, self._is_fresh = self._is_fresh, False
             try:
-                return _exchange(process, request, len(devices))
-            except _Ended:
-                self.end()
-                if tried_fresh or process.returncode == -signal.SIGPROF:
+                reply = _exchange(process, request, len(devices))
+            except _Ended as error:
+                status = self.end()
+                if tried_fresh or status == -signal.SIGPROF:
+                    fault = DELAYED if isinstance(error, _Late) or status == -signal.SIGKILL else UNEVALUATED
                     break
-        return Reply(UNEVALUATED, [])
+            else:
+                if reply.is_last:
+                    self._renew()
+                return Reply(reply.fault, reply.answers)
+        self._renew()
+        return Reply(fault, [])
 
-    def end(self) -> None:
-        """End the process; the next request starts another one."""
+    def end(self) -> int | None:
+        """End the process; the next request starts another one. Returns its status if it has ended by itself."""
         process, self._process = self._process, None
-        if process is not None:
-            _end(process)
+        return None if process is None else _end(process)
 
     def close(self) -> None:
         """End the process for good. May be called from another thread while a request is under way."""
         self._closed = True
         self.end()
 
+    def _renew(self) -> None:
+        self.end()
+        if not self._closed:
+            with contextlib.suppress(OSError):  # the next request raises it
+                self._running()
+
     def _running(self) -> subprocess.Popen[bytes]:
+        """The process, which is ready for requests. Raises OSError."""
         if self._process is None:
             self._is_fresh = True
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -88,6 +108,11 @@ class WorkerProcess:
                 cwd="/",
                 start_new_session=True,
             )
+            try:
+                _exchange(process, b"", 0)
+            except _Ended:
+                status = self.end()
+                raise OSError(f"the process that evaluates selectors does not start (status {status})") from None
         return self._process
 
 
@@ -98,15 +123,18 @@ def _command() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _START.format(repr(MODULE)), json.dumps(paths)]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> int | None:
+    """End the process. Returns its status if it has ended by itself."""
+    status = None
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(END_S)  # it may be ending by itself, and how it does matters
+        status = process.wait(END_S)  # it may be ending by itself, and how it does matters
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
     process.wait()
+    return status
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes, n_devices: int) -> Reply:
@@ -132,11 +160,12 @@ def _transfer(process: subprocess.Popen[bytes], request: bytes, most: int) -> by
     ends_at = time.monotonic() + REQUEST_S
     with selectors.PollSelector() as ready:
         ready.register(source, selectors.EVENT_READ)
-        ready.register(sink, selectors.EVENT_WRITE)
+        if unsent:
+            ready.register(sink, selectors.EVENT_WRITE)
         while len(received) < length:
             events = ready.select(ends_at - time.monotonic())
             if not events or time.monotonic() > ends_at:
-                raise _Ended
+                raise _Late
             for key, _ in events:
                 if key.fd == sink:
                     unsent = unsent[os.write(sink, unsent) :]

@@ -73,7 +73,8 @@ def store_of(*objects: dict[str, Any]) -> Store:
 
 def steps_of(store: Store, hints: SchedulingHints) -> ClaimSteps:
     """What the searches of allocate take."""
-    cluster = with_answers(store.cluster(), Config(), 0, Cache())
+    run_cycle(store.cluster(), Config(), 0)  # after which it is known what selectors say
+    cluster = with_answers(store.cluster())
     snapshot = lower(cluster, Config(), 0, Cache(), hints).snapshot
     context = Context(
         lower_settings(Config(), 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kai_sched.lowering import claim_selectors
-from kai_sched.lowering.claim_selectors import ASKED_MAX, SelectorBook
+from kai_sched.lowering.claim_selectors import ASKED_EACH, ASKED_MAX, SelectorBook
 from kai_sched.model.claims import Device
 from kai_sched.model.device_selectors import (
     EXPRESSION_MAX,
@@ -120,11 +120,14 @@ def test_for_objects_of_the_cluster_unknown_counts_as_selected() -> None:
     assert found.questions == ()
 
 
-def test_a_namespace_asks_a_bounded_number_of_questions_in_a_cycle() -> None:
+@pytest.mark.parametrize("length", [5, 10_000])
+def test_a_namespace_asks_a_bounded_number_of_questions_in_a_cycle(length: int) -> None:
     found = SelectorBook(DEVICES)
-    found.ask((f"{i} == 1" for i in range(ASKED_MAX + 10)), "one")
+    found.ask((f"{i:05}".ljust(length) for i in range(1000)), "one")
     found.ask(["true"], "two")
-    assert len(found.questions) == ASKED_MAX + 1
+    asked = [each.expression for each in found.questions]
+    assert len(asked) == ASKED_MAX // (length + ASKED_EACH) + 1
+    assert "true" in asked
     found.begin({})
     assert found.questions == ()
 
@@ -138,13 +141,14 @@ def test_answers_that_are_gone_are_gone() -> None:
         found.selected([MODEL])
 
 
-def test_expressions_beyond_the_bound_are_evaluated_for_whole_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_selectors, "PARTS_MAX", 1)
+def test_what_an_expression_sees_does_not_depend_on_what_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_selectors, "VIEWS_MAX", 1)
     found = SelectorBook(DEVICES)
     found.ask([DRIVER, MODEL], "ns")
-    assert sorted(len(each.views) for each in found.questions) == [2, 8]
+    assert [len(each.views) for each in found.questions] == [2, 2]
     found.begin(answered(found.questions))
     assert found.selected([DRIVER, MODEL]).tolist() == [1, 0, 1, 0, 1, 0, 0, 0]
+    assert len(found._views) == 1
 
 
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

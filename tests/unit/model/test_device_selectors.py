@@ -1,4 +1,4 @@
-"""What an expression can see of a device, and how classes and rules with selectors are read."""
+"""What is shown of a device, and how classes and rules with selectors are read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kai_sched.model.config import Config
 from kai_sched.model.device_selectors import (
     EXPRESSION_MAX,
     SELECTORS_MAX,
-    DevicePart,
     SelectorAnswer,
     SelectorQuestion,
     object_questions,
-    parts_of,
     selector_problems,
+    text_fault,
     view_of,
 )
 from kai_sched.model.faults import FieldError
 from kai_sched.model.objects import Object, Taint
 from kai_sched.model.read import DEVICE_TAINT_RULE, RESOURCE_CLAIM, Reader
+from kai_sched.model.selector_text import DevicePart
 
 DEVICE = Device(
     "gpu-0",
@@ -36,44 +36,6 @@ MODEL, SLOT = DevicePart("attributes", "a.com", "model"), DevicePart("attributes
 
 def nothing(_field: str, _message: str) -> None:
     raise AssertionError
-
-
-@pytest.mark.parametrize(
-    ("expression", "parts"),
-    [
-        ("true", set()),
-        ("device.driver == 'a.com'", {DevicePart("driver")}),
-        ("device . driver\n== 'a.com'", {DevicePart("driver")}),
-        ("device.allowMultipleAllocations", {DevicePart("allowMultipleAllocations")}),
-        ("device.attributes['a.com'].model == 'A100'", {MODEL}),
-        ('device.attributes [ "a.com" ] . model == "A100" && device.attributes["a.com"].slot > 1', {MODEL, SLOT}),
-        ("has(device.attributes['a.com'].model)", {MODEL}),
-        ("device.capacity['a.com'].memory.compareTo(quantity('1Gi')) > 0", {DevicePart("capacity", "a.com", "memory")}),
-        ("'a.com' in device.attributes", {DevicePart("attributes", "a.com")}),
-        (
-            "'a.com' in device.attributes && device.attributes['a.com'].model == 'x'",
-            {DevicePart("attributes", "a.com"), MODEL},
-        ),
-        # Anything but the usual forms may be anything.
-        ("'model' in device.attributes['a.com']", None),
-        ("device.attributes['a.com'] == {}", None),
-        ("device.attributes['a' + '.com'].model == 'x'", None),
-        ("device.attributes['a.com']['model'] == 'x'", None),
-        ("device.attributes[r'a.com'].model == 'x'", None),
-        (r"device.attributes['a\x2ecom'].model == 'x'", None),
-        ('device.attributes["""a.com"""].model == "x"', None),
-        ("device.attributes.all(k, k == 'a.com')", None),
-        ("device['driver'] == 'a.com'", None),
-        ("[device].exists(d, d.driver == 'a.com')", None),
-        ("`device`.driver == 'a.com'", None),
-        ("device. // a comment\n driver == 'a.com'", None),
-        ("device == device", None),
-        ("has(device.driver) && device.driverless", None),
-        ("dyn(device).driver == 'a.com'", None),
-    ],
-)
-def test_which_parts_of_a_device_an_expression_sees(expression: str, parts: set[DevicePart] | None) -> None:
-    assert parts_of(expression) == parts
 
 
 def test_what_is_shown_of_a_device() -> None:
@@ -137,6 +99,30 @@ def test_classes_and_rules_are_told_of_selectors_that_cannot_be_used() -> None:
     ]
     assert told[0][3] == "'1 +' cannot be compiled"
     assert told[1][3].endswith(f"has {EXPRESSION_MAX + 1} characters: shorten it to {EXPRESSION_MAX}")
+
+
+def test_classes_and_rules_are_told_of_selectors_that_fail_for_devices() -> None:
+    """If they are about any device; else the others may be kept from the selector by what comes before it."""
+    classes = {"gpu": DeviceClass("gpu", ("1/0 == 1", "2/0 == 1"))}
+    taint = Taint("k", "", "NoSchedule")
+    rules = {
+        "any": DeviceTaintRule("any", taint, selectors=("1/0 == 1",)),
+        "named": DeviceTaintRule("named", taint, driver="a", selectors=("1/0 == 1",)),
+        "of-class": DeviceTaintRule("of-class", taint, device_class="gpu", selectors=("1/0 == 1",)),
+    }
+    answer = SelectorAnswer("", {b"1": True, b"2": "division by zero"})
+    told = selector_problems(classes, rules, {"1/0 == 1": answer, "2/0 == 1": answer})
+    assert [each[1:3] for each in told] == [
+        ("gpu", "spec.selectors[0].cel.expression"),
+        ("any", "spec.deviceSelector.selectors[0].cel.expression"),
+    ]
+    assert told[0][3].startswith("'1/0 == 1' fails for some devices (division by zero): correct it")
+
+
+@pytest.mark.parametrize("text", ["'\ud800' == 'a'", "'\udfff'", "\udabc"])
+def test_what_is_no_text_is_not_sent_anywhere(text: str) -> None:
+    assert "surrogate" in text_fault(text)
+    assert text_fault("'\U0001f600\uffff' == ''") == ""
 
 
 @pytest.mark.parametrize(("more", "fault"), [(0, ""), (1, f"{SELECTORS_MAX + 1} selectors: give {SELECTORS_MAX}")])

@@ -12,8 +12,9 @@ for _ in range(18):
 LARGE = f"{_DOUBLED} == ''"  # 262 MB, and as much again while it is made
 DEEP = "(" * 20_000 + "true" + ")" * 20_000
 
-_START = "import sys, struct, time, os; source, sink = sys.stdin.buffer, sys.stdout.buffer; source.read(4);"
 _SENT = "sink.write({}); sink.flush();"
+_READY = _SENT.format("struct.pack('>I', 7) + b'[\"\",[]]'")
+_START = f"import sys, struct, time, os; source, sink = sys.stdin.buffer, sys.stdout.buffer; {_READY} source.read(4);"
 
 
 def python(code: str) -> list[str]:

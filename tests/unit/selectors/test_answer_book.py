@@ -6,8 +6,9 @@ import pytest
 
 from kai_sched.model.device_selectors import DeviceView, SelectorQuestion
 from kai_sched.selectors import answer_book
-from kai_sched.selectors.answer_book import BURST_S, SHARE, AnswerBook, Job, evaluated
+from kai_sched.selectors.answer_book import BURST_S, RETRY_S, SHARE, AnswerBook, Job, evaluated
 from kai_sched.selectors.wire import Reply
+from kai_sched.selectors.worker_process import DELAYED, UNEVALUATED
 
 VIEWS = tuple(DeviceView(bytes([i]), b"%d" % i) for i in range(10))
 
@@ -112,16 +113,15 @@ def test_questions_that_nobody_asks_any_more_are_forgotten() -> None:
     assert book.wait_s(0.0) is None
 
 
-def test_answers_take_no_more_bytes_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_take_no_more_bytes_than_they_may() -> None:
     """Who has most loses its oldest; others keep what they have."""
-    monkeypatch.setattr(answer_book, "KEPT_BYTES", 50_000)
-    book = AnswerBook(burst_s=1e9)
+    book = AnswerBook(burst_s=1e9, kept_bytes=20_000)
     book.ask([question("b0", "b"), *(question(f"a{i:03}" + "x" * 1000) for i in range(100))])
     play(book, 0.1, 1e6)
     assert 5 < len(book.answers) < 15
     assert "b0" in book.answers
     assert sorted(text[:4] for text in book.answers if text != "b0")[-1] == "a099"
-    assert book._total == sum(book._bytes.values()) <= 50_000
+    assert book.size == sum(book._bytes.values()) <= 20_000
 
 
 def test_an_expression_that_fails_in_many_ways_is_at_fault_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +139,37 @@ def test_a_slice_of_work_ends_after_its_time() -> None:
     jobs = [Job(name, (), "a") for name in "wxyz"]
     found = evaluated(jobs, lambda _text, _devices: Reply("", []), lambda: next(times))
     assert [(job.expression, round(seconds, 2)) for job, _, seconds in found] == [("w", 0.01), ("x", 0.03), ("y", 0.02)]
+
+
+@pytest.mark.parametrize(("fault", "is_tried_again"), [(DELAYED, True), (UNEVALUATED, False)])
+def test_what_had_no_time_is_tried_again_later(fault: str, is_tried_again: bool) -> None:
+    book = AnswerBook()
+    book.ask([question("x")])
+    (job,) = book.next_jobs(0.0)
+    assert book.take(job, Reply(fault, []), 0.1, 1.0)
+    assert book.retry_s(1.0) == (RETRY_S if is_tried_again else None)
+    assert not book.forget_delayed(RETRY_S)
+    assert "x" in book.answers
+    assert book.forget_delayed(RETRY_S + 1.0) is is_tried_again
+    book.ask([question("x")])
+    assert book.is_open is is_tried_again
+    assert book.retry_s(1.0) is None
+    assert (book.size == 0) is is_tried_again
+
+
+def test_what_is_given_up_is_answered_until_it_is_forgotten() -> None:
+    book = AnswerBook()
+    book.ask([question("x"), question("y", "b")])
+    book.give_up("there was no time", 1.0)
+    assert not book.is_open
+    assert {text: answer.fault for text, answer in book.answers.items()} == dict.fromkeys("xy", "there was no time")
+    assert book.forget_delayed(1.0)
+    assert book.answers == {}
+
+
+def test_a_round_has_a_bounded_number_of_views() -> None:
+    """Whatever a namespace asks: putting its questions together takes no time that others need."""
+    many = tuple(DeviceView(b"%d" % i, b"") for i in range(10_000))
+    book = AnswerBook()
+    book.ask(question(f"{i}", views=many) for i in range(100))
+    assert sum(len(job.views) for job in book.next_jobs(0.0)) == answer_book.VIEWS_OF_JOBS

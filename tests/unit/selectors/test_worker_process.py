@@ -13,7 +13,7 @@ import pytest
 
 from kai_sched.selectors import worker_process
 from kai_sched.selectors.wire import Reply
-from kai_sched.selectors.worker_process import UNEVALUATED, WorkerProcess
+from kai_sched.selectors.worker_process import DELAYED, UNEVALUATED, WorkerProcess
 from tests.unit.selectors.commands import DEEP, GARBAGE, LARGE, SLOW, python
 
 DEVICE = b'{"driver":"a","attributes":{},"capacity":{}}'
@@ -108,9 +108,37 @@ def test_a_process_that_hangs_is_killed_at_the_deadline(monkeypatch: pytest.Monk
     monkeypatch.setattr(worker_process, "REQUEST_S", 0.3)
     worker = WorkerProcess(python("time.sleep(1000)"))
     began = time.monotonic()
-    assert worker.ask("true", [DEVICE]) == Reply(UNEVALUATED, [])
-    assert worker.ask("true", [b'{"long":"' + b"x" * 1_000_000 + b'"}']) == Reply(UNEVALUATED, [])
+    assert worker.ask("true", [DEVICE]) == Reply(DELAYED, [])
+    assert worker.ask("true", [b'{"long":"' + b"x" * 1_000_000 + b'"}']) == Reply(DELAYED, [])
     assert time.monotonic() - began < 10.0
+    worker.close()
+
+
+def test_who_is_served_by_processes_that_others_kill_is_not_at_fault() -> None:
+    worker = WorkerProcess(python("os.kill(os.getpid(), 9)"))
+    assert worker.ask("true", [DEVICE]) == Reply(DELAYED, [])
+    worker.close()
+
+
+@pytest.mark.parametrize("command", [["false"], [*python("")[:3], "print('?', flush=True)"], ["/no/such/program"]])
+def test_a_process_that_does_not_start_is_no_answer(command: list[str]) -> None:
+    worker = WorkerProcess(command)
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"does not start|No such file"):
+            worker.ask("true", [DEVICE])
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    "code", ["os.abort()", "sink.write(struct.pack('>I', 16) + b'[\"\",[true],true]'); sink.flush()"]
+)
+def test_those_who_ask_next_find_a_new_process(code: str) -> None:
+    """Whoever ends the process pays for the start of the next one."""
+    worker = WorkerProcess(python(code))
+    worker.ask("true", [DEVICE])
+    first = pid(worker)
+    assert worker._is_fresh
+    assert Path(f"/proc/{first}").exists()
     worker.close()
 
 
@@ -145,7 +173,8 @@ def test_the_process_knows_nothing_of_the_scheduler(worker: WorkerProcess) -> No
     done = subprocess.run(worker._command, capture_output=True, text=True, env={}, check=True)
     assert json.loads(done.stdout) == [
         *("kai_sched.api", "kai_sched.api.legal", "kai_sched.model", "kai_sched.model.faults"),
-        *("kai_sched.model.resources", "kai_sched.selectors", "kai_sched.selectors.expressions"),
+        *("kai_sched.model.resources", "kai_sched.model.selector_text"),
+        *("kai_sched.selectors", "kai_sched.selectors.expressions"),
         *("kai_sched.selectors.wire", "kai_sched.selectors.worker"),
     ]
 
