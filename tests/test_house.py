@@ -51,6 +51,7 @@ BANNED = {
 
 DOCSTRING_SHARE = 0.20
 DOCUMENTED = ("kai_sched.solver", "kai_sched.lowering", "kai_sched.operator")
+BOUND = re.compile(r"#.*\bBound: \S")
 SHAPE = re.compile(r"\([A-Z][A-Z0-9 +]*,[^)]*\)|\bscalars?\b")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -184,6 +185,19 @@ def kernels_without_shapes(module: Module) -> list[str]:
     return found
 
 
+def loops_without_bound(module: Module) -> list[str]:
+    """The ``while`` loops without "Bound:" in a comment on their line, or in those right above it."""
+    found, lines = [], module.text.splitlines()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.While):
+            first = node.lineno - 1
+            while first > 0 and lines[first - 1].lstrip().startswith("#"):
+                first -= 1
+            if not any(BOUND.search(line) for line in lines[first : node.lineno]):
+                found.append(f"line {node.lineno}")
+    return found
+
+
 def unknown_files(text: str) -> list[str]:
     """The Python files in code marks of a document that no path of the checkout ends with. ``*`` is any name."""
     named = re.findall(r"`([\w*./-]+\.py)`", text)
@@ -224,6 +238,11 @@ def test_packages_are_documented(package: str) -> None:
 def test_kernels_say_shapes() -> None:
     found = {m.name: kernels_without_shapes(m) for m in modules() if is_within(m.name, SOLVER)}
     assert {name: kernels for name, kernels in found.items() if kernels} == {}
+
+
+def test_loops_of_the_solver_have_a_bound() -> None:
+    found = {m.name: loops_without_bound(m) for m in modules() if is_within(m.name, SOLVER)}
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 @pytest.mark.slow
@@ -318,6 +337,22 @@ def test_missing_docstrings_lower_the_share() -> None:
 )
 def test_kernels_without_shapes_are_seen(text: str, wrong: bool) -> None:
     assert kernels_without_shapes(parse("kai_sched.solver.example", text)) == (["f"] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("while a:\n    a = b", True),
+        ("# Why.\nwhile a:  # Bound:\n    a = b", True),
+        ("# Bound: n.\na = 1\nwhile a:\n    a = b", True),
+        ("while a:\n    # Bound: n.\n    a = b", True),
+        ("while a:  # Bound: n.\n    a = b", False),
+        ("# Bound: n.\n# Why.\nwhile a:\n    a = b", False),
+        ("for a in range(b): ...", False),
+    ],
+)
+def test_loops_without_bound_are_seen(text: str, wrong: bool) -> None:
+    assert len(loops_without_bound(parse("kai_sched.solver.example", text))) == wrong
 
 
 def test_unknown_files_are_seen() -> None:

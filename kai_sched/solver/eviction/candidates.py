@@ -229,7 +229,7 @@ def move_out(q: int, j: int, job_order: JobOrder) -> bool:
     if job.listed[base + at] == j:
         slot.begin[q] = at + 1
         return False
-    while job.listed[base + at] != j:
+    while job.listed[base + at] != j:  # Bound: the job is in the list.
         at += 1
     for place in range(at, end - 1):
         job.listed[base + place] = job.listed[base + place + 1]
@@ -260,7 +260,7 @@ def move_in(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
         job.listed[base + begin - 1] = j
         return
     low, high = begin, end
-    while low < high:
+    while low < high:  # Bound: each turn makes the interval shorter.
         middle = (low + high) // 2
         if job_comes_first(j, job.listed[base + middle], ctx, job_order):
             high = middle

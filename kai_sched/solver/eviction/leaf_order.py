@@ -74,7 +74,7 @@ def sift_last_down(base: int, at: int, size: int, ctx: Context, job_order: JobOr
     ``sort_list``.
     """
     job = job_order.jobs
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < size and job_comes_first(job.listed[base + below], job.listed[base + below + 1], ctx, job_order):
             below += 1
@@ -102,7 +102,7 @@ def mark_runs(base: int, size: int, job_order: JobOrder) -> None:
     # of the run of j, and is never visited again: the whole is O(size).
     for at in range(size - 1, -1, -1):
         j, end = job.listed[base + at], at + 1
-        while end < size and asks_no_more(job.listed[base + end], j, held):
+        while end < size and asks_no_more(job.listed[base + end], j, held):  # Bound: ``end`` grows.
             end = job.run_end[base + end]
         job.run_end[base + at] = end
 
@@ -124,7 +124,7 @@ def push_heap(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
     at = job_order.heap.job_heap_size[q]
     job_order.heap.job_heap_size[q] = at + 1
     job.heap[base + at] = j
-    while at > 0:
+    while at > 0:  # Bound: the depth of the heap.
         above = (at - 1) // 2
         if not job_comes_first(job.heap[base + at], job.heap[base + above], ctx, job_order):
             break
@@ -143,7 +143,7 @@ def pop_heap(q: int, ctx: Context, job_order: JobOrder) -> None:
     job_order.heap.job_heap_size[q] = size
     job.heap[base] = job.heap[base + size]
     at = 0
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < size and job_comes_first(job.heap[base + below + 1], job.heap[base + below], ctx, job_order):
             below += 1
@@ -177,7 +177,7 @@ def first_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock: in
     slot, job = job_order.heap, job_order.jobs
     base, end, at = slot.base[q], slot.end[q], slot.cursor[q]
     listed = NULL
-    while at < end:
+    while at < end:  # Bound: ``at`` grows.
         j = job.listed[base + at]
         if job.skip[j] != clock and ctx.snapshot.jobs.priority[j] < ceiling:
             listed = j
@@ -204,7 +204,7 @@ def largest_gang_of_leaf(q: int, job_order: JobOrder) -> int:
     at, end = slot.first_by_size[q], slot.base[q + 1]
     # Jobs that leave the list for good are passed once: the place found here is where the next call begins.
     # ``candidates.move_in`` puts it back if a job enters the list at an earlier place.
-    while at < end and job.skip[job.by_size[at]] == DEAD:
+    while at < end and job.skip[job.by_size[at]] == DEAD:  # Bound: ``at`` grows.
         at += 1
     slot.first_by_size[q] = at
     for place in range(slot.base[q], slot.base[q] + slot.job_heap_size[q]):
@@ -246,10 +246,10 @@ def skip_equal_jobs(q: int, ctx: Context, job_order: JobOrder, clock: int) -> No
         # list makes "comes after" monotone. A marked entry is no job of the list now, so that the next entry that
         # counts decides for it.
         low, high = at, last
-        while low < high:
+        while low < high:  # Bound: each turn makes the interval shorter.
             middle = (low + high) // 2
             place = middle
-            while place < high and job.skip[job.listed[base + place]] == clock:
+            while place < high and job.skip[job.listed[base + place]] == clock:  # Bound: ``place`` grows.
                 place += 1
             if place == high or job_comes_first(top, job.listed[base + place], ctx, job_order):
                 high = middle
@@ -258,6 +258,6 @@ def skip_equal_jobs(q: int, ctx: Context, job_order: JobOrder, clock: int) -> No
         last = low
     # The last place of the run may be a marked entry. At the latest the search ends at the first job, which counts.
     last -= 1
-    while last > at and job.skip[job.listed[base + last]] == clock:
+    while last > at and job.skip[job.listed[base + last]] == clock:  # Bound: ``last`` falls.
         last -= 1
     slot.cursor[q] = max(at, last)

@@ -115,7 +115,7 @@ def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Searc
     if last == NULL or has_room_with(c, n, freed, ctx):
         return number if by_number and last != NULL else last
     before, here = NULL, search.nodes.first_potential[n]
-    while here != 0:
+    while here != 0:  # Bound: the victims on the node, each once.
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
         if lists.is_chosen[g] != 0 or g == before or chunk_blocks(g, c, n, ctx, search):

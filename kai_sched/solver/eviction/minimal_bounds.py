@@ -212,7 +212,7 @@ def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
     # ``most_given_by``. What leaves at lower levels leaves the reclaimer's side as well (``total``): that side
     # then holds less, and may overtake less easily, so the bound has to count it. Each victim leaf lies below
     # exactly one sibling of the path, so the sum counts each once.
-    while True:
+    while True:  # Bound: the depth of the queue tree.
         above = int(queues.parent[u])
         row = above if above != NULL else queues.parent.shape[0]
         found = 0.0

@@ -177,7 +177,7 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
         As for ``choose``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
     """
     log = ctx.log
-    while True:
+    while True:  # Bound: each turn bars one more node.
         n = cheapest_node(t, n_hosts, preemptor, ctx, search)
         if n == NULL:
             return NULL
@@ -189,7 +189,7 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
         # the attempt is repeated without its first chunk, then without the first two, and so on. Bound: chunks
         # that were refused before any chunk went would be refused again, so leaving them out ends the same. The
         # repetition therefore starts after the first one that went.
-        while outcome == REFUSED and going:
+        while outcome == REFUSED and going:  # Bound: each turn skips more chunks of the node.
             outcome, first = clear_node(t, n, skipped, preemptor, ctx, search)
             skipped, going = first, first > 0
             if outcome != CLEARED:
@@ -217,7 +217,7 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
         freed[r] = 0.0
     last, open_ = NULL, False
     here = search.nodes.first_potential[n]
-    while here != 0:
+    while here != 0:  # Bound: the victims on the node, each once.
         other = here - 1
         here = search.tasks.next_on_node[other]
         g = int(search.tasks.batch[other])
@@ -327,7 +327,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         freed[r] = 0.0
     number, last = 0, NULL
     here = search.nodes.first_potential[n]
-    while here != 0:
+    while here != 0:  # Bound: the victims on the node, each once.
         other = here - 1
         here = search.tasks.next_on_node[other]
         g = int(search.tasks.batch[other])
@@ -373,7 +373,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
             return (REFUSED if refused and not preemptor.moves else NOT_CLEARED), 0
         if has_room(c, n, ctx):
             return (CLEARED if is_affordable(t, n, ctx) else NOT_CLEARED), 0
-    while here != 0:
+    while here != 0:  # Bound: the victims on the node, each once.
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
         if search.lists.is_chosen[g] != 0 or g == last:

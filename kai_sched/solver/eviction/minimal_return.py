@@ -44,7 +44,7 @@ def keep_victims(ctx: Context, search: Search) -> None:
     # The order is the reverse of the decisions: the victims of later searches go back first, as the earlier
     # searches did not count with them. A victim that stays elsewhere may free the room of its move, so passes are
     # repeated until one keeps no victim. Each pass but the last takes back at least one eviction, so this ends.
-    while anybody:
+    while anybody:  # Bound: each pass but the last takes back an eviction.
         anybody = False
         log.size[:] = 0
         for row in range(evictions.length[0] - 1, -1, -1):

@@ -94,6 +94,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
     # with others costs several, and a move costs an eviction and takes free room. A set is only searched when
     # those before it had no result. A proof (``refute``) or the end of the budget ends the whole search: both
     # hold for every set.
+    # Bound: there are three candidate sets.
     while candidates <= last_candidate_set(action, need, lacking, settings) and outcome == NOT_FOUND:
         note_who_gives(candidates, preemptor, ctx, search)
         begin(ceiling, candidates != ALL_VICTIMS, ctx, search)
@@ -149,7 +150,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     # What an attempt needs. The sums ``gone`` and ``gone_alone`` count the GPUs of chunks that may leave for
     # good. Moves free no GPU in the cluster, so moves are only attempted when those that leave can supply what is
     # lacking.
-    while accumulate(ceiling, ctx, search):
+    while accumulate(ceiling, ctx, search):  # Bound: each turn takes one chunk, and counts as work.
         steps, tried = steps + 1, False
         count.work[0] += 1
         if count.work[0] > ctx.settings.search_work:
@@ -261,11 +262,11 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     # The most deserving victim is left out first, as it is the one to be spared. One pass is not enough: a chunk
     # that was held by a later one, or needed beside it, may be unneeded once that one stays. The loop ends, as
     # each pass but the last makes the list shorter. The count of room avoids simulations that must fail.
-    while anybody:
+    while anybody:  # Bound: each pass but the last makes the list shorter.
         anybody = False
         sum_up(ctx, search)
         at = next_chosen(count.batches[0], search)
-        while at != NULL:
+        while at != NULL:  # Bound: ``at`` falls.
             g = int(lists.chosen[at])
             if is_held(g, ctx.snapshot, search):
                 at = next_chosen(g, search)

@@ -235,7 +235,7 @@ def return_job(j: int, moving: bool, ctx: Context, search: Search) -> None:
     # A chunk returns whole or not at all. If one of its tasks has no room, the next chunk is made up without this
     # task: ``next_return`` fills a gang with another of its pods. If even the first task has no room anywhere,
     # others of the job are likely to be the same, and are taken off together instead of one each round.
-    while True:
+    while True:  # Bound: each turn but the last excludes at least one task of the job.
         length = next_return(j, ctx)
         if length == 0:
             return

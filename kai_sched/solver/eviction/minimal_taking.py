@@ -54,10 +54,10 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     # Victims are taken in their order, the least deserving first, only below queue ``q`` and only if they hold
     # some of the resource ``r`` that is over the limit. A chunk that could not be taken for this limit is not tried
     # again for it; for the next limit, of another queue or resource, the chunks are gone through from the first.
-    while verdict != OK:
+    while verdict != OK:  # Bound: each turn takes one more chunk.
         if verdict != OVER_LIMIT or preemptor.action == CONSOLIDATION:
             return False
-        while True:
+        while True:  # Bound: ``g`` grows.
             if g == search.counts.batches[0]:
                 return False
             first = first_of(g, search)
@@ -94,7 +94,7 @@ def with_moves(preemptor: Preemptor, moves: bool) -> Preemptor:
 @inner
 def is_below(q: int, above: int, snapshot: Snapshot) -> bool:
     """Return whether queue ``q`` is queue ``above`` or below it; reads ``queues.parent`` (Q,)."""
-    while q != NULL and q != above:
+    while q != NULL and q != above:  # Bound: the depth of the queue tree.
         q = snapshot.queues.parent[q]
     return bool(q == above)
 
@@ -122,7 +122,7 @@ def choose_with_dependents(
     floats, integers = log.size[0], log.size[1]
     chosen, placed = search.counts.chosen[0], search.counts.placed[0]
     refused, here = False, search.jobs.first_potential[snapshot.tasks.job[first_of(g, search)]]
-    while True:
+    while True:  # Bound: the chain of the job has a task of ``g``.
         h = int(search.tasks.batch[here - 1])
         here = search.tasks.next_of_job[here - 1]
         if search.lists.is_chosen[h] == 0 and (h == g or empties(g, h, snapshot, search)):
@@ -175,7 +175,7 @@ def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
     than those below them, so climbing from the set of ``h`` ends at that set or passes it.
     """
     s, emptied = snapshot.tasks.set[first_of(h, search)], search.lists.emptied[g]
-    while s > emptied:
+    while s > emptied:  # Bound: parents have lower rows.
         s = snapshot.sets.parent[s]
     return bool(emptied != NULL and s == emptied)
 
@@ -294,7 +294,7 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
     Its leaf and all queues above it are credited.
     """
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             search.queues.remains[q, r] += amount[r]
         q = snapshot.queues.parent[q]

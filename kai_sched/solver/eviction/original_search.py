@@ -112,7 +112,7 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
     forget(search)
     drop_known(search)
     lower, upper, k = 0, NULL, 1
-    while k != NULL:
+    while k != NULL:  # Bound: doubled up to ``length``, then the interval is halved, then one probe.
         is_last = upper != NULL and upper - lower == 1
         outcome = probe(generator, k, preemptor, ctx, search)
         solved = outcome == HELPED
@@ -190,7 +190,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
     # be valid: no victim so far may stay away (``any_exposed``), or there is no room with all potential victims
     # gone (``may_suffice``). Multi-node scenarios grow by 0, 1, 3, 7, ... nodes over the fewest that could have
     # enough GPUs; the prefixes that the last chunk does not change were simulated before (``tried_before``).
-    while accumulate(ceiling, ctx, search):
+    while accumulate(ceiling, ctx, search):  # Bound: each turn takes one chunk, and ``reason_to_stop`` asks the budget.
         steps += 1
         why = reason_to_stop(steps, preemptor, ctx, search)
         if why != OK:
@@ -210,7 +210,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         tried = tried_before(total, n_nodes, state, search) if size == shortest else 0
         shortest, n_nodes = size, search.counts.nodes[0]
         step = 1
-        while 0 <= size <= total:
+        while 0 <= size <= total:  # Bound: ``step`` doubles.
             if size > tried and multi_node_scenario(size, ctx, search) and perform(k, preemptor, ctx, search):
                 return HELPED
             if size == total:
@@ -322,7 +322,7 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
         if home != NULL and search.tasks.batch[search.nodes.first_potential[home] - 1] != newest:
             return 0
     size = 0
-    while size < total and search.nodes.rank[size] < n_nodes:
+    while size < total and search.nodes.rank[size] < n_nodes:  # Bound: ``size`` grows.
         size += 1
     return size
 

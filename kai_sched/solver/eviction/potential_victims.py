@@ -168,7 +168,7 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
     for entry in range(k):
         c = snapshot.tasks.cls[search.pending[entry]]
         kind = 0
-        while kind < n_kinds and kinds.cls[kind] != c:
+        while kind < n_kinds and kinds.cls[kind] != c:  # Bound: ``n_kinds``.
             kind += 1
         if kind == MOST_KINDS:
             continue
@@ -274,7 +274,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
     clock = search.counts.clock[0]
-    while True:
+    while True:  # Bound: each turn takes at least one task of a victim.
         q, _ = next_leaf(ctx, search.victims)
         if q == NULL:
             return False

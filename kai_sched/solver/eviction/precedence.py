@@ -143,7 +143,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
 def count_in_scenario(j: int, search: Search) -> int:
     """Return how many tasks of job ``j`` the scenario has, a scalar."""
     length, t = 0, search.jobs.first_in_scenario[j]
-    while t != 0:
+    while t != 0:  # Bound: the tasks of the job, each once.
         length, t = length + 1, search.tasks.next_in_scenario[t - 1]
     return length
 
@@ -225,7 +225,7 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
     # but only if the first task lacks GPUs. The test gets easier to pass the less ``a`` holds, so ``gone`` sums up
     # what victims below ``a`` may take from it; those that cannot leave take nothing, unless victims that return count
     # as losses, too (``allow-consolidating-reclaim`` off).
-    while a != NULL:
+    while a != NULL:  # Bound: the depth of the queue tree.
         row = parent[a] if parent[a] != NULL else parent.shape[0]
         lost = gone
         for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
@@ -260,7 +260,7 @@ def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
     price = snapshot.classes.quota[search.counts.alike[0] - 1]
     for r in range(3):
         amount.request[b, r] = 0.0
-    while at < search.contenders.heap.end[b]:
+    while at < search.contenders.heap.end[b]:  # Bound: each turn goes on in the list.
         j = search.contenders.jobs.listed[base + at]
         if not waits_before(j, v, ctx.settings, priority, search.contenders):
             break
@@ -312,7 +312,7 @@ def keeps_limits(q: int, snapshot: Snapshot, book: Book) -> bool:
 
     If so, the gates (3.4) let all victims return: together they hold no more than now.
     """
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             if book.held[q, r] > book.limit[q, r]:
                 return False

@@ -97,7 +97,7 @@ def carry(q: int, ctx: Context, job_order: JobOrder) -> None:
     queues = ctx.snapshot.queues
     slot, amount = job_order.heap, job_order.weights
     above = queues.parent[q]
-    while above != NULL and slot.entry[queues.child_ptr[above]] == q:
+    while above != NULL and slot.entry[queues.child_ptr[above]] == q:  # Bound: the depth of the queue tree.
         for r in range(3):
             amount.request[above, r], amount.left[above, r] = amount.request[q, r], amount.left[q, r]
         if job_order.last_first:
@@ -110,7 +110,7 @@ def carry(q: int, ctx: Context, job_order: JobOrder) -> None:
 def sift_queue_up(base: int, at: int, ctx: Context, job_order: JobOrder) -> None:
     """Move the queue at place ``at`` of the heap from ``base`` on towards the top: ``entry`` (Q + 1,), in place."""
     slot = job_order.heap
-    while at > 0:
+    while at > 0:  # Bound: the depth of the heap.
         above = (at - 1) // 2
         if not queue_comes_first(slot.entry[base + at], slot.entry[base + above], ctx, job_order):
             break
@@ -126,7 +126,7 @@ def sift_queue_down(base: int, size: int, ctx: Context, job_order: JobOrder) -> 
     """
     slot = job_order.heap
     at = 0
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < size and queue_comes_first(
             slot.entry[base + below + 1], slot.entry[base + below], ctx, job_order
@@ -214,12 +214,12 @@ def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
     if slot.size[row] == 0:
         return NULL, False
     q, turned = NULL, False
-    while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:
+    while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:  # Bound: the depth of the queue tree.
         if q != NULL:
             row = q
         base: int = queues.child_ptr[row]
         head = slot.entry[base]
-        while slot.dirty[slot.entry[base]] == 1:
+        while slot.dirty[slot.entry[base]] == 1:  # Bound: each turn clears one mark.
             slot.dirty[slot.entry[base]] = 0
             sift_queue_down(base, slot.size[row], ctx, job_order)
             carry(slot.entry[base], ctx, job_order)
@@ -255,7 +255,7 @@ def take_next_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock
     empty = following == NULL
     # The leaf and all queues above it are heads, as the way down went from head to head. So an empty queue is the top
     # of the heap of its parent, and is replaced by the last entry.
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         above = queues.parent[q]
         if empty:
             row = above if above != NULL else queues.parent.shape[0]
@@ -293,7 +293,7 @@ def push_job_back(q: int, j: int, ceiling: int, ctx: Context, job_order: JobOrde
     show(q, first, ctx, job_order)
     # A queue that gets its first job joins its siblings, which may be the first one of the queue above, and so on
     # upwards.
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         above = queues.parent[q]
         row = above if above != NULL else queues.parent.shape[0]
         if newly:

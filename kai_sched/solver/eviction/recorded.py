@@ -74,7 +74,7 @@ def group_has_gone(j: int, group: int, state: State, search: Search) -> bool:
         The number of the group, ``tasks.recorded_with`` (T,).
     """
     t = search.jobs.first_in_scenario[j] - 1
-    while t >= 0:
+    while t >= 0:  # Bound: the victims of the job, each once.
         if search.tasks.recorded_with[t] == group and state.task.status[t] in (IS_EVICTED, IS_PIPELINED):
             return True
         t = search.tasks.next_in_scenario[t] - 1

@@ -44,7 +44,7 @@ def who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
     snapshot = ctx.snapshot
     parent, need = snapshot.queues.parent, requested_amounts(k, snapshot, search)
     u = int(snapshot.jobs.queue[p])
-    while u != NULL:
+    while u != NULL:  # Bound: the depth of the queue tree.
         for place in range(parent.shape[0]):
             s = int(snapshot.queues.by_uid[place])
             if s == u or parent[s] != parent[u] or not is_pushed_below(u, s, need, ctx.state, search):
@@ -94,7 +94,7 @@ def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
         if search.lists.kept[g] == 1:
             continue
         v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
-        while v != NULL and v != q:
+        while v != NULL and v != q:  # Bound: the depth of the queue tree.
             v = snapshot.queues.parent[v]
         if v == q:
             search.lists.kept[g] = 1

@@ -90,7 +90,7 @@ def hosts(j: int, snapshot: Snapshot, state: State, search: Search) -> int:
         if n == NULL or not IS_PIPELINED <= state.task.status[t] <= IS_STUCK:
             continue
         at = length
-        while at > 0 and spot[at - 1] > n:
+        while at > 0 and spot[at - 1] > n:  # Bound: ``at`` falls.
             at -= 1
         if at > 0 and spot[at - 1] == n:
             continue
@@ -123,7 +123,7 @@ def node_local_scenario(n: int, ctx: Context, search: Search) -> bool:
         j = search.lists.jobs[entry]
         name_again(j, search)
         t = search.jobs.first_potential[j] - 1
-        while t >= 0:
+        while t >= 0:  # Bound: the victims of the job, each once.
             add_to_scenario(t, -1 - j, 1, snapshot, state, search)
             t = search.tasks.next_of_job[t] - 1
     if start > 0:
@@ -141,17 +141,17 @@ def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
     listed, task, first = search.lists.jobs, search.tasks, search.jobs.first_potential
     length = 0
     here = search.nodes.first_potential[n]
-    while here != 0:
+    while here != 0:  # Bound: the victims on the node, each once.
         j = snapshot.tasks.job[here - 1]
         t = first[j] - 1
         group = task.batch[t]
-        while state.task.node[t] != n:
+        while state.task.node[t] != n:  # Bound: the task of ``here`` is in the chain of its job.
             t = task.next_of_job[t] - 1
         # The chain of the node meets several tasks of a job. The job is entered at the first of its tasks that is on
         # the node.
         if t == here - 1:  # else the job is in already
             at = length
-            while at > 0 and task.batch[first[listed[at - 1]] - 1] > group:
+            while at > 0 and task.batch[first[listed[at - 1]] - 1] > group:  # Bound: ``at`` falls.
                 listed[at] = listed[at - 1]
                 at -= 1
             listed[at] = j
@@ -168,7 +168,7 @@ def name_again(j: int, search: Search) -> None:
     """
     if search.jobs.scenario_mark[j] == search.counts.scenario_clock[0]:
         t = search.jobs.first_in_scenario[j] - 1
-        while t >= 0:
+        while t >= 0:  # Bound: the victims of the job, each once.
             search.tasks.times[t] *= 2
             t = search.tasks.next_in_scenario[t] - 1
 
@@ -206,7 +206,7 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
         room, wanted = search.kinds.with_recorded[kind], search.kinds.wanted[kind]
         c = search.kinds.cls[kind]
         entry = start
-        while room < wanted and entry < search.counts.scenario[0]:
+        while room < wanted and entry < search.counts.scenario[0]:  # Bound: ``entry`` grows.
             n = state.task.node[search.lists.scenario[entry]]
             entry += 1
             if n == NULL or search.nodes.counted[n] == mark + kind:
@@ -243,7 +243,7 @@ def comes_later(a: int, b: int, node: SearchNodes, room: Rooms) -> bool:
 @inner
 def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
     """Restore the heap of ``nodes.rank`` (N,), the most room on top, from place ``at`` downwards, in place."""
-    while 2 * at + 1 < total:
+    while 2 * at + 1 < total:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < total and comes_later(node.rank[below + 1], node.rank[below], node, room):
             below += 1
@@ -325,7 +325,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     # What is left in ``free`` is on nodes without potential victims. Only the rest has to come from ranked nodes.
     need = max(0.0, pending - free)
     covered, size = 0.0, 0
-    while covered < need and size < total:
+    while covered < need and size < total:  # Bound: ``size`` grows.
         covered += search.rooms.capacity[search.nodes.order[search.nodes.rank[size]]]
         size += 1
     return total, size if covered >= need else -1
@@ -348,7 +348,7 @@ def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
     start, mark = count.scenario[0], count.scenario_clock[0]
     for place in range(size):
         here = search.nodes.first_potential[search.nodes.order[search.nodes.rank[place]]]
-        while here != 0:
+        while here != 0:  # Bound: the victims on the node, each once.
             lists.batch_mark[search.tasks.batch[here - 1]] = mark
             here = search.tasks.next_on_node[here - 1]
     for entry in range(count.potential[0]):

@@ -178,7 +178,7 @@ def sort_in(c: int, length: int, snapshot: Snapshot, classes: Longs) -> int:
     so that this is no sort of all: the order of the others stays that of the tasks.
     """
     request, at = snapshot.classes.request, length
-    while at > 0 and classes[at - 1] != c and is_within(request[c], request[classes[at - 1]]):
+    while at > 0 and classes[at - 1] != c and is_within(request[c], request[classes[at - 1]]):  # Bound: ``at`` falls.
         classes[at] = classes[at - 1]
         at -= 1
     classes[at] = c

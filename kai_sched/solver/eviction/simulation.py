@@ -59,7 +59,7 @@ def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
     # the scenario had their attempt, the rest of the order cannot matter.
     n_left = count.jobs[0]
     found = False
-    while n_left > 0:
+    while n_left > 0:  # Bound: each turn takes one job out of the order, and none is put back; it counts as work.
         q, turned = next_leaf(ctx, search.contenders)
         if q == NULL:
             break

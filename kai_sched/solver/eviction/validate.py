@@ -73,7 +73,7 @@ def moved_jobs(search: Search, state: State) -> int:
     moved = 0
     for entry in range(search.counts.jobs[0] - 1):
         t = search.jobs.first_in_scenario[search.lists.jobs[entry]]
-        while t != 0 and not has_gone(t - 1, state, search):
+        while t != 0 and not has_gone(t - 1, state, search):  # Bound: the victims of the job, each once.
             t = search.tasks.next_in_scenario[t - 1]
         moved += t != 0
     return moved
@@ -89,11 +89,11 @@ def has_gone(t: int, state: State, search: Search) -> bool:
 def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
     """Return the queues at or above leaves ``a`` and ``b`` at which their paths part: two scalars, rows of queues."""
     depth_a, depth_b = depth_of(a, parent), depth_of(b, parent)
-    while depth_a > depth_b:
+    while depth_a > depth_b:  # Bound: the depth of the queue tree.
         a, depth_a = parent[a], depth_a - 1
-    while depth_b > depth_a:
+    while depth_b > depth_a:  # Bound: the depth of the queue tree.
         b, depth_b = parent[b], depth_b - 1
-    while parent[a] != parent[b]:
+    while parent[a] != parent[b]:  # Bound: paths meet above the roots, at NULL.
         a, b = parent[a], parent[b]
     return a, b
 
@@ -111,7 +111,7 @@ def has_quota_for(q: int, need: Floats, book: Book) -> bool:
 def depth_of(q: int, parent: Ints) -> int:
     """Return how many queues are above queue ``q``, a scalar."""
     depth = 0
-    while parent[q] != NULL:
+    while parent[q] != NULL:  # Bound: the depth of the queue tree.
         q, depth = parent[q], depth + 1
     return depth
 
@@ -137,7 +137,7 @@ def keeps_shares(p: int, k: int, ctx: Context, search: Search) -> bool:
             if snapshot.jobs.queue[j] == q and not take_job(p, need, j, q, ctx, search):
                 return False
     u = snapshot.jobs.queue[p]
-    while u != NULL:
+    while u != NULL:  # Bound: the depth of the queue tree.
         if not stays_behind(p, k, u, ctx, search):
             return False
         u = parent[u]
@@ -172,7 +172,7 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
     core = (0.0, 0.0, 0.0)
     has_core = False
     t = search.jobs.first_in_scenario[j] - 1
-    while t >= 0:
+    while t >= 0:  # Bound: the victims of the job, each once.
         leaves = state.task.status[t] == IS_EVICTED or settings.consolidating_reclaim == 0
         if leaves and (settings.minimal == 0 or has_gone(t, state, search)):
             s = snapshot.tasks.set[t]
@@ -219,7 +219,7 @@ def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, se
     queue, parent = search.queues, ctx.snapshot.queues.parent
     if not may_lose_more(p, need, v, ctx, search):
         return False
-    while v != NULL:
+    while v != NULL:  # Bound: the depth of the queue tree.
         if queue.remains_mark[v] != search.counts.presence[0]:
             queue.remains_mark[v] = search.counts.presence[0]
             for r in range(3):
@@ -311,7 +311,7 @@ def stays_behind(p: int, k: int, u: int, ctx: Context, search: Search) -> bool:
 @inner
 def runtime_of(q: int, own: Longs, otherwise: int, parent: Ints) -> int:
     """Return the nearest value of ``own`` (Q,) set at or above queue ``q``, in ns, else ``otherwise`` (11.1)."""
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         if own[q] != NULL:
             return int(own[q])
         q = parent[q]
@@ -380,7 +380,7 @@ def keeps_runtimes(action: int, p: int, ctx: Context, search: Search) -> bool:
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):
             search.sets.core[s] = 0
         t = search.jobs.first_in_scenario[j] - 1
-        while t >= 0:
+        while t >= 0:  # Bound: the victims of the job, each once.
             search.sets.core[snapshot.tasks.set[t]] += settings.minimal == 0 or has_gone(t, state, search)
             t = search.tasks.next_in_scenario[t] - 1
         for s in range(jobs.set_ptr[j], jobs.set_ptr[j + 1]):

@@ -107,7 +107,7 @@ def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Long
     # Go down from the root, and take at each set the last member in member order that gives something. Member order
     # puts those first that lack most in proportion to their minimum, so the last one is served best.
     s = first
-    while sets.child_ptr[s] != sets.child_end[s]:
+    while sets.child_ptr[s] != sets.child_end[s]:  # Bound: each turn goes down one level.
         child, n_members = sets.child_ptr[s], sets.child_end[s] - sets.child_ptr[s]
         order_members(child, sets.child_end[s], ctx)
         chosen, whole = NULL, NULL
@@ -148,7 +148,7 @@ def take_whole(first: int, end: int, ctx: Context, search: Search, chunk: Longs)
         # Parents have lower rows: go up until the row is not above ``first``. It is ``first`` exactly if s is at or
         # below it.
         above = s
-        while above > first:
+        while above > first:  # Bound: parents have lower rows.
             above = sets.parent[above]
         if above != first:
             continue

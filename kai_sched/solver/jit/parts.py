@@ -71,7 +71,7 @@ def _with_parts(library: Any) -> Iterator[Any]:
     """The libraries that a library links, with those that its parts link, each once, those that are called first."""
     seen: set[Any] = set()
     below = [iter(library._linking_libraries)]
-    while below:
+    while below:  # Bound: each library is entered once.
         each = next(below[-1], None)
         if each is None:
             below.pop()

@@ -107,7 +107,7 @@ class Reference:
 
     def __init__(self, table: Any) -> None:
         self.table = table
-        while True:
+        while True:  # Bound: the second turn has the size that the first one asked for.
             self.words = np.empty(_words_of_class.get(type(table), 64), np.int64)
             self.address = _pack(table, self.words)
             if self.address > 0:

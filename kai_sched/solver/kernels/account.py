@@ -169,7 +169,7 @@ def open_queues(ctx: Context) -> None:
         if not holds and status != IS_PENDING:
             continue
         q = jobs.queue[j]
-        while q != NULL:
+        while q != NULL:  # Bound: the depth of the queue tree.
             for r in range(3):
                 price = price_of(tasks.cls[t], r, tasks.node[t] if holds else NULL, ctx)
                 book.asked[q, r] += price

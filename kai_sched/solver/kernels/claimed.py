@@ -30,7 +30,7 @@ def take_claimed(t: int, wait: bool, ctx: Context) -> None:
         i = claims.claim[k]
         if requests.claim[entry] == NULL or not is_allocated(i, ctx):
             y = claims.slot_ptr[i]
-            while p < picks.length[0] and picks.claim[p] == entry:
+            while p < picks.length[0] and picks.claim[p] == entry:  # Bound: ``p`` grows.
                 set_slot(y, int(picks.device[p]), int(picks.option[p]), ctx)
                 y, p = y + 1, p + 1
             for rest in range(y, claims.slot_ptr[i + 1]):

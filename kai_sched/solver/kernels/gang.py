@@ -160,6 +160,7 @@ def order_members(first: int, end: int, ctx: Context) -> None:
     for place in range(end - first):
         member = first + place
         slot = place
+        # Bound: ``slot`` falls.
         while slot > 0 and goes_before(member, order[slot - 1], ctx.snapshot.sets.minimum, ctx.scratch.survey):
             order[slot] = order[slot - 1]
             slot -= 1
@@ -213,7 +214,7 @@ def next_of(j: int, returning: bool, ctx: Context) -> int:
     stack[0] = first
     # Depth first from the root. Each set is on the stack at most once, so S + 1 entries are enough. A pod set that is
     # reached gives what it lacks, or one task if it lacks nothing; ``able`` guarantees that it has so many.
-    while depth > 0:
+    while depth > 0:  # Bound: each set is on the stack once.
         depth -= 1
         s = stack[depth]
         missing = sets.minimum[s] - survey.met[s]

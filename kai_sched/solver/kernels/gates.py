@@ -27,7 +27,7 @@ def keeps_quota(leaf: int, need: Floats, parent: Ints, book: Book) -> bool:
     (Q + 1, 3) each; ``parent`` (Q,) leads from the ``leaf`` to the root.
     """
     q = leaf
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r] - ROUNDING:
                 return False
@@ -54,13 +54,13 @@ def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Book) -
         chunk, or NULL
     """
     q = leaf
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             if need[r] > 0.0 and book.limit[q, r] < book.held[q, r] + need[r] - ROUNDING:
                 return OVER_LIMIT, q, r
         q = parent[q]
     q = leaf if fixed else NULL
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             if need[r] > 0.0 and book.quota[q, r] < book.held_fixed[q, r] + need[r] - ROUNDING:
                 return OVER_QUOTA, q, r

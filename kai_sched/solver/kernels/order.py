@@ -136,7 +136,7 @@ def update_ancestors_of(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints,
     A queue that is not the head of ``queue_heap`` (Q,) does not change what its parent is compared with.
     """
     above = parent[q]
-    while above != NULL and queue_heap[child_ptr[above]] == q:
+    while above != NULL and queue_heap[child_ptr[above]] == q:  # Bound: the depth of the queue tree.
         for r in range(3):
             extra[above, r] = extra[q, r]
         q = above
@@ -146,7 +146,7 @@ def update_ancestors_of(q: int, parent: Ints, child_ptr: Ints, queue_heap: Ints,
 @inner
 def queues_up(base: int, at: int, heap: Ints, book: Book, extra: Floats) -> None:
     """Sift the entry at ``base + at`` of ``heap`` (Q,) towards the head of its heap at ``base``, in place."""
-    while at > 0:
+    while at > 0:  # Bound: the depth of the heap.
         above = (at - 1) // 2
         if not queue_before(heap[base + at], heap[base + above], book, extra):
             break
@@ -158,7 +158,7 @@ def queues_up(base: int, at: int, heap: Ints, book: Book, extra: Floats) -> None
 def queues_down(base: int, size: int, heap: Ints, book: Book, extra: Floats) -> None:
     """Sift the head of the heap of ``size`` queues at ``base`` of ``heap`` (Q,) down to its place, in place."""
     at = 0
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < size and queue_before(heap[base + below + 1], heap[base + below], book, extra):
             below += 1
@@ -171,7 +171,7 @@ def queues_down(base: int, size: int, heap: Ints, book: Book, extra: Floats) -> 
 @inner
 def jobs_up(base: int, at: int, heap: Ints, ctx: Context, tree: Tree) -> None:
     """Sift the job at ``base + at`` of ``heap`` (J,) towards the head of its leaf's heap at ``base``, in place."""
-    while at > 0:
+    while at > 0:  # Bound: the depth of the heap.
         above = (at - 1) // 2
         if not job_before(heap[base + at], heap[base + above], ctx.settings, ctx.snapshot.jobs.priority, tree.stage):
             break
@@ -183,7 +183,7 @@ def jobs_up(base: int, at: int, heap: Ints, ctx: Context, tree: Tree) -> None:
 def jobs_down(base: int, at: int, size: int, heap: Ints, ctx: Context, tree: Tree) -> None:
     """Sift the job at ``base + at`` of ``heap`` (J,) down to its place in a leaf's heap of ``size``, in place."""
     settings, priority, stage = ctx.settings, ctx.snapshot.jobs.priority, tree.stage
-    while 2 * at + 1 < size:
+    while 2 * at + 1 < size:  # Bound: the depth of the heap.
         below = 2 * at + 1
         if below + 1 < size and job_before(heap[base + below + 1], heap[base + below], settings, priority, stage):
             below += 1
@@ -254,7 +254,7 @@ def push_queue(q: int, ctx: Context, tree: Tree) -> None:
     queues = ctx.snapshot.queues
     newly = True
     # The loop ends at the first queue that had other children with jobs, which is in its parent's heap already.
-    while newly:
+    while newly:  # Bound: the depth of the queue tree.
         above = queues.parent[q]
         row = above if above != NULL else queues.parent.shape[0]
         base, slot = queues.child_ptr[row], tree.queue_size[row]
@@ -317,7 +317,7 @@ def push_job(j: int, depth: int, ctx: Context, tree: Tree) -> None:
     update_leaf(q, ctx, tree)
     if size == 0:
         push_queue(q, ctx, tree)
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         tree.dirty[q] = 1
         q = ctx.snapshot.queues.parent[q]
 
@@ -345,13 +345,13 @@ def pop_job(ctx: Context, tree: Tree) -> int:
         return NULL
     heap = tree.queue_heap
     q = NULL
-    while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:
+    while q == NULL or queues.child_ptr[q] != queues.child_ptr[q + 1]:  # Bound: the depth of the queue tree.
         if q != NULL:
             row = q
         base: int = queues.child_ptr[row]
         # Each turn clears one mark, so the loop ends. A head that sifts down brings up another one, which may be marked
         # too.
-        while tree.dirty[heap[base]] == 1:
+        while tree.dirty[heap[base]] == 1:  # Bound: each turn clears one mark.
             tree.dirty[heap[base]] = 0
             queues_down(base, tree.queue_size[row], heap, ctx.state.book, tree.extra)
             update_ancestors_of(heap[base], queues.parent, queues.child_ptr, heap, tree.extra)
@@ -377,7 +377,7 @@ def pop_empty_queues(q: int, empty: bool, ctx: Context, tree: Tree) -> None:
     """
     queues = ctx.snapshot.queues
     heap = tree.queue_heap
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         above = queues.parent[q]
         if empty:
             row = above if above != NULL else queues.parent.shape[0]

@@ -63,7 +63,7 @@ def charge_task(j: int, t: int, n: int, times: float, ctx: Context) -> None:
     """
     snapshot, at = ctx.snapshot, ctx.state.at
     c, q, fixed = snapshot.tasks.cls[t], snapshot.jobs.queue[j], snapshot.jobs.preemptible[j] == 0
-    while q != NULL:
+    while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             price = price_of(c, r, n, ctx)
             if price != 0.0:

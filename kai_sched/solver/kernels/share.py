@@ -49,13 +49,13 @@ def divide_siblings(amount: float, k_value: float, n_queues: int, work: Division
     if remaining <= 0.0:
         return
     bucket = next_bucket(np.inf, n_queues, work)
-    while bucket > -np.inf:
+    while bucket > -np.inf:  # Bound: the number of priorities.
         remaining = divide_bucket(remaining, k_value, bucket, n_queues, work)
         bucket = next_bucket(bucket, n_queues, work)
     bucket = next_bucket(np.inf, n_queues, work)
     # All priorities had their rounds before the remainder of any queue is handed out: a unit that the rounds left over
     # goes to the highest priority that noted a remainder (2.3, step 3).
-    while bucket > -np.inf and remaining > 0.0:
+    while bucket > -np.inf and remaining > 0.0:  # Bound: the number of priorities.
         remaining = give_remainders(remaining, bucket, n_queues, work)
         bucket = next_bucket(bucket, n_queues, work)
 
@@ -99,6 +99,8 @@ def divide_bucket(remaining: float, k_value: float, bucket: float, n_queues: int
     again = True
     # Compared with "above 0", not "unequal 0": rounding may leave slightly less than nothing, of which no queue can be
     # given a part.
+    # Bound: a round is followed by another if it satisfies a queue. What a sum of floats leaves open of its want, the
+    # next round gives exactly, so there are at most two rounds for each queue.
     while again and remaining > 0.0:
         again = False
         total_weight = 0.0
@@ -147,7 +149,7 @@ def give_remainders(remaining: float, bucket: float, n_queues: int, work: Divisi
     ``work.remainder`` (Q,) is the fraction that rounding took away, NO_REMAINDER if there is none; each is served once.
     Adds to ``work.given`` (Q,) in place, the last time less than a unit if less is left, and returns what remains.
     """
-    while remaining > 0.0:
+    while remaining > 0.0:  # Bound: each turn serves one remainder.
         best = -1
         for q in range(n_queues):
             left = work.remainder[q]

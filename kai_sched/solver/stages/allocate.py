@@ -56,7 +56,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
     jobs = snapshot.jobs
     enqueue_jobs_of_turn(turn, ctx, tree)
-    while True:
+    while True:  # Bound: each turn places a task or takes the job out of the tree for good.
         j = pop_job(ctx, tree)
         if j == NULL:
             break

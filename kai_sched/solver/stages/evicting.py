@@ -85,7 +85,7 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     search.counts.work[0] = 0
     search.counts.runtimes[0] = any_runtime(settings, snapshot.queues)
     idle = idle_gpus(action, snapshot, state)
-    while True:
+    while True:  # Bound: each turn takes one job out of the tree, for good.
         p = pop_job(ctx, tree)
         if p == NULL:
             break

@@ -44,7 +44,7 @@ def settle(ctx: Context, search: Search, room: Floats, leaving: Floats) -> None:
         overpaid = search.queues.overpaid[q]
         is_overpaid = overpaid[0] != 0.0 or overpaid[1] != 0.0 or overpaid[2] != 0.0
         above = q if is_overpaid else NULL
-        while above != NULL:
+        while above != NULL:  # Bound: the depth of the queue tree.
             for r in range(3):
                 state.book.held[above, r] += search.queues.overpaid[q, r]
             above = snapshot.queues.parent[above]
