@@ -63,6 +63,9 @@ SHARES = int(Help.SHARES)
 TOO_LONG = int(Help.TOO_LONG)
 PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
 
+# What one search may spend on leaving out victims, as ``Config.search_work`` counts: each try is a simulation of all.
+SPARING_WORK_MAX = 1_500_000
+
 
 @inner
 def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> int:
@@ -252,21 +255,21 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     """Leave out each chunk without which the scenario is still valid (4.5, step 6).
 
     Expects a valid scenario, simulated, and leaves a valid one, simulated. Afterwards no single chunk can be left
-    out, and those that have to go with another (``is_held``) stay with it. Edits ``search.lists.chosen`` (T + 1,)
-    in place.
+    out, and those that have to go with another (``is_held``) stay with it; or ``SPARING_WORK_MAX`` is used up, and
+    those that were not tried yet leave. Edits ``search.lists.chosen`` (T + 1,) in place.
     """
     action, p, k = preemptor.action, preemptor.job, preemptor.n_tasks
     lists, count = search.lists, search.counts
-    anybody = True
+    anybody, most = True, count.work[0] + SPARING_WORK_MAX
     undo_all(ctx)
     # The most deserving victim is left out first, as it is the one to be spared. One pass is not enough: a chunk
     # that was held by a later one, or needed beside it, may be unneeded once that one stays. The loop ends, as
     # each pass but the last makes the list shorter. The count of room avoids simulations that must fail.
-    while anybody:  # Bound: each pass but the last makes the list shorter.
+    while anybody and count.work[0] <= most:  # Bound: each pass but the last makes the list shorter.
         anybody = False
         sum_up(ctx, search)
         at = next_chosen(count.batches[0], search)
-        while at != NULL:  # Bound: ``at`` falls.
+        while at != NULL and count.work[0] <= most:  # Bound: ``at`` falls.
             g = int(lists.chosen[at])
             if is_held(g, ctx.snapshot, search):
                 at = next_chosen(g, search)

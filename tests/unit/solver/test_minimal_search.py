@@ -81,6 +81,23 @@ def test_a_search_that_takes_too_long_ends(full: Full, search_work: int) -> None
         assert bits(ctx) == before
 
 
+@given(full_nodes(most_pods=4))
+def test_victims_that_were_not_tried_in_time_leave(full: Full) -> None:
+    """Without work left for it nobody is spared, and the gang has its room all the same."""
+    victims = full.victims()
+    most, minimal_search.SPARING_WORK_MAX = minimal_search.SPARING_WORK_MAX, -1
+    try:
+        helped = find_minimal_victims(full.preemptor, full.ctx, full.search) == Help.HELPED
+    finally:
+        minimal_search.SPARING_WORK_MAX = most
+    assert helped == full.is_enough(victims)
+    if helped:
+        status = full.ctx.state.task.status
+        assert all(status[full.p + place] == Status.PIPELINED for place in range(full.pods))
+        assert full.is_enough([t for t in victims if status[t] != Status.RUNNING])
+    check_books(full.ctx)
+
+
 @given(st.permutations(range(5)), st.integers(0, 4), st.integers(0, 6))
 def test_the_list_of_the_chosen(chosen: list[int], at: int, before: int) -> None:
     """One is left out and put in again; the next one is the largest below a number."""
