@@ -27,13 +27,14 @@ from kai_sched.model.device_selectors import (
     view_of,
 )
 from kai_sched.model.selector_text import DevicePart, parts_of
-from kai_sched.snapshot.tables import Flags, Ints
+from kai_sched.snapshot.tables import Flags, Ints, Longs
 
 ASKED_MAX = 2**18  # characters of the expressions that a namespace asks about in one cycle, and
 ASKED_EACH = 512  # so many for each of them
 KEPT_BYTES = 32 * 2**20  # of what is known of expressions
 TEXTS_MAX = 4 * 2**20  # characters of expressions whose parts are known
-VIEWS_MAX = 64  # different sets of parts whose views are kept
+VIEWS_BYTES = 16 * 2**20  # of the views of sets of parts that are kept
+FEW = 32  # if parts tell more devices apart, an expression counts as seeing all of each device
 
 Parts = frozenset[DevicePart] | None
 
@@ -168,12 +169,18 @@ class SelectorBook:
     def _seen(self, expression: str) -> tuple[Ints, tuple[DeviceView, ...]]:
         """(V,) the number of what the expression sees of each device, and what it sees, by number."""
         parts, columns = self._parts_of(expression), self._all_columns()
-        if parts is not None:
-            parts = parts.intersection(columns)
+        parts = None if parts is None else parts.intersection(columns)
         if parts not in self._views:
-            if len(self._views) >= VIEWS_MAX:
+            rows, first = self._distinct(columns if parts is None else parts)
+            if parts is not None and first.size > FEW:
+                # So that what tells most devices apart costs no more however it is put together.
+                self._parts[expression] = None
+                return self._seen(expression)
+            seen = [self._devices[v] for v in first.tolist()]
+            views = tuple(view_of(driver, device, parts) for driver, device in seen)
+            if (len(self._views) + 1) * (rows.nbytes + 500) > VIEWS_BYTES:
                 self._views.clear()
-            self._views[parts] = self._views_of(parts, columns)
+            self._views[parts] = rows, views
         return self._views[parts]
 
     def _parts_of(self, expression: str) -> Parts:
@@ -185,16 +192,15 @@ class SelectorBook:
             self._parts_length += len(expression)
         return self._parts[expression]
 
-    def _views_of(self, parts: Parts, columns: dict[DevicePart, Ints]) -> tuple[Ints, tuple[DeviceView, ...]]:
+    def _distinct(self, parts: Iterable[DevicePart]) -> tuple[Ints, Longs]:
+        """(V,) a number for all devices that these parts do not tell apart, and the first device of each number."""
         rows: npt.NDArray[np.int64] = np.zeros(len(self._devices), np.int64)
-        for part in sorted(columns if parts is None else parts):
-            column = columns[part].astype(np.int64)
+        for part in sorted(parts):
+            column = self._all_columns()[part].astype(np.int64)
             _, rows = np.unique(rows * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
             rows = rows.reshape(-1)
         _, first = np.unique(rows, return_index=True)
-        seen = [self._devices[v] for v in first.tolist()]
-        views = tuple(view_of(driver, device, parts) for driver, device in seen)
-        return rows.astype(np.int32), views
+        return rows.astype(np.int32), first.astype(np.int64)
 
     def _all_columns(self) -> dict[DevicePart, Ints]:
         """(V,) for each part that devices have, the number of its value; 0 where a device has none."""

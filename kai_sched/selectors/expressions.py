@@ -19,7 +19,7 @@ import msgspec
 
 from kai_sched.model.faults import shown
 from kai_sched.model.resources import is_quantity, parse_quantity
-from kai_sched.model.selector_text import domains_of
+from kai_sched.model.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart, domains_of, parts_of
 
 # The library's command line needs hundreds of modules, and nothing here needs it.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
@@ -87,17 +87,30 @@ def answers(expression: str, devices: Sequence[bytes]) -> list[bool | str]:
 
     Raises ExpressionFault.
     """
-    program = compiled(expression)
-    domains = domains_of(expression)
-    return [_answer(program, domains, device) for device in devices]
+    program, parts, domains = compiled(expression), parts_of(expression), domains_of(expression)
+    context = cel.Context(functions=FUNCTIONS)
+    return [_answer(program, context, _shown(device, parts, domains)) for device in devices]
 
 
-def _answer(program: Any, domains: Set[tuple[str, str]], device: bytes) -> bool | str:
-    seen = msgspec.json.decode(device)
+def _shown(content: bytes, parts: Set[DevicePart] | None, domains: Set[tuple[str, str]]) -> dict[str, Any]:
+    """The device as far as the expression sees it: what is shown to the library takes most of the time."""
+    device = msgspec.json.decode(content)
+    found = device if parts is None else {ATTRIBUTES: {}, CAPACITY: {}}
+    for part in parts or ():
+        if part.field in (DRIVER, SHARED):
+            found |= {part.field: device[part.field]} if part.field in device else {}
+        elif part.domain in device[part.field]:
+            values, domain = found[part.field].setdefault(part.domain, {}), device[part.field][part.domain]
+            values |= {part.name: domain[part.name]} if part.name in domain else {}
     for field, domain in domains:  # without a value of the device they are empty, unless it is asked for them
-        seen[field].setdefault(domain, {})
+        found[field].setdefault(domain, {})
+    return found
+
+
+def _answer(program: Any, context: Any, device: dict[str, Any]) -> bool | str:
+    context.add_variable("device", device)
     try:
-        found = program.execute(cel.Context(variables={"device": seen}, functions=FUNCTIONS))
+        found = program.execute(context)
     except MemoryError:
         raise
     except BaseException as error:  # whatever the library raises, panics of its own included

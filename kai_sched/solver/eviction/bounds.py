@@ -19,6 +19,7 @@ from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermK
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.validate import diverge, has_quota_for, requested
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.claims import may_have_devices
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.state import Context, State
 
@@ -129,7 +130,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
     Bound: on each feasible node the room is at most what is idle, releasing or held by possible victims
     (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
     once for each domain. Static constraints refuse nodes, and so do ports and anti-affinity of pods that are no
-    possible victims.
+    possible victims, and claims for which a node has no devices.
 
     Returns
     -------
@@ -154,7 +155,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
             elif free < 0.0:
                 fits = 0.0
         fits = min(fits, float(search.kinds.wanted[kind]))
-        if fits < 1.0:
+        if fits < 1.0 or not may_have_devices(c, n, ctx):
             continue
         if term == NULL or snapshot.terms.domain[term, n] == NULL:
             room += int(fits)

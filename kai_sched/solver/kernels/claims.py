@@ -52,6 +52,29 @@ def survey_claims(c: int, n: int, ctx: Context) -> int:
 
 
 @inner
+def may_have_devices(c: int, n: int, ctx: Context) -> bool:
+    """Return whether node ``n`` has enough devices that match for each request of class ``c``, whoever has them now.
+
+    Claims that several pods use are passed over. Writes ``scratch.picks`` (W,); ``length[2]`` are the steps taken.
+    """
+    requests, picks, end = ctx.snapshot.dra_requests, ctx.scratch.picks, ctx.snapshot.dra_devices.ptr[n + 1]
+    picks.length[2] = 0
+    for entry in range(requests.class_ptr[c], requests.class_ptr[c + 1]):
+        spec = requests.spec[entry]
+        for q in range(requests.request_ptr[spec], requests.request_ptr[spec + 1]):
+            if requests.claim[entry] != NULL or first_needed(q, q + 1, n, ctx) == NULL:
+                continue
+            found = False
+            for o in range(requests.option_ptr[q], requests.option_ptr[q + 1]):
+                if not found:
+                    open_option(0, o, n, ctx)
+                    found = picks.cursor[0] < end
+            if not found:
+                return False
+    return True
+
+
+@inner
 def choose_claimed(c: int, n: int, ctx: Context) -> int:
     """Pick devices of node ``n`` for the claims of a pod of class ``c``, into ``scratch.picks`` (W,).
 

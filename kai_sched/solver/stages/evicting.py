@@ -40,6 +40,7 @@ from kai_sched.solver.eviction.validate import (
 )
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import append_job, count_pending, has_next_chunk, note_next_request
+from kai_sched.solver.kernels.claims import has_claims, may_have_devices
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import ROUNDING, keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf
@@ -61,6 +62,7 @@ NO_ROOM = int(Help.NO_ROOM)
 NO_VICTIMS = int(Help.NO_VICTIMS)
 TOO_LONG = int(Help.TOO_LONG)
 NO_CEILING = 2**62
+STEPS_OF_WORK = 256  # a loop over devices takes so many steps in the time of a unit of ``search_work``
 
 
 @kernel
@@ -196,7 +198,8 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
     if settings.signatures == 1 and not is_easier(p, everywhere, ctx, search):
         return LIKE_ANOTHER
     for entry in range(length):
-        if ctx.finder.refused[tasks.cls[search.pending[entry]]] != OK:
+        c = int(tasks.cls[search.pending[entry]])
+        if ctx.finder.refused[c] != OK or not some_node_has_devices(c, ctx, search):
             return NO_ROOM
     if action == PREEMPT and fixed and not keeps_quota(q, scratch.need, snapshot.queues.parent, book):
         return OVER_QUOTA
@@ -208,6 +211,24 @@ def reason_not_to_search(action: int, p: int, length: int, idle: float, ctx: Con
             return NO_VICTIMS
     gpus = requested_gpus(length, snapshot, search)
     return NO_ROOM if gpus > 0.0 and idle < gpus else OK
+
+
+@inner
+def some_node_has_devices(c: int, ctx: Context, search: Search) -> bool:
+    """Return whether some node has the devices that claims of class ``c`` ask for, whoever has them now; True without
+    claims.
+
+    Reads ``finder.verdicts`` (K, N). The steps count as work, ``search.counts.work``.
+    """
+    if not has_claims(c, ctx):
+        return True
+    verdicts, found, steps = ctx.finder.verdicts[ctx.snapshot.classes.signature[c]], False, 0
+    for n in range(verdicts.shape[0]):
+        if verdicts[n] == OK and not found:
+            found = may_have_devices(c, n, ctx)
+            steps += ctx.scratch.picks.length[2]
+    search.counts.work[0] += steps // STEPS_OF_WORK
+    return found
 
 
 @inner

@@ -142,13 +142,28 @@ def test_answers_that_are_gone_are_gone() -> None:
 
 
 def test_what_an_expression_sees_does_not_depend_on_what_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_selectors, "VIEWS_MAX", 1)
+    monkeypatch.setattr(claim_selectors, "VIEWS_BYTES", 1)
     found = SelectorBook(DEVICES)
     found.ask([DRIVER, MODEL], "ns")
     assert [len(each.views) for each in found.questions] == [2, 2]
     found.begin(answered(found.questions))
     assert found.selected([DRIVER, MODEL]).tolist() == [1, 0, 1, 0, 1, 0, 0, 0]
     assert len(found._views) == 1
+
+
+def test_expressions_that_tell_most_devices_apart_see_whole_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that however many attributes such expressions combine, all of them see the same."""
+    monkeypatch.setattr(claim_selectors, "FEW", 3)
+    found = SelectorBook(DEVICES)
+    slot = "device.attributes['a.com'].slot != 5"
+    texts = [f"{slot} && device.attributes['a.com'].{name} != 'A'" for name in ("slot", "model", "uuid")]
+    found.ask([*texts, MODEL], "ns")
+    views = {each.expression: each.views for each in found.questions}
+    assert len(views[MODEL]) == 2
+    assert len(views[texts[0]]) == 8
+    assert all(views[text] == views[texts[0]] for text in texts)
+    found.begin(answered(found.questions))
+    assert found.selected([texts[1]]).tolist() == [0, 1, 0, 1, 0, 0, 0, 1]
 
 
 def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
