@@ -116,6 +116,21 @@ def claims(i: int, length: int, shared: bool) -> list[Object]:
     return [claim, pod(f"claims{i}", {"resourceClaims": [{"name": "c", "resourceClaimName": f"c{i}"}]})]
 
 
+def selectors(i: int, length: int, shared: bool) -> list[Object]:
+    """A claim with as many selectors as it may have; what most of them see tells all devices apart."""
+    own = "" if shared else f"{i}-"
+    texts = [f"device.attributes['gpu.example.com'].uuid != '{own}{k}'" for k in range(min(length, 512))]
+    listed = [{"cel": {"expression": text}} for text in texts]
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": listed}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    labels = {"kai.scheduler/queue": NAMESPACE}
+    found = {"apiVersion": names.DRA_VERSION, "kind": "ResourceClaim", "metadata": meta(f"s{i}", labels=labels)}
+    return [
+        found | {"spec": spec},
+        pod(f"selectors{i}", {"resourceClaims": [{"name": "c", "resourceClaimName": f"s{i}"}]}),
+    ]
+
+
 FAMILIES: dict[str, Callable[[int, int, bool], list[Object]]] = {
     "ports": ports,
     "addresses": addresses,
@@ -129,6 +144,7 @@ FAMILIES: dict[str, Callable[[int, int, bool], list[Object]]] = {
     "volumes": volumes,
     "sub-groups": sub_groups,
     "claims": claims,
+    "selectors": selectors,
 }
 
 
@@ -172,7 +188,7 @@ def cluster(nodes: int, waiting: int) -> list[Object]:
     found[-1]["spec"] = {}
     room = {"cpu": "1000", "memory": "4Ti", "pods": "5000"}
     for i in range(nodes):
-        name, attributes = f"n{i}", {"kind": {"string": "a"}}
+        name = f"n{i}"
         marks = {"kubernetes.io/hostname": name, "zone": f"z{i % 4}"}
         found.append(
             {
@@ -183,7 +199,9 @@ def cluster(nodes: int, waiting: int) -> list[Object]:
             }
         )
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-        devices = [{"name": f"d{k}", "attributes": attributes} for k in range(8)]
+        devices = [
+            {"name": f"d{k}", "attributes": {"kind": {"string": "a"}, "uuid": {"string": f"{i}-{k}"}}} for k in range(8)
+        ]
         spec = {"driver": "gpu.example.com", "nodeName": name, "pool": pool, "devices": devices}
         found.append(
             {"apiVersion": names.DRA_VERSION, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}

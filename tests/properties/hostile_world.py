@@ -28,6 +28,7 @@ from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.plan.effects import Write
 from kai_sched.reconcile.status_reconciler import StatusReconciler
 from kai_sched.telemetry.faults import FaultLog
+from tests.properties.expressions import expressions
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole
 from tests.unit.operator.builders import Intake
@@ -217,7 +218,8 @@ def hostiles(roles: Sequence[str], most: int = 3, versions: bool = False) -> st.
         changes = []
         for _ in range(draw(st.integers(1, most))):
             site = draw(st.sampled_from(mine[draw(st.sampled_from(sorted(mine)))]))
-            value = draw(hostile(site.node))
+            is_cel = site.path[-2:] == ("cel", "expression") and draw(st.booleans())
+            value = draw(expressions() if is_cel else hostile(site.node))
             content = put(content, entire[sane["kind"]], site.path, value)
             changes.append((site, value))
         return Hostile(role, sane, content, tuple(changes))

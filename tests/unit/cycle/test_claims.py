@@ -126,34 +126,6 @@ def test_a_reclaim_frees_the_devices_of_its_victims(tmp_path: Path) -> None:
     assert [each["device"] for each in results] == ["gpu-0", "gpu-1"]
 
 
-def selecting(expression: str) -> dict[str, Any]:
-    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
-    return {"name": "s", "exactly": exactly}
-
-
-@pytest.mark.parametrize(
-    ("requests", "searches"),
-    [
-        ([selecting("device.driver != 'gpu.example.com'")], False),
-        ([count(3)], False),
-        ([count(1), selecting("false")], False),
-        ([count(2)], True),
-        ([selecting("true")], True),
-    ],
-)
-def test_no_victims_are_searched_for_where_no_node_has_such_devices(
-    requests: list[dict[str, Any]], searches: bool
-) -> None:
-    devices = [("n", "gpu-0"), ("n", "gpu-1")]
-    objects = [*node("n", 2), queue("q", 0), queue("mine", 2), CLASS, claim("old", [count(2)], had=devices)]
-    objects += [pod("p-old", "old", node="n"), claim("new", requests, "mine"), pod("new", "new", "mine")]
-    config = Config(actions=("allocate", "reclaim"), search_work=0)  # any search is cut
-    store, reader = Store(), Reader(config)
-    for each in objects:
-        store.put(reader.read((each["apiVersion"], each["kind"]), json.dumps(each).encode(), lambda *_: None))
-    assert bool(run_cycle(store.cluster(), config, 0).searches) is searches
-
-
 def test_an_eviction_says_which_gpus_it_frees(tmp_path: Path) -> None:
     """In the text and the data, and with the CPU; of two pods with one claim the last one frees its devices."""
     devices = [("n", "gpu-0"), ("n", "gpu-1")]
