@@ -10,9 +10,6 @@ import pytest
 
 from kai_sched import Cluster, Config, CycleResult, HintTracker, Store, run_cycle
 from kai_sched.cycle.claim_turns import WAIT_MAX, ClaimTurns
-from kai_sched.library import with_answers
-from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.lower import lower
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.read import Reader
@@ -26,6 +23,7 @@ from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
+from tests.answered import lower_answered
 from tests.unit.cycle.test_claims import claim, node, pod, queue, thing
 
 ATTRIBUTE = "gpu.example.com/kind"
@@ -73,9 +71,7 @@ def store_of(*objects: dict[str, Any]) -> Store:
 
 def steps_of(store: Store, hints: SchedulingHints) -> ClaimSteps:
     """What the searches of allocate take."""
-    run_cycle(store.cluster(), Config(), 0)  # after which it is known what selectors say
-    cluster = with_answers(store.cluster())
-    snapshot = lower(cluster, Config(), 0, Cache(), hints).snapshot
+    snapshot = lower_answered(store.cluster(), Config(), 0, hints).snapshot
     context = Context(
         lower_settings(Config(), 0),
         snapshot,
