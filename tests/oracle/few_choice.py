@@ -110,8 +110,7 @@ def _clear_some(
         home for chunk in run.potential for home in _homes(chunk) if home in run.session.world.machines
     )
     while True:
-        among = run.session.world.machines if task.pod.shape.host_ports and not nodes else nodes or touched
-        costs = {name: _cost(run, task, name, chosen) for name in among if name not in barred}
+        costs = {name: _cost(run, task, name, chosen) for name in nodes or touched if name not in barred}
         known = {name: cost for name, cost in costs.items() if cost is not None}
         if not known:
             return None

@@ -66,7 +66,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     """Sum up by node what all possible victims hold, in ``search.freed`` (N, R); return whether there are any.
 
     What they mean for anti-affinity and host ports is in ``freed_matched`` and ``freed_carried`` (D,) and
-    ``freed_ports`` (N, P).
+    ``freed_ports`` (N, P), as far as it concerns the classes in ``search.kinds``.
     Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod that was moved
     before in this cycle may return without room (``evict.place_in_search``), so its job counts as infinitely
     large.
@@ -79,9 +79,8 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     jobs, tasks, allocatable = snapshot.jobs, snapshot.tasks, snapshot.nodes.allocatable
     n_resources = allocatable.shape[1]
     search.freed[:, :] = 0.0
-    search.freed_matched[:] = 0
-    search.freed_carried[:] = 0
-    search.freed_ports[:, :] = 0
+    for kind in range(search.counts.kinds[0]):
+        clear_guards(int(search.kinds.cls[kind]), snapshot, search)
     anybody = False
     for q in range(snapshot.queues.parent.shape[0]):
         search.queues.largest[q] = 0.0
@@ -103,6 +102,25 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
                     free_guards(tasks.cls[t], n, snapshot, search)
             search.queues.largest[q] = max(search.queues.largest[q], held)
     return anybody
+
+
+@inner
+def clear_guards(c: int, snapshot: Snapshot, search: Search) -> None:
+    """Set what ``is_barred`` reads for class ``c`` to 0, in ``freed_matched``, ``freed_carried`` (D,), ``freed_ports``.
+
+    The other domains and ports may be many, and what is counted for them is not read.
+    """
+    terms, term_roles, host_ports = snapshot.terms, snapshot.term_roles, snapshot.host_ports
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
+        if role == PORT:
+            for at in range(host_ports.ptr[row], host_ports.ptr[row + 1]):
+                search.freed_ports[:, host_ports.conflict[at]] = 0
+        elif terms.kind[row] == ANTI:
+            for n in range(terms.domain.shape[1]):
+                if terms.domain[row, n] != NULL:
+                    search.freed_matched[terms.domain[row, n]] = 0
+                    search.freed_carried[terms.domain[row, n]] = 0
 
 
 @inner
