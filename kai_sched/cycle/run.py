@@ -71,14 +71,22 @@ def run_cycle(
     try:
         with collector_paused():
             began = timer()
-            lowered = lower(cluster, config, now_ns, cache, hints)
-            while lowered.claims.questions and (answers := answer(lowered.claims.questions)) is not None:
-                cluster = replace(cluster, selector_answers=answers)
-                lowered = lower(cluster, config, now_ns, cache, hints)
+            lowered = lower_answered(cluster, config, now_ns, cache, hints, answer)
             return _decide(lowered, config, now_ns, timer, began)
     except BaseException:
         cache.reset()
         raise
+
+
+def lower_answered(
+    cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints, answer: Answer
+) -> Lowered:
+    """The cluster lowered, again for as long as there are questions about selectors and ``answer`` has more answers."""
+    lowered = lower(cluster, config, now_ns, cache, hints)
+    while lowered.claims.questions and (answers := answer(lowered.claims.questions)) is not None:
+        cluster = replace(cluster, selector_answers=answers)
+        lowered = lower(cluster, config, now_ns, cache, hints)
+    return lowered
 
 
 def _decide(lowered: Lowered, config: Config, now_ns: int, timer: Callable[[], float], began: float) -> CycleResult:

@@ -30,6 +30,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind
 from kai_sched.snapshot.tables import (
     Classes,
+    Flags,
     Floats,
     HostPorts,
     Ints,
@@ -313,20 +314,22 @@ def _lower_term_roles(
         ptr.append(len(entries))
         self_match.append(bool(need) and set(need) <= set(match))
     terms_here = [cache.terms.terms[number] for number in rows]
-    domain, n_domains = _domains(terms_here, cache, nodes)
+    domain, spans_nodes, n_domains = _domains(terms_here, cache, nodes)
     term_roles = TermRoles(
         np.array(ptr, np.int32), np.array(entries, np.int32).reshape(-1, 3), np.array(self_match, np.uint8)
     )
     kinds = np.array([int(term.kind) for term in terms_here], np.uint8)
-    return Terms(kinds, domain), term_roles, n_domains
+    return Terms(kinds, domain, spans_nodes), term_roles, n_domains
 
 
-def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, int]:
-    """(A, N) the domain of each node for each term, NULL where the node lacks the label; and the number of domains.
+def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, Flags, int]:
+    """(A, N) the domain of each node for each term, (A,) whether a domain has several nodes, and the number of domains.
 
+    The domain is NULL where the node lacks the label.
     Each term counts pods for itself, so terms never share a domain, even with the same topology key.
     """
     domain = np.empty((len(terms), len(nodes)), np.int32)
+    spans_nodes = np.zeros(len(terms), np.uint8)
     by_key: dict[str, list[int]] = {}
     for a, term in enumerate(terms):
         by_key.setdefault(term.topology_key, []).append(a)
@@ -338,4 +341,5 @@ def _domains(terms: list[Term], cache: Cache, nodes: list[Node]) -> tuple[Ints, 
     for key, rows in by_key.items():
         codes = columns[key][0]
         domain[rows] = np.where(codes == 0, NULL, codes - 1 + first[rows][:, None])
-    return domain, int(first[-1])
+        spans_nodes[rows] = np.bincount(codes, minlength=1)[1:].max(initial=0) > 1
+    return domain, spans_nodes, int(first[-1])

@@ -124,6 +124,7 @@ SCHEMA: dict[str, dict[str, Column]] = {
             "a n",
             "the node's domain for the term's topology key, offset into the counters; NULL without the label",
         ),
+        "spans_nodes": Column("u1", "a", "1 where several nodes have the same value of the term's topology key"),
     },
     "TermRoles": {
         "ptr": Column("i4", "c+1", "entries of class c: its inter-pod terms and host ports"),

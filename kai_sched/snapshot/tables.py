@@ -239,6 +239,7 @@ class Terms(NamedTuple):
 
     kind: Flags
     domain: Ints
+    spans_nodes: Flags
 
 
 class TermRoles(NamedTuple):

@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_sched import Cache, Store, run_cycle
-from kai_sched.lowering.lower import Lowered, lower
+from kai_sched.lowering.lower import Lowered
 from kai_sched.model.config import Config
 from kai_sched.model.read import Reader
 from kai_sched.plan.effects import Bind
+from tests.answered import lower_offline
 from tests.properties.hostile_work import FAMILIES, Object, cluster, pod, put, tenants, written
 
 CONFIG = Config()
@@ -45,10 +46,10 @@ def lowered_warm(objects: list[Object]) -> tuple[Lowered, int, int]:
     store, reader, cache = Store(), Reader(CONFIG), Cache()
     put(store, reader, cluster(NODES, WAITING))
     size = put(store, reader, objects)
-    lower(store.cluster(), CONFIG, 0, cache)
+    lower_offline(store.cluster(), CONFIG, 0, cache)
     put(store, reader, [pod("late", {}, "sane")])
     profile = cProfile.Profile()
-    found = profile.runcall(lower, store.cluster(), CONFIG, 0, cache)
+    found = profile.runcall(lower_offline, store.cluster(), CONFIG, 0, cache)
     return found, pstats.Stats(profile).total_calls, size  # type: ignore[attr-defined]
 
 

@@ -190,34 +190,3 @@ def is_near_required(c: int, n: int, ctx: Context) -> bool:
         if ctx.state.domains.matched[domain] == 0 and not is_first_of_kind(c, ctx):
             return False
     return True
-
-
-@inner
-def note_reach(n_tasks: int, snapshot: Snapshot, search: Search) -> None:
-    """Note in ``search.counts.afar`` whether a pending task has anti-affinity within domains of several nodes.
-
-    Else only pods on a node itself keep a task off it, so that a node without victims stays as it is. Marks the domains
-    seen in ``search.domain`` (D,).
-    """
-    terms, term_roles, before = snapshot.terms, snapshot.term_roles, NULL
-    search.counts.afar[0] = 0
-    for entry in range(n_tasks):
-        c = snapshot.tasks.cls[search.pending[entry]]
-        if c == before:
-            continue
-        before = c
-        for at in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
-            role, row = term_roles.entry[at, 0], term_roles.entry[at, 1]
-            if role == PORT or terms.kind[row] != ANTI:
-                continue
-            for n in range(terms.domain.shape[1]):
-                if terms.domain[row, n] != NULL:
-                    search.domain[terms.domain[row, n]] = 0
-            for n in range(terms.domain.shape[1]):
-                domain = terms.domain[row, n]
-                if domain == NULL:
-                    continue
-                if search.domain[domain] == 1:
-                    search.counts.afar[0] = 1
-                    return
-                search.domain[domain] = 1

@@ -35,7 +35,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.fit import has_room
-from kai_sched.solver.kernels.score import is_affordable
+from kai_sched.solver.kernels.score import is_affordable, spans_nodes
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
@@ -251,7 +251,7 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
             if cost < least:
                 best, least = n, cost
         return best
-    if search.counts.afar[0] == 1:
+    if spans_nodes(ctx.snapshot.tasks.cls[t], ctx.snapshot):
         # A node without victims may have room, but pods elsewhere in its domain block it.
         for n in range(search.nodes.cost.shape[0]):
             cost = known_cost(t, n, preemptor, ctx, search)

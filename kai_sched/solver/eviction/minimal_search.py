@@ -23,7 +23,6 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action, Floats, Help, Snapshot, Verdict
 from kai_sched.solver.eviction.bounds import refute
-from kai_sched.solver.eviction.minimal_blockers import note_reach
 from kai_sched.solver.eviction.minimal_bounds import (
     ALL_VICTIMS,
     first_candidate_set,
@@ -142,7 +141,6 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
     guarded = has_guards(snapshot.tasks.cls[search.pending[0]], snapshot)
-    note_reach(preemptor.n_tasks, snapshot, search)
     at_once = preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded
     in_place = at_once and search.kinds.now[0] == 0 and not lacks_relief(p, preemptor.need, ctx)
     # When to attempt. A single pod (``at_once``) is attempted after each chunk, and only on the nodes of the

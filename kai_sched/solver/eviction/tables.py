@@ -252,12 +252,12 @@ class Counts(NamedTuple):
     precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
-    afar: Longs  # 1: pods on other nodes may keep a task of the preemptor off a node, by anti-affinity
     short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
 
 
 class Search(NamedTuple):
-    """A search for victims: who competes, who may be evicted, victims as accumulated, the scenario, and scratch."""
+    """A search for victims: the jobs that compete for room, the jobs that may be evicted, potential and recorded
+    victims in the order of accumulation, the scenario, and space to work in."""
 
     contenders: JobOrder  # the fairest first
     victims: JobOrder  # the least deserving first

@@ -241,6 +241,20 @@ def has_guards(c: int, snapshot: Snapshot) -> bool:
 
 
 @inner
+def spans_nodes(c: int, snapshot: Snapshot) -> bool:
+    """Return whether anti-affinity, of class ``c`` or of others against it, has a domain of several nodes.
+
+    Else only pods on a node itself keep the class off it. Reads ``terms.spans_nodes`` (A,).
+    """
+    terms, term_roles = snapshot.terms, snapshot.term_roles
+    for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
+        role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]
+        if role != PORT and terms.kind[row] == ANTI and terms.spans_nodes[row] == 1:
+            return True
+    return False
+
+
+@inner
 def affinity_of(c: int, n: int, ctx: Context) -> int:
     """Return how much class ``c`` prefers node ``n`` (9), a scalar: a sum of weights, negative for anti-affinity.
 

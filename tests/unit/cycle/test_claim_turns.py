@@ -23,7 +23,7 @@ from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
-from tests.answered import lower_answered
+from tests.answered import lower_offline
 from tests.unit.cycle.test_claims import claim, node, pod, queue, thing
 
 ATTRIBUTE = "gpu.example.com/kind"
@@ -71,7 +71,7 @@ def store_of(*objects: dict[str, Any]) -> Store:
 
 def steps_of(store: Store, hints: SchedulingHints) -> ClaimSteps:
     """What the searches of allocate take."""
-    snapshot = lower_answered(store.cluster(), Config(), 0, hints).snapshot
+    snapshot = lower_offline(store.cluster(), Config(), 0, hints=hints).snapshot
     context = Context(
         lower_settings(Config(), 0),
         snapshot,

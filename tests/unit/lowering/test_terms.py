@@ -1,12 +1,13 @@
-"""What a new inter-pod term costs."""
+"""What a new inter-pod term costs, and what is known of its domains."""
 
 from __future__ import annotations
 
 import pytest
 
 from kai_sched import Cache, Config, Store
+from kai_sched.lowering.lower import lower
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.objects import Namespace, Phase, Pod, PodTerm, Requirement, Shape
+from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodTerm, Requirement, Shape
 
 REQUEST = (("cpu", 100.0), ("pods", 1.0))
 
@@ -59,3 +60,15 @@ def test_a_namespace_is_looked_at_again_only_for_terms_that_select_namespaces(co
     cache.sync(store.cluster(), Config())
     assert compared
     assert cache.pods is pods
+
+
+@pytest.mark.parametrize(("values", "expected"), [([], 0), (["a"], 0), (["a", "b"], 0), (["a", "b", "b"], 1)])
+def test_a_domain_of_several_nodes_is_known(values: list[str], expected: int) -> None:
+    store = Store()
+    for n, value in enumerate(values):
+        store.put(Node(f"n{n}", labels={"zone": value}, allocatable={"cpu": 1000.0, "pods": 9.0}))
+    for n in range(2):
+        store.put(Node(f"bare{n}", allocatable={"cpu": 1000.0, "pods": 9.0}))
+    term = PodTerm("zone", (Requirement("app", "In", ("web",)),), ("ml",))
+    store.put(Pod("ml", "p", Shape(REQUEST, anti_affinity=(term,)), labels={"app": "web"}, scheduler="kai-scheduler"))
+    assert lower(store.cluster(), Config(), 0, Cache()).snapshot.terms.spans_nodes.tolist() == [expected]

@@ -58,6 +58,13 @@ def table(made: type, /, **columns: Any) -> Any:
     return freeze(made(**arrays))
 
 
+def term_table(kinds: list[TermKind], domains: Any) -> Terms:
+    """Inter-pod terms of these kinds with these domains (A, N)."""
+    domain = np.asarray(domains)
+    spans_nodes = [bool(np.bincount(row[row != NULL]).max(initial=0) > 1) for row in domain]
+    return table(Terms, kind=kinds, domain=domain, spans_nodes=spans_nodes)  # type: ignore[no-any-return]
+
+
 def pointers(counts: list[int]) -> list[int]:
     """Half-open offsets of runs with these lengths."""
     return [sum(counts[:place]) for place in range(len(counts) + 1)]
@@ -195,7 +202,7 @@ def term_tables(draw: st.DrawFn, n_nodes: int, most: int = 3) -> tuple[Terms, in
         domains[a] = draw(
             st.lists(st.sampled_from([NULL, 3 * a, 3 * a + 1, 3 * a + 2]), min_size=n_nodes, max_size=n_nodes)
         )
-    return table(Terms, kind=kinds, domain=domains), 3 * len(kinds)
+    return term_table(kinds, domains), 3 * len(kinds)
 
 
 @st.composite
@@ -237,7 +244,7 @@ def assemble(
     nodes = nodes or node_table([[4.0, 8.0, 4.0, 9.0, 0.0]])
     request = request or [[1.0, 1.0, 1.0, 1.0, 0.0]]
     n_nodes, n_classes = nodes.condition.size, len(request)
-    no_terms = table(Terms, kind=[], domain=np.zeros((0, n_nodes)))
+    no_terms = term_table([], np.zeros((0, n_nodes)))
     untied = table(TermRoles, ptr=[0] * (n_classes + 1), entry=[], self_match=[1] * n_classes)
     terms, term_roles, n_domains, n_ports = ties or (no_terms, untied, 0, 0)
     sets, set_ptr, statuses, task_sets = set_rows(roots)

@@ -18,7 +18,6 @@ from kai_sched.snapshot.tables import (
     TermKind,
     TermRole,
     TermRoles,
-    Terms,
     Verdict,
 )
 from kai_sched.solver.eviction import bounds, potential_victims
@@ -27,7 +26,7 @@ from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.neighbours import entries_of, refused
 from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, price, rows_of, searching
-from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table
+from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table, term_table
 
 refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
@@ -126,7 +125,7 @@ def test_room_where_pods_are_tied(
     entries: list[tuple[int, int, int]], matched: int, carried: int, ports: int, room: int
 ) -> None:
     """Nodes 0 and 1 are one domain of term 0, anti-affinity; term 1 is affinity. A pod takes one of 4 GPUs."""
-    terms = table(Terms, kind=[TermKind.ANTI, TermKind.REQUIRED], domain=[[0, 0, NULL], [1, 1, 1]])
+    terms = term_table([TermKind.ANTI, TermKind.REQUIRED], [[0, 0, NULL], [1, 1, 1]])
     term_roles = table(
         TermRoles, ptr=[0, len(entries), len(entries)], entry=np.reshape(entries, (-1, 3)), self_match=[1, 1]
     )

@@ -31,7 +31,7 @@ from kai_sched.solver.kernels import claimed, claims
 from kai_sched.solver.kernels.devices import Room
 from kai_sched.solver.kernels.undo import rollback as rollback_kernel
 from kai_sched.solver.state import Context
-from tests.answered import lower_answered
+from tests.answered import lower_offline
 from tests.unit.solver.tables import opened
 
 choose, survey = entry(claims.choose_claimed), entry(claims.survey_claims)
@@ -69,7 +69,7 @@ def cluster_of(pods: list[list[int]]) -> tuple[Context, Search]:
         for name, kind in zip(names, asked, strict=True):
             request = DeviceRequest("r", (DeviceOption(kinds[kind]),))
             objects.append(ResourceClaim("a", name, asks=ClaimRequests((request,))))
-    snapshot = lower_answered(Cluster.of(objects), Config(), 10**18).snapshot
+    snapshot = lower_offline(Cluster.of(objects), Config(), 10**18).snapshot
     ctx = opened(snapshot)
     return ctx, make_search(snapshot)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Terms, freeze
+from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, freeze
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
@@ -16,7 +16,7 @@ from kai_sched.solver.log_size import make_log
 from kai_sched.solver.state import longest_job, make_finder, make_scratch, make_state, make_tree
 from tests.data_model import ANY, PARTS, read_tables, render, tables_of
 from tests.tree import ROOT
-from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table
+from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table, term_table
 
 TABLES = {name: columns for module, _ in PARTS.values() for name, (_, columns) in tables_of(module).items()}
 # Columns without a shape: buffers, whose length nobody has to know.
@@ -32,7 +32,7 @@ def sample() -> Snapshot:
     jobs = [Member(1, statuses=[Status.PENDING] * size) for size in (3, 1, 1, 1, 1, 1, 1, 1)]
     jobs.append(Member(1, members=[Member(1, statuses=[Status.RUNNING]) for _ in range(3)]))
     n_nodes, n_classes = 200, 6
-    terms = table(Terms, kind=[TermKind.REQUIRED], domain=np.zeros((1, n_nodes)))
+    terms = term_table([TermKind.REQUIRED], np.zeros((1, n_nodes), np.int32))
     term_roles = table(TermRoles, ptr=[0] * (n_classes + 1), entry=np.zeros((0, 3)), self_match=[1] * n_classes)
     snapshot = assemble(
         jobs,

@@ -20,7 +20,6 @@ from kai_sched.snapshot.tables import (
     TermKind,
     TermRole,
     TermRoles,
-    Terms,
     Verdict,
     freeze,
 )
@@ -28,7 +27,17 @@ from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, find, score, undo
 from kai_sched.solver.state import Context, State
 from tests.unit.solver.neighbours import carried, entries_of, matching, refused
-from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, pointers, snapshots, table
+from tests.unit.solver.tables import (
+    ALL_ON,
+    Member,
+    assemble,
+    node_table,
+    opened,
+    pointers,
+    snapshots,
+    table,
+    term_table,
+)
 
 put = entry(attempt.put)
 best_node = entry(attempt.best_node)
@@ -255,7 +264,7 @@ def tied(kind: TermKind, mine: list[TermRole], theirs: list[TermRole], weight: i
 
     ``mine``, ``theirs``: how each class is tied to the one term, by zone.
     """
-    terms = table(Terms, kind=[kind], domain=[[0, 0, 1, 1]])
+    terms = term_table([kind], [[0, 0, 1, 1]])
     entries = [(role, 0, weight if role == TermRole.CARRY else 1) for role in [*mine, *theirs]]
     self_match = [TermRole.NEED not in term_roles or TermRole.MATCH in term_roles for term_roles in (mine, theirs)]
     term_roles = table(TermRoles, ptr=pointers([len(mine), len(theirs)]), entry=entries, self_match=self_match)
@@ -302,7 +311,7 @@ def test_a_host_port_is_held_once_on_a_node(held: list[int], expected: int) -> N
             [Member(1, [Status.PENDING])],
             nodes=node_table([[9.0, 9.0, 8.0, 99.0, 0.0]] * 2),
             ties=(
-                table(Terms, kind=[], domain=np.zeros((0, 2))),
+                term_table([], np.zeros((0, 2))),
                 table(TermRoles, ptr=[0, 1], entry=[(TermRole.PORT, 0, 1)], self_match=[1]),
                 0,
                 1,

@@ -45,7 +45,7 @@ def read(terms, n):
         terms.domain[i, 0] += 1
         total += terms.kind[i]
     return total
-terms = Terms(np.ones(3, np.uint8), np.zeros((3, 1), np.int32))
+terms = Terms(np.ones(3, np.uint8), np.zeros((3, 1), np.int32), np.zeros(3, np.uint8))
 print(read(terms, 3), terms.domain.tolist())
 code = read.inspect_llvm(read.signatures[0])
 (entry,) = [line for line in code.splitlines() if line.startswith("define") and "cpython" not in line]
