@@ -290,8 +290,11 @@ def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
     if search.nodes.barred[n] == clock:
         return NEVER
     if search.nodes.cost_mark[n] != clock:
+        c = ctx.snapshot.tasks.cls[t]
         cost, by_number = NULL, action == CONSOLIDATION
-        if is_blocked(ctx.snapshot.tasks.cls[t], n, ctx):
+        if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK:
+            cost = NEVER
+        elif is_blocked(c, n, ctx):
             cost = cost_of_blocked(t, n, by_number, ctx, search)
         if cost == NULL:
             cost = cost_of(t, n, by_number, ctx, search)
@@ -317,11 +320,8 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         (consolidation).
     """
     snapshot, state = ctx.snapshot, ctx.state
-    classes = snapshot.classes
-    c = snapshot.tasks.cls[t]
-    if ctx.finder.verdicts[classes.signature[c], n] != OK:
-        return NEVER
-    request, idle, releasing, freed = classes.request[c], state.idle[n], state.releasing[n], search.freed[n]
+    request = snapshot.classes.request[snapshot.tasks.cls[t]]
+    idle, releasing, freed = state.idle[n], state.releasing[n], search.freed[n]
     allocatable = snapshot.nodes.allocatable[n]
     for r in range(freed.shape[0]):
         freed[r] = 0.0
