@@ -57,6 +57,8 @@ minimal_choice           a repetition without chunks that were none             
 .clear_some_node         refused at first ends the same                          refused again               clear_node
 minimal_choice           the cost of a node, and the cheapest  one comparison    each change calls           twin
 .known_cost              node of a block, are as before                          forget_cost
+minimal_choice           the cost of a node is no less, so     the room of the   all that block are on the   twin
+.least_cost              that one which costs less is cheaper  node              node; 0 where they are not
 minimal_search           no chosen chunk can be left out       chunks x their    without it an upper bound   proofs
 .some_victim_is_unneeded                                       tasks             of room is too low
 potential_victims        with all potential victims gone some  classes (4)       each class by itself, free  proofs

@@ -247,14 +247,14 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
     if n_hosts > 0:
         for place in range(n_hosts):
             n = int(search.hosts[place])
-            cost = known_cost(t, n, preemptor, ctx, search)
+            cost = known_cost(t, n, least, preemptor, ctx, search)
             if cost < least:
                 best, least = n, cost
         return best
     if spans_nodes(ctx.snapshot.tasks.cls[t], ctx.snapshot):
         # A node without victims may have room, but pods elsewhere in its domain block it.
         for n in range(search.nodes.cost.shape[0]):
-            cost = known_cost(t, n, preemptor, ctx, search)
+            cost = known_cost(t, n, least, preemptor, ctx, search)
             if cost < least:
                 best, least = n, cost
         return best
@@ -269,7 +269,7 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
             lowest = NEVER
             for place in range(block * BLOCK, min(total, (block + 1) * BLOCK)):
                 n = int(search.nodes.order[place])
-                cost = known_cost(t, n, preemptor, ctx, search)
+                cost = known_cost(t, n, lowest, preemptor, ctx, search)
                 if cost < lowest:
                     search.nodes.best[block], lowest = n, cost
         n = int(search.nodes.best[block])
@@ -279,30 +279,55 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
 
 
 @inner
-def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; computed once until the node changes.
+def known_cost(t: int, n: int, below: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; ``below`` or more if it is no less.
 
-    Kept in ``search.nodes.cost`` (N,), which holds while ``cost_mark`` is the choice clock. A reclaim without
-    moves also asks ``can_be_cleared``, so that a node which shares protect is not the cheapest again and again.
+    Kept in ``search.nodes.cost`` (N,) until the node changes: ``cost_mark`` is the choice clock where it is the cost,
+    and minus the clock where it is only known that the cost is no less (``least_cost``).
     """
-    action = preemptor.action
-    clock = search.counts.choice_clock[0]
-    if search.nodes.barred[n] == clock:
+    nodes, clock = search.nodes, search.counts.choice_clock[0]
+    if nodes.barred[n] == clock:
         return NEVER
-    if search.nodes.cost_mark[n] != clock:
-        c = ctx.snapshot.tasks.cls[t]
-        cost, by_number = NULL, action == CONSOLIDATION
-        if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK:
-            cost = NEVER
-        elif is_blocked(c, n, ctx):
-            cost = cost_of_blocked(t, n, by_number, ctx, search)
-        if cost == NULL:
-            cost = cost_of(t, n, by_number, ctx, search)
-        if cost != NEVER and action == RECLAIM and not preemptor.moves:
-            cost = cost if can_be_cleared(t, n, preemptor, ctx, search) else NEVER
-        search.nodes.cost[n] = cost
-        search.nodes.cost_mark[n] = clock
-    return int(search.nodes.cost[n])
+    if nodes.cost_mark[n] != clock and nodes.cost_mark[n] != -clock:
+        nodes.cost[n] = least_cost(t, n, preemptor, ctx, search)
+        nodes.cost_mark[n] = -clock
+    if nodes.cost_mark[n] == -clock and nodes.cost[n] < below:
+        nodes.cost[n] = exact_cost(t, n, preemptor, ctx, search)
+        nodes.cost_mark[n] = clock
+    return int(nodes.cost[n])
+
+
+@inner
+def least_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return a scalar that the cost of clearing node ``n`` for task ``t`` is not below; NEVER: it cannot serve it.
+
+    Bound: if only pods on the node block it, all chunks that have to leave are on the node. So those up to the last of
+    them make the room, and ``cost_of`` is the first chunk of which this is true. It does not bound what is blocked from
+    elsewhere, or costs a number of pods (consolidation); nothing is below 0.
+    """
+    c = ctx.snapshot.tasks.cls[t]
+    if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK:
+        return NEVER
+    if ctx.finder.dynamic[c] == 1 and (preemptor.action == CONSOLIDATION or spans_nodes(c, ctx.snapshot)):
+        return 0
+    return cost_of(t, n, preemptor.action == CONSOLIDATION, ctx, search)
+
+
+@inner
+def exact_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return the cost of clearing node ``n``, which may serve task ``t``: a scalar, or NEVER.
+
+    A reclaim without moves also asks ``can_be_cleared``, so that a node which shares protect is not the cheapest again
+    and again.
+    """
+    cost, by_number = NULL, preemptor.action == CONSOLIDATION
+    if is_blocked(ctx.snapshot.tasks.cls[t], n, ctx):
+        cost = cost_of_blocked(t, n, by_number, ctx, search)
+    if cost == NULL:
+        cost = cost_of(t, n, by_number, ctx, search)
+    if cost != NEVER and preemptor.action == RECLAIM and not preemptor.moves:
+        cost = cost if can_be_cleared(t, n, preemptor, ctx, search) else NEVER
+    return cost
 
 
 @inner

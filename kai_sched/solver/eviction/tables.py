@@ -136,7 +136,7 @@ class SearchNodes(NamedTuple):
     counted: Longs  # scenario_clock x 4 + class of pending tasks: its room is in the sum already
     rank: Longs  # places in ``order``, the node with the least room first
     cost: Longs  # what clearing the node for one task would cost, as long as cost_mark is current
-    cost_mark: Longs  # choice_clock
+    cost_mark: Longs  # choice_clock; minus that: the cost is no less than ``cost``
     barred: Longs  # choice_clock: the node cannot be cleared
     place: Longs  # its place in ``order``
     best: Longs  # by block of places: the node with the least cost, as long as best_mark is current
@@ -220,6 +220,7 @@ class Lists(NamedTuple):
     batch_mark: Longs  # by chunk: scenario_clock if the scenario has it
     chunk_start: Longs  # by chunk: its first entry in ``potential``
     chosen: Longs  # the chunks of a minimal scenario
+    blockers: Longs  # chunks that keep a class of pending tasks off a node (``minimal_blockers``)
     is_chosen: Longs  # by chunk: 0 no, 1 chosen, 2 chosen and counted as a loss of its queue
     emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
     kept: Longs  # by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
