@@ -235,8 +235,8 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
     reclaimer's, a chunk leaves only while ``v`` is above its threshold. All chunks but the last fit into the
     excess, and the last is at most the largest job there, so less than excess + largest job leaves. If the sum
     over all such queues does not exceed what is lacking, too little leaves. If ``v`` is above its threshold in
-    another resource, rule 1 holds on, and the bound does not apply: True. The threshold is the lower one of both
-    rules, so the quota counts only where the second rule may apply.
+    another resource, rule 1 holds on, and the bound does not apply: True; so it is where parts block devices. The
+    threshold is the lower one of both rules, so the quota counts only where the second rule may apply.
     """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     book, parent = state.book, snapshot.queues.parent
@@ -268,6 +268,8 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
         for r in range(3):
             threshold = min(book.share[v, r], book.quota[v, r]) if deserved else book.share[v, r]
             if book.held[v, r] > threshold and r != GPU:
+                return True
+            if r == GPU and deserved and search.queues.blocked[v] > 0.0:
                 return True
             if r == GPU:
                 excess = book.held[v, r] - threshold

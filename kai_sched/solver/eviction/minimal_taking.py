@@ -230,8 +230,8 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     and the queues above; otherwise nothing changes. A chunk that ``retake.keep_last`` has excluded is refused.
     """
     snapshot = ctx.snapshot
-    amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
-    if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, ctx, search):
+    amount, q, blocked = amount_of(g, snapshot, search), queue_of(g, snapshot, search), blocked_of(g, search)
+    if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, blocked, ctx, search):
         return False
     if stays_behind_it(q, amount, preemptor, ctx, search):
         return True
@@ -288,13 +288,23 @@ def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 
 @inner
+def blocked_of(g: int, search: Search) -> float:
+    """Return the sum of ``tasks.blocked`` (T,) of the tasks of chunk ``g``, a scalar in GPUs."""
+    blocked = 0.0
+    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
+        blocked += search.tasks.blocked[search.lists.potential[at]]
+    return blocked
+
+
+@inner
 def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
     """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave.
 
     Its leaf and all queues above it are credited.
     """
-    amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
+    amount, q, blocked = amount_of(g, snapshot, search), queue_of(g, snapshot, search), blocked_of(g, search)
     while q != NULL:  # Bound: the depth of the queue tree.
+        search.queues.blocked_left[q] += blocked
         for r in range(3):
             search.queues.remains[q, r] += amount[r]
         q = snapshot.queues.parent[q]

@@ -106,6 +106,7 @@ class SearchTasks(NamedTuple):
     batch: Longs  # the chunk with which it became a potential victim
     recorded_with: Longs  # tasks of the scenario with the same number are recorded together
     times: Longs  # how often the scenario names it
+    blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``blocked_devices``)
     left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1; 0: none
 
 
@@ -161,6 +162,8 @@ class SearchQueues(NamedTuple):
     involved: Floats  # 1: the scenario takes some of this resource
     overpaid: Floats  # what was paid back too often in this cycle (semantics 4.5)
     remains_mark: Longs  # presence
+    blocked: Floats  # GPUs that parts of pods below it keep from others beyond what it pays, before the simulation
+    blocked_left: Floats  # what the scenario leaves of that, as long as remains_mark is current
     is_open: Longs  # 1: a leaf that may lose pods for this preemptor (4.2)
     largest: Floats  # GPUs of its largest job; infinite if a task of the leaf was moved before in this cycle
     largest_below: Floats  # the same of the leaves below it that may lose pods
@@ -253,6 +256,7 @@ class Counts(NamedTuple):
     precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
+    devices: Longs  # GPUs that the pending tasks may keep from others, a part counted as a whole one
     short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
 
 

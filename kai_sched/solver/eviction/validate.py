@@ -26,9 +26,10 @@ from kai_sched.snapshot.tables import (
     Status,
     Verdict,
 )
+from kai_sched.solver.eviction.blocked_devices import is_entitled
 from kai_sched.solver.eviction.tables import Search, SearchQueues
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.devices import whole_later
+from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
 from kai_sched.solver.state import Book, Context, State
 
 OK = int(Verdict.OK)
@@ -37,6 +38,8 @@ RECLAIM = int(Action.RECLAIM)
 IS_EVICTED = int(Status.EVICTED)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
+ROUNDING = 1e-6
+NEVER = int(Room.NEVER)
 
 
 @inner
@@ -170,7 +173,7 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         search.sets.core[s] = 0
     core = (0.0, 0.0, 0.0)
-    has_core = False
+    has_core, blocked = False, 0.0
     t = search.jobs.first_in_scenario[j] - 1
     while t >= 0:  # Bound: the victims of the job, each once.
         leaves = state.task.status[t] == IS_EVICTED or settings.consolidating_reclaim == 0
@@ -181,11 +184,12 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
                 if search.sets.core[s] < sets.minimum[s]:
                     search.sets.core[s] += 1
                     core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
+                    blocked += search.tasks.blocked[t]
                     has_core = True
-                elif not take_amount(p, need, q, (price[0], price[1], price[2]), ctx, search):
+                elif not take_amount(p, need, q, (price[0], price[1], price[2]), search.tasks.blocked[t], ctx, search):
                     return False
         t = search.tasks.next_in_scenario[t] - 1
-    return not has_core or take_amount(p, need, q, core, ctx, search)
+    return not has_core or take_amount(p, need, q, core, blocked, ctx, search)
 
 
 @inner
@@ -196,10 +200,19 @@ def left_to(q: int, r: int, search: Search) -> float:
 
 
 @inner
+def blocked_left_to(q: int, search: Search) -> float:
+    """Return how many GPUs parts of queue ``q`` still keep from others in this scenario: a scalar, see ``left_to``."""
+    queue = search.queues
+    is_current = queue.remains_mark[q] == search.counts.presence[0]
+    return float(queue.blocked_left[q] if is_current else queue.blocked[q])
+
+
+@inner
 def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -> bool:
     """Return whether rule 1 lets one more chunk leave from leaf ``v``, of whatever size (4.7).
 
-    Monotone: losses only lower ``queues.remains`` (Q, 3), and all else is fixed. So a False stays False.
+    Where the second rule applies, parts of GPUs count with what they keep from others (``blocked_devices``). Monotone:
+    losses only lower ``queues.remains`` (Q, 3) and ``blocked_left`` (Q,), all else is fixed. So a False stays False.
     """
     snapshot, book = ctx.snapshot, ctx.state.book
     queue = search.queues
@@ -209,22 +222,29 @@ def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -
         left = left_to(victim, r, search)
         over_share = over_share or left > book.share[victim, r]
         over_quota = over_quota or (search.counts.short[r] == 1 and left > book.quota[victim, r])
+        if r == GPU and search.counts.short[r] == 1 and is_entitled(reclaimer, ctx, search):
+            over_quota = over_quota or left + blocked_left_to(victim, search) > book.quota[victim, r] + ROUNDING
         deserved = deserved and queue.old_held[reclaimer, r] + need[r] <= book.quota[reclaimer, r]
     return bool(over_share or (deserved and over_quota))
 
 
 @inner
-def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it."""
+def take_amount(p: int, need: Amounts, v: int, amount: Amounts, blocked: float, ctx: Context, search: Search) -> bool:
+    """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it.
+
+    ``blocked`` GPUs are charged to ``blocked_left`` (Q,).
+    """
     queue, parent = search.queues, ctx.snapshot.queues.parent
     if not may_lose_more(p, need, v, ctx, search):
         return False
     while v != NULL:  # Bound: the depth of the queue tree.
         if queue.remains_mark[v] != search.counts.presence[0]:
             queue.remains_mark[v] = search.counts.presence[0]
+            queue.blocked_left[v] = queue.blocked[v]
             for r in range(3):
                 queue.remains[v, r] = queue.old_held[v, r]
                 queue.involved[v, r] = 0.0
+        queue.blocked_left[v] -= blocked
         for r in range(3):
             queue.remains[v, r] -= amount[r]
             if amount[r] > 0.0:
@@ -241,7 +261,8 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
     resource that is plentiful holds nothing that others need: queues would take from each other in turn.
     """
     snapshot, state = ctx.snapshot, ctx.state
-    whole = snapshot.classes.shares[snapshot.tasks.cls[search.pending[0]]] == 0
+    first = snapshot.tasks.cls[search.pending[0]]
+    whole = snapshot.classes.shares[first] == 0
     for r in range(3):
         need = requested(k, r, snapshot, search)
         short = ctx.settings.minimal == 0
@@ -249,7 +270,8 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
             if short or need == 0.0:
                 break
             free = whole_later(n, ctx) if r == GPU and whole else state.idle[n, r] + state.releasing[n, r]
-            short = snapshot.nodes.condition[n] == OK and free < need
+            lacks = free < need or (r == GPU and not whole and survey_devices(first, n, ctx)[0] == NEVER)
+            short = snapshot.nodes.condition[n] == OK and lacks
         search.counts.short[r] = short
 
 
