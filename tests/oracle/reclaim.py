@@ -59,7 +59,7 @@ def diverge(world: World, job: Job, victim: Job) -> tuple[Account, Account]:
 
 
 class Fairness:
-    """The validator. ``held`` is what the queues held before anything was tried, by name, and the GPUs beyond that which
+    """The validator. ``held`` is what the queues held before anything was tried, by name, and the GPUs besides that
     their parts kept from others.
     """
 

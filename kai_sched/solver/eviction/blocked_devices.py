@@ -4,7 +4,7 @@
 A queue pays for its parts of GPUs, but nobody gets a whole GPU on the devices that have them: 20 pods with a hundredth
 of each GPU of a node keep 160 GPUs from others for a price of 1.6. So each device in use counts for the pods that have
 parts of it, in proportion to their parts. Then all that queues count for is no less than the GPUs that are not free,
-and if the quotas are no more than the capacity, who lacks his quota finds a queue above its own. Who reclaims is counted
+and if the quotas are no more than the capacity, who lacks his quota finds a queue above its own. Who reclaims counts
 the same way, and a part that waits as a whole device: otherwise two queues could take from each other in turn.
 
 Cost: the parts of all tasks, once a search; nothing where no task has any. Invariant: only scratch of the search is
@@ -31,9 +31,9 @@ ROUNDING = 1e-6
 
 @inner
 def note_blocked(k: int, ctx: Context, search: Search) -> None:
-    """Note how many GPUs pods and queues keep from others beyond what they pay: ``tasks.blocked`` and ``queues.blocked``.
+    """Note how many GPUs pods and queues keep from others beyond what they pay.
 
-    Writes both, (T,) and (Q,), in GPUs; a queue counts what is below it. With ``victims: original`` all are 0. Writes
+    Writes ``tasks.blocked`` (T,) and ``queues.blocked`` (Q,), in GPUs; a queue counts what is below it. With ``victims: original`` all are 0. Writes
     ``counts.devices``, what the first ``k`` pending tasks may keep from others.
     """
     snapshot = ctx.snapshot
