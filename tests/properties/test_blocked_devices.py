@@ -22,7 +22,7 @@ BLOCK = 50
 
 @dataclass
 class Tenants(Life):
-    """Queues whose quotas are no more than the GPUs there are. First come pods with parts, of a queue with a small quota.
+    """Queues whose quotas are no more than the GPUs. First come pods with parts, of a queue with a small quota.
 
     All pods are preemptible and groups of their own. Many of one queue keep apart, so that they cannot be put together.
     """

@@ -33,8 +33,8 @@ ROUNDING = 1e-6
 def note_blocked(k: int, ctx: Context, search: Search) -> None:
     """Note how many GPUs pods and queues keep from others beyond what they pay.
 
-    Writes ``tasks.blocked`` (T,) and ``queues.blocked`` (Q,), in GPUs; a queue counts what is below it. With ``victims: original`` all are 0. Writes
-    ``counts.devices``, what the first ``k`` pending tasks may keep from others.
+    Writes ``tasks.blocked`` (T,) and ``queues.blocked`` (Q,), in GPUs; a queue counts what is below it. With ``victims:
+    original`` all are 0. Writes ``counts.devices``, what the first ``k`` pending tasks may keep from others.
     """
     snapshot = ctx.snapshot
     search.counts.devices[0] = 0
