@@ -16,8 +16,9 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.validate import diverge, has_quota_for, requested
+from kai_sched.solver.eviction.validate import has_quota_for, requested
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims import may_have_devices
 from kai_sched.solver.kernels.devices import leaves

@@ -27,7 +27,7 @@ CARRY = int(TermRole.CARRY)
 MATCH = int(TermRole.MATCH)
 NEED = int(TermRole.NEED)
 PORT = int(TermRole.PORT)
-NEVER = 2**62  # as ``minimal_choice.NEVER``
+NEVER = 2**62  # the cost of a node that cannot be cleared
 VICTIMS_A_UNIT = 64
 
 
@@ -119,7 +119,7 @@ def is_blocked(c: int, n: int, ctx: Context) -> bool:
 
 @inner
 def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
-    """Return what it costs to clear node ``n``, which is blocked, for task ``t``, as ``minimal_choice.cost_of``.
+    """Return what it costs to clear node ``n``, which is blocked, for task ``t``, as ``node_costs.cost_of``.
 
     All chunks that block it leave, and then chunks on the node until there is room. NULL: none of the potential victims
     blocks it. Overwrites ``search.freed`` (N, R) at the node.

@@ -22,8 +22,9 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end
 from kai_sched.solver.eviction.minimal_taking import amount_of, queue_of
+from kai_sched.solver.eviction.queue_losses import diverge, may_lose_more
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.eviction.validate import diverge, may_lose_more, ratio
+from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.state import Context, State

@@ -16,8 +16,9 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
+from kai_sched.solver.eviction.queue_losses import diverge, left_to, take_amount
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.eviction.validate import diverge, left_to, ratio, take_amount
+from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gates import pass_gates

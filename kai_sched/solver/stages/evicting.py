@@ -27,11 +27,11 @@ from kai_sched.solver.eviction.commit import commit_scenario
 from kai_sched.solver.eviction.minimal_bounds import free_gpus
 from kai_sched.solver.eviction.minimal_search import find_minimal_victims
 from kai_sched.solver.eviction.original_search import find_original_victims
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
 from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
 from kai_sched.solver.eviction.validate import (
     any_runtime,
-    diverge,
     has_quota_for,
     is_elastic,
     is_protected,
