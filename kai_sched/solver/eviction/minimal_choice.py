@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Verdict
+from kai_sched.snapshot.tables import Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_blockers import clear_blockers, is_blocked, is_near_required
 from kai_sched.solver.eviction.minimal_simulation import pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal_taking import (

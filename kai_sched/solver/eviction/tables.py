@@ -35,10 +35,9 @@ MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class QueueHeap(NamedTuple):
-    """The heaps of queues, (Q + 1,) each, by queue; row Q is for the root queues.
+    """The heaps of queues, (Q + 1,) each, by queue; row Q is for the root queues. ``entry`` is as ``Queues.child``.
 
-    The heap of a queue lies in ``entry`` where its children lie in ``Queues.child``. The last six columns are of leaf
-    queues: where their jobs are in ``OrderedJobs``. Places in a list or heap of jobs count from ``base``.
+    The last six columns are of leaf queues: where their jobs are in ``OrderedJobs``. Their places count from ``base``.
     """
 
     entry: Longs  # the queue at this place of the heap
@@ -65,11 +64,7 @@ class QueueWeights(NamedTuple):
 
 
 class OrderedJobs(NamedTuple):
-    """The jobs of each leaf in order, (J,) each.
-
-    ``listed``, ``run_end``, ``heap`` and ``by_size`` are indexed by ``QueueHeap.base`` of the leaf plus a place, the
-    others by job.
-    """
+    """The jobs of each leaf in order, (J,) each: the first four by ``QueueHeap.base`` and a place, the others by job."""
 
     listed: Longs  # the sorted list, from begin to end
     run_end: Longs  # the place after the run of jobs that ask for no more than the one here (``mark_runs``)
@@ -81,10 +76,8 @@ class OrderedJobs(NamedTuple):
 
 
 class JobOrder(NamedTuple):
-    """Jobs in the order of the queue tree: a list for each leaf that stays, a heap for jobs that stand differently now.
-
-    There are two: contenders in the order of allocate (semantics 3.1), and victims in the order of 4.3.
-    """
+    """Jobs in the order of the queue tree: a list for each leaf that stays, a heap for jobs that stand differently now:
+    contenders in the order of allocate (semantics 3.1), or victims in the order of 4.3."""
 
     last_first: int  # 1: the inverse order, as among victims
     heap: QueueHeap
@@ -329,15 +322,21 @@ def make_search(snapshot: Snapshot) -> Search:
         _columns(Kinds, MOST_KINDS),
         _columns(Lists, n_tasks + 1),
         np.zeros((n_nodes, n_resources)),
-        *(np.zeros(snapshot.n_domains, np.int64) for _ in range(2)),
+        np.zeros(snapshot.n_domains, np.int64),
+        np.zeros(snapshot.n_domains, np.int64),
         np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(n_nodes, np.uint8),
-        *(np.zeros((n_jobs, 3)) for _ in range(2)),
-        *(np.zeros(longest, np.int64) for _ in range(2)),
-        *(np.full(n_jobs, NULL, np.int64) for _ in range(2)),
+        np.zeros((n_jobs, 3)),
+        np.zeros((n_jobs, 3)),
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
+        np.full(n_jobs, NULL, np.int64),
+        np.full(n_jobs, NULL, np.int64),
         np.zeros((MOST_TRIED, 2), np.int64),
-        *(np.zeros(longest, np.int64) for _ in range(3)),
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
         np.full(snapshot.tasks.device.size, NULL, np.int64),
         *(np.full(snapshot.dra_claims.device.size, NULL, np.int64) for _ in range(2)),
     )

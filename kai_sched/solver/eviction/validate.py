@@ -3,7 +3,7 @@
 
 Rules 1 and 2 of 4.7 compare two sides: the queues where the paths from the root to both leaves part. Rule 1, for one
 loss after the other, is in ``queue_losses``. Rule 2: the reclaimer's side ends behind the other one. Amounts are (CPU
-millicores, memory bytes, GPUs). Cost: victims x depth of the queue tree + depth x Q. Invariant: only scratch is written.
+millicores, memory bytes, GPUs). Cost: victims x depth of the queue tree + depth x Q. Only scratch is written.
 """
 
 from __future__ import annotations
