@@ -16,7 +16,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
-from kai_sched.solver.eviction.queue_losses import diverge, left_to, take_amount
+from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
@@ -231,9 +231,10 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     and the queues above; otherwise nothing changes. A chunk that ``retake.keep_last`` has excluded is refused.
     """
     snapshot = ctx.snapshot
-    amount, q, blocked = amount_of(g, snapshot, search), queue_of(g, snapshot, search), blocked_of(g, search)
-    if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, blocked, ctx, search):
+    amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
+    if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, ctx, search):
         return False
+    change_blocked(q, -blocked_of(g, search), snapshot.queues.parent, search)
     if stays_behind_it(q, amount, preemptor, ctx, search):
         return True
     give_back_shares(g, snapshot, search)
@@ -303,9 +304,9 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
 
     Its leaf and all queues above it are credited.
     """
-    amount, q, blocked = amount_of(g, snapshot, search), queue_of(g, snapshot, search), blocked_of(g, search)
+    amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
+    change_blocked(q, blocked_of(g, search), snapshot.queues.parent, search)
     while q != NULL:  # Bound: the depth of the queue tree.
-        search.queues.blocked_left[q] += blocked
         for r in range(3):
             search.queues.remains[q, r] += amount[r]
         q = snapshot.queues.parent[q]

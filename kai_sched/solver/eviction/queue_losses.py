@@ -77,10 +77,10 @@ def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -
 
 
 @inner
-def take_amount(p: int, need: Amounts, v: int, amount: Amounts, blocked: float, ctx: Context, search: Search) -> bool:
+def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
     """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it.
 
-    ``blocked`` GPUs are charged to ``blocked_left`` (Q,).
+    What goes with it of ``blocked_left`` (Q,) is charged by ``change_blocked``.
     """
     queue, parent = search.queues, ctx.snapshot.queues.parent
     if not may_lose_more(p, need, v, ctx, search):
@@ -92,10 +92,17 @@ def take_amount(p: int, need: Amounts, v: int, amount: Amounts, blocked: float, 
             for r in range(3):
                 queue.remains[v, r] = queue.old_held[v, r]
                 queue.involved[v, r] = 0.0
-        queue.blocked_left[v] -= blocked
         for r in range(3):
             queue.remains[v, r] -= amount[r]
             if amount[r] > 0.0:
                 queue.involved[v, r] = 1.0
         v = parent[v]
     return True
+
+
+@inner
+def change_blocked(v: int, gpus: float, parent: Ints, search: Search) -> None:
+    """Add ``gpus``, a scalar, to ``queues.blocked_left`` (Q,) of leaf ``v`` and those above, after ``take_amount``."""
+    while gpus != 0.0 and v != NULL:  # Bound: the depth of the queue tree.
+        search.queues.blocked_left[v] += gpus
+        v = parent[v]

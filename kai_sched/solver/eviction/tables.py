@@ -64,7 +64,7 @@ class QueueWeights(NamedTuple):
 
 
 class OrderedJobs(NamedTuple):
-    """The jobs of each leaf in order, (J,) each: the first four by ``QueueHeap.base`` and a place, the others by job."""
+    """The jobs of each leaf in order, (J,): the first four by ``QueueHeap.base`` and a place, the others by job."""
 
     listed: Longs  # the sorted list, from begin to end
     run_end: Longs  # the place after the run of jobs that ask for no more than the one here (``mark_runs``)

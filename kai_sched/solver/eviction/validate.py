@@ -24,7 +24,7 @@ from kai_sched.snapshot.tables import (
     Status,
     Verdict,
 )
-from kai_sched.solver.eviction.queue_losses import diverge, left_to, take_amount
+from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
 from kai_sched.solver.eviction.tables import Search, SearchQueues
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
@@ -161,10 +161,15 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
                     core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
                     blocked += search.tasks.blocked[t]
                     has_core = True
-                elif not take_amount(p, need, q, (price[0], price[1], price[2]), search.tasks.blocked[t], ctx, search):
+                elif take_amount(p, need, q, (price[0], price[1], price[2]), ctx, search):
+                    change_blocked(q, -search.tasks.blocked[t], snapshot.queues.parent, search)
+                else:
                     return False
         t = search.tasks.next_in_scenario[t] - 1
-    return not has_core or take_amount(p, need, q, core, blocked, ctx, search)
+    if has_core and not take_amount(p, need, q, core, ctx, search):
+        return False
+    change_blocked(q, -blocked, snapshot.queues.parent, search)
+    return True
 
 
 @inner
