@@ -103,7 +103,7 @@ class VolumeBinder:
             pod = cluster.pods[bind.pod]
             if not pod.shape.claims:
                 continue
-            plan = plan_volumes(book, pod, bind.node, decided)
+            plan = plan_volumes(book, pod, bind.node, decided, dict(bind.volumes))
             if isinstance(plan, Refusal):
                 refusal = refusal or plan.message
                 continue

@@ -33,6 +33,7 @@ from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.lowering.rows import GroupCell, PodCell
+from kai_sched.lowering.volumes import VolumeRows
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
@@ -73,6 +74,8 @@ class Lowered:
         ``SchedulingHints.searched``, for the explanations.
     claims
         The claims for devices, and what the rows of their tables stand for.
+    volumes
+        The claims that wait for volumes, the free volumes, and what their rows stand for.
     """
 
     snapshot: Snapshot
@@ -89,6 +92,7 @@ class Lowered:
     refusals: list[str]
     searched: Mapping[str, tuple[int, ...]]
     claims: ClaimRows
+    volumes: VolumeRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(classes.terms),
         freeze(classes.term_roles),
         freeze(classes.host_ports),
+        freeze(classes.volumes.table),
         job_tables[0],
         job_tables[1],
         *lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes),
@@ -166,6 +171,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         classes.refusals,
         hints.searched,
         claims,
+        classes.volumes,
     )
 
 

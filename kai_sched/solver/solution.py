@@ -158,6 +158,7 @@ class Solution:
         self.shared_left = _shared_left(snapshot, state)
         self._shares: Longs = state.shares
         self._claims = state.claims
+        self._volumes = state.volumes
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
         self.hard_claims: Bools = ctx.finder.steps.cut == CUT
@@ -178,6 +179,15 @@ class Solution:
         """Return the devices of which task ``t`` has a share, rows of ``Devices``; none if it has no place."""
         ptr = self._snapshot.tasks.share_ptr
         return [d for d in self._shares[ptr[t] : ptr[t + 1]].tolist() if d != NULL]
+
+    def volumes_of(self, t: int) -> list[tuple[int, int]]:
+        """Return the waiting claims of task ``t``, which has a place, and the volume of each, rows of ``Volumes``.
+
+        NULL for a volume that is to be made. Claims without rows are left out.
+        """
+        volumes, c = self._snapshot.volumes, self._snapshot.tasks.cls[t]
+        claims = volumes.claim[volumes.ptr[c] : volumes.ptr[c + 1]].tolist()
+        return [(w, int(self._volumes.volume[w]) - 1) for w in claims]
 
     def device_uses(self) -> tuple[Longs, Longs]:
         """Return how many claims have each device of a slice, (V,) each: now, and once leaving pods have left."""

@@ -30,6 +30,7 @@ from kai_sched.snapshot.tables import (
     Tasks,
     TermRoles,
     Terms,
+    Volumes,
     freeze,
 )
 from kai_sched.solver import jit
@@ -75,6 +76,7 @@ def empty_snapshot() -> Snapshot:
         _empty(Terms),
         _empty(TermRoles),
         _empty(HostPorts),
+        _empty(Volumes),
         _empty(Jobs),
         _empty(Sets),
         _empty(DraDevices),

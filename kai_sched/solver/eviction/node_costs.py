@@ -21,6 +21,7 @@ from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.score import spans_nodes
+from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -100,6 +101,8 @@ def least_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
     """
     c = ctx.snapshot.tasks.cls[t]
     if ctx.finder.verdicts[ctx.snapshot.classes.signature[c], n] != OK:
+        return NEVER
+    if ctx.finder.dynamic[c] == 1 and not volumes_fit(c, n, ctx):
         return NEVER
     if ctx.finder.dynamic[c] == 1 and (preemptor.action == CONSOLIDATION or spans_nodes(c, ctx.snapshot)):
         return 0

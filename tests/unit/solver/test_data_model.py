@@ -89,6 +89,9 @@ LENGTHS = {
     "i": SAMPLE.dra_claims.shared.size,
     "y": SAMPLE.dra_claims.device.size,
     "w": longest_claims(SAMPLE) + 1,
+    "f": SAMPLE.volumes.group.size,
+    "z": 1 + int(max(SAMPLE.volumes.near_volume.max(initial=-1), SAMPLE.volumes.far_volume.max(initial=-1))),
+    "o": int(np.diff(SAMPLE.volumes.ptr).max()),
 }
 
 
