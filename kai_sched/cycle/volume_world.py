@@ -1,4 +1,4 @@
-"""Offline, what happens to PersistentVolumeClaims between two cycles: those of pods that were bound get their volumes."""
+"""Offline, what happens to PersistentVolumeClaims between two cycles: those of pods that were bound get volumes."""
 
 from __future__ import annotations
 

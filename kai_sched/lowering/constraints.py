@@ -96,8 +96,9 @@ def _reach(claim: VolumeClaim, book: VolumeBook) -> list[Selector]:
         return []
     if not found:
         topologies = book.topologies(claim)
-        selector = () if topologies is None else topologies[0]
-        return [] if selector is None else [(Verdict.VOLUME_AFFINITY, selector)]
+        if topologies is None:
+            return [(Verdict.NO_VOLUME, ())]
+        return [] if topologies[0] is None else [(Verdict.VOLUME_AFFINITY, topologies[0])]
     if any(volume.node_affinity is None for volume in found):
         return []
     terms = (term for volume in found for term in volume.node_affinity or ())

@@ -139,7 +139,8 @@ def _text(claim: VolumeClaim) -> str:
     """The claim in words, as far as it matters for who gets a volume."""
     modes = "".join(f", {mode}" for mode in claim.access_modes)
     kind = f"class {claim.storage_class}" if claim.storage_class else "no class"
-    return f"{claim.key} ({kind}, {claim.size_bytes / 2**30:.4g}Gi{modes})"
+    size = f"{claim.size_bytes / 2**30:g}Gi" if claim.size_bytes % 2**20 == 0 else f"{claim.size_bytes / 1e9:g}G"
+    return f"{claim.key} ({kind}, {size}{modes})"
 
 
 class _Work:
