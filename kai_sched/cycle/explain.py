@@ -13,6 +13,7 @@ import numpy as np
 from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.cycle.explain_claims import claims_text
 from kai_sched.cycle.explain_shares import share_text
+from kai_sched.cycle.explain_volumes import NO_VOLUME_TEXT, after_others, with_volumes
 from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
@@ -41,7 +42,7 @@ NODE_TEXTS = {
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
     Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",
-    Verdict.NO_VOLUME: "no free PersistentVolume for its claims",
+    Verdict.NO_VOLUME: NO_VOLUME_TEXT,
     Verdict.WORKER_LABEL: "worker label missing",
     Verdict.HOST_PORT: "host port taken",
     Verdict.POD_AFFINITY: "pod affinity matches no pod there",
@@ -165,7 +166,9 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
                 shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = outcome.placed, outcome.asked
             facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
-            facts = _with_volumes(blocking_row, _with_claims(blocking_row, facts, lowered, shared), lowered)
+            facts = with_volumes(blocking_row, _with_claims(blocking_row, facts, lowered, shared), lowered)
+            if placed and facts.room and (together := after_others(blocking_row, lowered)):
+                return reasons.no_fit(replace(facts, together=together))
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
             what = (
@@ -193,19 +196,6 @@ def _with_claims(t: int, facts: NoFit, lowered: Lowered, shared: SharedFacts) ->
         return facts
     verdicts = {f"{text} ({more})" if each == text else each: count for each, count in facts.verdicts.items()}
     return replace(facts, verdicts=verdicts)
-
-
-def _with_volumes(t: int, facts: NoFit, lowered: Lowered) -> NoFit:
-    """The facts with the claims of task ``t`` that wait for volumes.
-
-    A gang may want more volumes than there are, although each pod by itself finds one.
-    """
-    text, asked = NODE_TEXTS[Verdict.NO_VOLUME], lowered.volumes.asked.get(int(lowered.snapshot.tasks.cls[t]))
-    if not asked:
-        return facts
-    verdicts = {f"{text}: {asked}" if each == text else each: count for each, count in facts.verdicts.items()}
-    others = f"after the pods of the gang before it there is no volume for its claims on a node with room: {asked}"
-    return replace(facts, verdicts=verdicts, together=others if facts.placed and facts.room else "")
 
 
 def _only_gated(j: int, lowered: Lowered, solution: Solution) -> Reason:

@@ -132,8 +132,7 @@ def lower_classes(
         len(cache.terms),
     )
     of_task = merged[of_task]
-    waits = np.zeros(len(found), bool)
-    waits[of_task[movable]] = True
+    waits = np.bincount(of_task[movable], minlength=len(found)) > 0
     backed = claims.extended.backed if claims.extended is not None else frozenset()
     resources = _resources(found, nodes, backed)
     book = SignatureBook()
@@ -143,13 +142,11 @@ def lower_classes(
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
     volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), of_task, storage, (cache, nodes))
-    _refuse(found, {**volumes.refusals, **ports.refusals}, table, refusals)
+    _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
-    kind = equivalent_classes(found, cluster.volume_claims)[of_task]
-    legacy = np.array([each.shape.legacy_mig for each in found], bool)
     return ClassRows(
         of_task,
-        kind,
+        equivalent_classes(found, cluster.volume_claims)[of_task],
         table,
         book,
         terms,
@@ -159,7 +156,7 @@ def lower_classes(
         resources,
         refusals,
         volumes,
-        legacy,
+        np.array([each.shape.legacy_mig for each in found], bool),
         [claims.keys[each.claims] for each in found],
     )
 

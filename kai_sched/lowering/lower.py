@@ -117,10 +117,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
 
     Parameters
     ----------
-    cluster
-        The view of this cycle.
-    config, now_ns
-        The configuration, and the time of the cycle in nanoseconds since the epoch.
+    cluster, config, now_ns
+        The view of this cycle, the configuration, and its time in nanoseconds since the epoch.
     cache
         Changed in place. It is emptied by an exception and by another config than that of the last call.
     hints
@@ -139,7 +137,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
-    job_tables, groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
+    (job_table, set_table), groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),
@@ -151,8 +149,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(classes.term_roles),
         freeze(classes.host_ports),
         freeze(classes.volumes.table),
-        job_tables[0],
-        job_tables[1],
+        job_table,
+        set_table,
         *lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes),
         classes.n_domains,
     )

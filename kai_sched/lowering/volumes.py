@@ -59,7 +59,7 @@ class VolumeRows:
 
 
 @dataclass(slots=True)
-class _Group:
+class _Candidates:
     """The volumes for one demand, or those that are kept for one claim; ``longest`` is the most that one node has."""
 
     volumes: list[Volume]
@@ -129,7 +129,7 @@ def lower_volumes(
     users = Counter[str]()
     for c, claims in waiting.items():
         users.update({claim.key: n_tasks[c] for claim in claims})
-    work = _Work(book, _Reaches(*place), len(place[1]))
+    work = _VolumeWork(book, _Reaches(*place), len(place[1]))
     for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
         work.add(c, waiting[c], users, n_tasks[c])
     return work.rows(len(found), asked)
@@ -143,15 +143,15 @@ def _text(claim: VolumeClaim) -> str:
     return f"{claim.key} ({kind}, {size}{modes})"
 
 
-class _Work:
+class _VolumeWork:
     """The groups and claims of the classes that were added, and what was counted."""
 
     def __init__(self, book: VolumeBook, reaches: _Reaches, n_nodes: int) -> None:
         self._book = book
         self._reaches = reaches
         self._n_nodes = max(1, n_nodes)
-        self._groups: dict[Demand | str, _Group] = {}
-        self._claims: dict[str, tuple[VolumeClaim, _Group]] = {}
+        self._groups: dict[Demand | str, _Candidates] = {}
+        self._claims: dict[str, tuple[VolumeClaim, _Candidates]] = {}
         self._of_class: dict[int, list[str]] = {}
         self._refusals: dict[int, str] = {}
         self._reached = self._steps = 0
@@ -163,7 +163,7 @@ class _Work:
                 f"{len(waiting)} of its claims wait for volumes, and a pod can have {POD_CLAIMS_MAX} of them at most"
             )
             return
-        needed: dict[str, tuple[VolumeClaim, _Group]] = {}
+        needed: dict[str, tuple[VolumeClaim, _Candidates]] = {}
         for claim in waiting:
             group = self._group(claim)
             if group is None:
@@ -179,13 +179,13 @@ class _Work:
         self._claims.update(needed)
         self._of_class[c] = list(needed)
 
-    def _group(self, claim: VolumeClaim) -> _Group | None:
+    def _group(self, claim: VolumeClaim) -> _Candidates | None:
         """The group of the claim; None: to find it would be too much work."""
         kept = self._book.kept(claim)
         key = claim.key if kept or claim.selected_node else demand_of(claim)
         group = self._groups.get(key)
         if group is None and self._book.compared + self._reached <= COMPARED_MAX:
-            group = _Group([] if claim.selected_node else kept or self._book.served(claim))
+            group = _Candidates([] if claim.selected_node else kept or self._book.served(claim))
             sizes = Counter[int]()
             for place, volume in enumerate(group.volumes):
                 if volume.node_affinity is None:

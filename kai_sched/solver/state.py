@@ -248,6 +248,7 @@ class Scratch(NamedTuple):
     shares: Longs  # (X,) devices of tasks that are placed anew, as Tasks.device
     picks: Picks
     volumes: Longs  # (O,) volumes that claims of one pod would take
+    roomy: Flags  # (N,) verdicts on the nodes for one pod
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
@@ -373,6 +374,7 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(snapshot.tasks.device.size, np.int64),
         make_picks(snapshot),
         np.zeros(int(np.diff(snapshot.volumes.ptr).max(initial=0)), np.int64),
+        np.zeros(snapshot.nodes.condition.size, np.uint8),
         np.zeros(longest, np.uint8),
         Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),

@@ -111,10 +111,12 @@ def free_volume(w: int, n: int, picked: int, ctx: Context) -> int:
     near, near_end = first_near(g, n, least, ctx), volumes.near_ptr[g + 1]
     far_end = volumes.far_ptr[g + 1]
     far = first_from(volumes.far_volume, volumes.far_ptr[g], far_end, least)
-    while near < near_end and volumes.near_node[near] == n and not is_free(volumes.near_volume[near], picked, ctx):
-        near += 1  # Bound: the volumes of the group.
-    while far < far_end and not is_free(volumes.far_volume[far], picked, ctx):
-        far += 1  # Bound: the volumes of the group.
+    while near < near_end and volumes.near_node[near] == n:  # Bound: the volumes of the group on the node.
+        if is_unclaimed(volumes.near_volume[near], picked, ctx):
+            break
+        near += 1
+    while far < far_end and not is_unclaimed(volumes.far_volume[far], picked, ctx):  # Bound: the volumes of the group.
+        far += 1
     here = int(volumes.near_volume[near]) if near < near_end and volumes.near_node[near] == n else NULL
     there = int(volumes.far_volume[far]) if far < far_end else NULL
     if here == NULL or there == NULL:
@@ -123,7 +125,7 @@ def free_volume(w: int, n: int, picked: int, ctx: Context) -> int:
 
 
 @inner
-def is_free(v: int, picked: int, ctx: Context) -> bool:
+def is_unclaimed(v: int, picked: int, ctx: Context) -> bool:
     """Return whether nobody takes volume ``v``: neither in ``holder`` (V,) nor in the first of ``scratch.volumes``."""
     if ctx.state.volumes.holder[v] > 0:
         return False
@@ -135,7 +137,7 @@ def is_free(v: int, picked: int, ctx: Context) -> bool:
 
 @inner
 def first_near(g: int, n: int, v: int, ctx: Context) -> int:
-    """Return the first place of group ``g`` in ``near_node`` and ``near_volume`` that is not before ``(n, v)``."""
+    """Return the first place of group ``g``, a scalar, in ``near_node`` and ``near_volume`` not before ``(n, v)``."""
     volumes = ctx.snapshot.volumes
     low, high = int(volumes.near_ptr[g]), int(volumes.near_ptr[g + 1])
     while low < high:  # Bound: the logarithm of the length.
@@ -150,7 +152,7 @@ def first_near(g: int, n: int, v: int, ctx: Context) -> int:
 
 @inner
 def first_from(column: Ints, low: int, high: int, v: int) -> int:
-    """Return the first place from ``low`` up to ``high`` at which the sorted ``column`` is not below ``v``."""
+    """Return the first place in [low, high), a scalar, at which the sorted ``column`` (*,) is not below ``v``."""
     low, high = int(low), int(high)
     while low < high:  # Bound: the logarithm of the length.
         middle = (low + high) // 2
