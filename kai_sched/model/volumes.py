@@ -19,7 +19,7 @@ from kai_sched.model.store import Cluster
 Demand = tuple[str, frozenset[str], str, str, Term]
 NOTHING_CHOSEN: Mapping[str, str] = {}
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
-_FREE_PHASES = ("", "Available")
+FREE_PHASES = ("", "Available")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class VolumeBook:
             return self._free
         free: dict[str, list[Volume]] = defaultdict(list)
         for volume in sorted(self.cluster.volumes.values(), key=lambda each: (each.size_bytes, each.name)):
-            if volume.deleted or volume.phase not in _FREE_PHASES:
+            if volume.deleted or volume.phase not in FREE_PHASES:
                 continue
             if volume.claim:
                 self._kept.setdefault(volume.claim, []).append(volume)
