@@ -30,20 +30,20 @@ class _Volume(core.Wire):
     ephemeral: _Ephemeral | None = None
 
 
-class _PodSpec(core.Wire):
+class _SpecWithVolumes(core.Wire):
     volumes: list[_Volume] | None = None
 
 
-class _Pod(core.Wire):
+class _PodWithVolumes(core.Wire):
     metadata: core.Meta | None = None
-    spec: _PodSpec | None = None
+    spec: _SpecWithVolumes | None = None
 
 
 class _Named(core.Wire):
     metadata: core.Meta | None = None
 
 
-_pod = msgspec.json.Decoder(_Pod)
+_pod = msgspec.json.Decoder(_PodWithVolumes)
 _named = msgspec.json.Decoder(_Named)
 
 
@@ -73,7 +73,7 @@ def _claims(item: Item, there: set[tuple[str, str]]) -> list[Item]:
     meta, made = pod.metadata or core.Meta(), []
     namespace = meta.namespace or DEFAULT_NAMESPACE
     owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid or "", "controller": True}
-    for volume in (pod.spec or _PodSpec()).volumes or ():
+    for volume in (pod.spec or _SpecWithVolumes()).volumes or ():
         template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else None
         name = f"{meta.name}-{volume.name}"
         if template is None or (namespace, name) in there:
