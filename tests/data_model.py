@@ -33,7 +33,7 @@ SHAPE = rf"\(({LENGTH}(?:, {LENGTH})*),?\)"
 ANY = "*"
 AXES = (
     "Axes as above, and: d domain of inter-pod terms, b block of nodes, l task of the longest job, m share of a pod, "
-    "w device that a pod claims; "
+    "w device that a pod claims, o claim of a pod that waits for a volume; "
     "`2t` is 2 times t."
 )
 

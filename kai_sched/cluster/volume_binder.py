@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,9 +21,9 @@ from kai_sched.cluster.delivery import Delivery, deliver
 from kai_sched.cluster.paths import Path, object_path
 from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.cluster.retry import VOLUMES
-from kai_sched.model.objects import Pod, VolumeClaim
+from kai_sched.model.objects import Pod, Volume, VolumeClaim
 from kai_sched.model.store import Cluster, Store
-from kai_sched.model.volumes import VolumeBook
+from kai_sched.model.volumes import FREE_PHASES, VolumeBook
 from kai_sched.plan.effects import Bind, ClaimVolume, SelectNode, VolumeWrite
 from kai_sched.reconcile.volume_plan import Refusal, plan_volumes
 from kai_sched.telemetry.faults import FAULTS
@@ -84,6 +85,8 @@ class VolumeBinder:
             self._fail(group, FAULTS.note("volumes", group[0].pod, error))
             return
         self._decided.update({_claim_of(write): write for write in writes})
+        for write in writes:
+            self._show(write)
         if not awaits and not refusal:
             self._submit(group)
             return
@@ -103,7 +106,7 @@ class VolumeBinder:
             pod = cluster.pods[bind.pod]
             if not pod.shape.claims:
                 continue
-            plan = plan_volumes(book, pod, bind.node, decided)
+            plan = plan_volumes(book, pod, bind.node, decided, dict(bind.volumes))
             if isinstance(plan, Refusal):
                 refusal = refusal or plan.message
                 continue
@@ -174,7 +177,33 @@ class VolumeBinder:
         return ""
 
     async def _deliver(self, write: VolumeWrite) -> None:
-        await deliver(_VolumeRequest(self._api, write, self._version), VOLUMES, self._rng)
+        try:
+            await deliver(_VolumeRequest(self._api, write, self._version), VOLUMES, self._rng)
+        except BaseException:
+            self._hide(write)
+            raise
+
+    def _show(self, write: VolumeWrite) -> None:
+        """Show in the store what is being written, so that the next cycle does not decide on it again."""
+        if isinstance(write, ClaimVolume):
+            volume = self._store.get(Volume, write.volume.name)
+            if volume is not None and not volume.claim:
+                self._store.put(replace(volume, claim=write.claim.key, claim_uid=write.claim.uid))
+        else:
+            claim = self._store.get(VolumeClaim, write.claim.key)
+            if claim is not None and not claim.volume:
+                self._store.put(replace(claim, selected_node=write.node))
+
+    def _hide(self, write: VolumeWrite) -> None:
+        """Take back ``_show``: the write failed."""
+        if isinstance(write, ClaimVolume):
+            volume = self._store.get(Volume, write.volume.name)
+            if volume is not None and volume.claim == write.claim.key and volume.phase in FREE_PHASES:
+                self._store.put(replace(volume, claim="", claim_uid=""))
+        else:
+            claim = self._store.get(VolumeClaim, write.claim.key)
+            if claim is not None and claim.selected_node == write.node and not claim.volume:
+                self._store.put(replace(claim, selected_node=""))
 
     def _fail(self, group: Sequence[Bind], why: str) -> None:
         for bind in group:

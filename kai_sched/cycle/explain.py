@@ -13,6 +13,7 @@ import numpy as np
 from kai_sched.api.names import GPU_MEMORY_LABEL
 from kai_sched.cycle.explain_claims import claims_text
 from kai_sched.cycle.explain_shares import share_text
+from kai_sched.cycle.explain_volumes import NO_VOLUME_TEXT, after_others, with_volumes
 from kai_sched.lowering.classes import GPU_SHARING_OFF
 from kai_sched.lowering.constraints import untolerated
 from kai_sched.lowering.lower import Lowered
@@ -41,6 +42,7 @@ NODE_TEXTS = {
     Verdict.TAINT: "taint not tolerated",
     Verdict.NODE_AFFINITY: "node selector or node affinity not matched",
     Verdict.VOLUME_AFFINITY: "a volume of the pod is not available there",
+    Verdict.NO_VOLUME: NO_VOLUME_TEXT,
     Verdict.WORKER_LABEL: "worker label missing",
     Verdict.HOST_PORT: "host port taken",
     Verdict.POD_AFFINITY: "pod affinity matches no pod there",
@@ -164,7 +166,9 @@ def _main_reason(j: int, lowered: Lowered, solution: Solution, shared: SharedFac
                 shared.facts[c] = _facts(c, blocking_row, lowered, solution, shared)
             placed, asked = outcome.placed, outcome.asked
             facts = replace(shared.facts[c], pod=lowered.pods[blocking_row].key, placed=placed, asked=asked)
-            facts = _with_claims(blocking_row, facts, lowered, shared)
+            facts = with_volumes(blocking_row, _with_claims(blocking_row, facts, lowered, shared), lowered)
+            if placed and facts.room and (together := after_others(blocking_row, lowered)):
+                return reasons.no_fit(replace(facts, together=together))
             return reasons.no_fit(facts if facts.free or asked < 2 else _as_a_gang(j, facts, lowered, solution, shared))
         case Verdict.NOT_SUPPORTED:
             what = (

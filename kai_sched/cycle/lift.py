@@ -122,17 +122,25 @@ def _effects(lowered: Lowered, solution: Solution, now_ns: int) -> tuple[Effect,
     effects: list[Effect] = []
     with_claims = lowered.snapshot.dra_claims.claim.size > 0
     plain = not with_claims and not lowered.snapshot.tasks.device.size
+    with_volumes = lowered.snapshot.volumes.group.size > 0
     for placed in solution.placements():
         pod, node = lowered.pods[placed.task], lowered.nodes[placed.node].name
         uses = claim_uses(placed.task, node, lowered, solution) if with_claims else ()
         if placed.waits:
             effects.append(Pipeline(pod.key, pod.uid, node, uses))
-        elif plain or not pod.shape.share:
-            effects.append(Bind(pod.key, pod.uid, node, (), uses))
-        else:
+            continue
+        groups: tuple[str, ...] = ()
+        if not plain and pod.shape.share:
             groups = tuple(_gpu_group(lowered, node, d, now_ns) for d in solution.devices_of(placed.task))
-            effects.append(Bind(pod.key, pod.uid, node, groups, uses))
+        volumes = _volumes(placed.task, lowered, solution) if with_volumes else ()
+        effects.append(Bind(pod.key, pod.uid, node, groups, uses, volumes))
     return tuple(effects)
+
+
+def _volumes(t: int, lowered: Lowered, solution: Solution) -> tuple[tuple[str, str], ...]:
+    """The volume of each claim of the task that waited for it, "" for one that is to be made."""
+    rows = lowered.volumes
+    return tuple((rows.claims[w], rows.volumes[v] if v != NULL else "") for w, v in solution.volumes_of(t))
 
 
 def _gpu_group(lowered: Lowered, node: str, d: int, now_ns: int) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kai_sched.cycle.claim_world import keep_devices, settle_claims
+from kai_sched.cycle.volume_world import settle_volumes
 from kai_sched.model.checks import DEFAULT_SET, short_of, tree_fault
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
@@ -91,6 +92,7 @@ def advance(store: Store, cluster: Cluster, result: CycleResult, now_ns: int, wo
             store.put(after)
         pods[key] = after
         settled[key] = _stand(after, state)
+    settle_volumes(store, cluster, result, pods)
     settle_claims(store, cluster, (each for each in result.effects if isinstance(each, Bind)), pods)
     if world.keeps_devices:
         keep_devices(store, (each for each in result.effects if isinstance(each, Pipeline)))

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
+from kai_sched.files.ephemeral_claims import with_ephemeral_claims
 from kai_sched.files.faults import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.reading import read_with_faults
@@ -140,7 +141,7 @@ def _load(paths: Sequence[str], stdin: BinaryIO, config: str | None, settings: M
     for place in places:
         case, items = _scenario(place, overlay, problems) if place else _cluster(plain, overlay, problems)
         expanded = expand_workloads(items, case.config, problems)
-        expanded = replace(expanded, items=with_claims(expanded.items, problems))
+        expanded = replace(expanded, items=with_ephemeral_claims(with_claims(expanded.items, problems)))
         if not place:
             problems.extend(name_problems(plain, case.config.queue_label))
         sources = _read(expanded, case, pace, problems, unread)

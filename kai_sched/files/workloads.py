@@ -21,7 +21,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.faults import FieldError, Warn
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD
+from kai_sched.model.read import POD, VOLUME_CLAIM
 from kai_sched.model.read_meta import identity, namespace_of, time_ns
 from kai_sched.model.times import format_time
 from kai_sched.reconcile.grouping.faults import GroupingError
@@ -31,7 +31,6 @@ from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_own
 # No workload has more; a number with a zero too many must not fill the memory.
 OBJECTS_MAX = 100_000
 SECOND_NS = 1_000_000_000
-CLAIM = ("v1", "PersistentVolumeClaim")
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
@@ -167,7 +166,7 @@ class _Maker:
                 child_key = Key(*child.kind, owner.namespace, manifest["metadata"]["name"])
                 is_new = child_key != key
                 if is_new and self._objects.get(child_key) is not None:
-                    if child.kind == CLAIM:
+                    if child.kind == VOLUME_CLAIM:
                         continue
                     message = f"it would create {child_key.subject}, which is in the input already: rename one of them"
                     raise GroupingError(key.subject, "", message)
@@ -186,7 +185,7 @@ class _Maker:
         ours: list[Item] = []
         others: list[object] = []
         for child in made.values():
-            if child.kind == CLAIM:
+            if child.kind == VOLUME_CLAIM:
                 ours.append(child)
             elif child.kind == POD:
                 scheduler = _scheduler.decode(child.raw).spec.scheduler_name or DEFAULT_SCHEDULER

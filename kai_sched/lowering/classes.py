@@ -21,6 +21,7 @@ from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.host_ports import PortRows, lower_ports
 from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.lowering.terms import Term
+from kai_sched.lowering.volumes import VolumeRows, lower_volumes
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Shape
 from kai_sched.model.resources import CPU, GPU, MEMORY, PODS, mig_gpus
@@ -75,6 +76,8 @@ class ClassRows:
         (R,) the resource of each column of amounts.
     refusals
         (C,) the object, feature or limit for which the class fits no node; "" where there is none.
+    volumes
+        The claims that wait for volumes, and the free volumes.
     legacy_mig
         (C,) whether the pods ask for MIG devices in the legacy way.
     claims
@@ -91,6 +94,7 @@ class ClassRows:
     n_domains: int
     resources: tuple[str, ...]
     refusals: list[str]
+    volumes: VolumeRows
     legacy_mig: npt.NDArray[np.bool_]
     claims: list[ClaimKey]
 
@@ -128,22 +132,21 @@ def lower_classes(
         len(cache.terms),
     )
     of_task = merged[of_task]
-    waits = np.zeros(len(found), bool)
-    waits[of_task[movable]] = True
+    waits = np.bincount(of_task[movable], minlength=len(found)) > 0
     backed = claims.extended.backed if claims.extended is not None else frozenset()
     resources = _resources(found, nodes, backed)
     book = SignatureBook()
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
-    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys))
+    storage = VolumeBook(cluster)
+    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    _refuse(found, ports, table, refusals)
+    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), of_task, storage, (cache, nodes))
+    _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
-    kind = equivalent_classes(found, cluster.volume_claims)[of_task]
-    legacy = np.array([each.shape.legacy_mig for each in found], bool)
     return ClassRows(
         of_task,
-        kind,
+        equivalent_classes(found, cluster.volume_claims)[of_task],
         table,
         book,
         terms,
@@ -152,7 +155,8 @@ def lower_classes(
         n_domains,
         resources,
         refusals,
-        legacy,
+        volumes,
+        np.array([each.shape.legacy_mig for each in found], bool),
         [claims.keys[each.claims] for each in found],
     )
 
@@ -200,10 +204,10 @@ def _table(
     resources: tuple[str, ...],
     book: SignatureBook,
     refusals: list[str],
-    setting: tuple[Cluster, Config, list[int], list[ClaimKey]],
+    setting: tuple[Cluster, Config, list[int], list[ClaimKey], VolumeBook],
 ) -> Classes:
     """The table of the classes; ``setting`` has the memory of the devices of all nodes and the keys of claims, too."""
-    cluster, config, sizes, keys = setting
+    cluster, config, sizes, keys, storage = setting
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
     for c, each in enumerate(found):
@@ -213,7 +217,6 @@ def _table(
     cpu_only = [each.reserves or kind in NO_DEVICES for each, kind in zip(found, kinds, strict=True)]
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
-    storage = VolumeBook(cluster)
     for c in np.flatnonzero(waits).tolist():
         each, kind = found[c], kinds[c]
         shape, key = each.shape, keys[each.claims]
@@ -230,10 +233,10 @@ def _table(
     return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
 
 
-def _refuse(found: list[PodClass], ports: PortRows, table: Classes, refusals: list[str]) -> None:
+def _refuse(found: list[PodClass], limits: dict[int, str], table: Classes, refusals: list[str]) -> None:
     """Refuse the classes that are over a limit of work, where nothing else does: with the sentence about it."""
     for c, each in enumerate(found):
-        text = each.known.refusal or ports.refusals.get(c, "")
+        text = each.known.refusal or limits.get(c, "")
         if text and table.refused[c] == Verdict.OK:
             table.refused[c], refusals[c] = Verdict.OVER_WORK, text
 

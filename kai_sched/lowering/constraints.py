@@ -57,7 +57,8 @@ class SignatureBook:
 def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[Selector, ...]]:
     """What the claims of a pod with this shape mean for nodes (semantics 12.1).
 
-    A claim that waits for its first consumer needs a node where a volume can be bound to it or provisioned for it.
+    A claim that waits for its first consumer needs a node where a volume can be bound to it or provisioned for it. If
+    a free volume serves it, that changes while pods are placed, and ``volumes`` has it.
 
     Returns
     -------
@@ -67,7 +68,6 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
     """
     cluster = book.cluster
     selectors: list[Selector] = []
-    waiting: list[VolumeClaim] = []
     for key in shape.claims:
         claim = cluster.volume_claims.get(key)
         if claim is None:
@@ -85,14 +85,24 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
         elif not book.waits(claim):
             return Verdict.CLAIM_UNBOUND, key, ()
         else:
-            waiting.append(claim)
-            reach = book.reach(claim)
-            if reach is not None:
-                selectors.append((Verdict.VOLUME_AFFINITY, reach))
-    if book.competing(waiting):
-        names = [name for name, node in sorted(cluster.nodes.items()) if book.place(waiting, node).homeless is None]
-        selectors.append((Verdict.VOLUME_AFFINITY, ((Requirement(NODE_NAME, "In", tuple(names)),),)))
+            selectors += _reach(claim, book)
     return Verdict.OK, "", tuple(selectors)
+
+
+def _reach(claim: VolumeClaim, book: VolumeBook) -> list[Selector]:
+    """The nodes on which a waiting claim can get a volume, where no free volume serves it."""
+    found = book.candidates(claim)
+    if found and not found[0].claim:
+        return []
+    if not found:
+        topologies = book.topologies(claim)
+        if topologies is None:
+            return [(Verdict.NO_VOLUME, ())]
+        return [] if topologies[0] is None else [(Verdict.VOLUME_AFFINITY, topologies[0])]
+    if any(volume.node_affinity is None for volume in found):
+        return []
+    terms = (term for volume in found for term in volume.node_affinity or ())
+    return [(Verdict.VOLUME_AFFINITY, tuple(dict.fromkeys(terms)))]
 
 
 def make_signature(shape: Shape, gpu_kind: GpuKind, volumes: tuple[Selector, ...], config: Config) -> Signature:

@@ -33,6 +33,7 @@ from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
 from kai_sched.lowering.queues import QueueRows, lower_queues
 from kai_sched.lowering.rows import GroupCell, PodCell
+from kai_sched.lowering.volumes import VolumeRows
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Node, Phase
@@ -73,6 +74,8 @@ class Lowered:
         ``SchedulingHints.searched``, for the explanations.
     claims
         The claims for devices, and what the rows of their tables stand for.
+    volumes
+        The claims that wait for volumes, the free volumes, and what their rows stand for.
     """
 
     snapshot: Snapshot
@@ -89,6 +92,7 @@ class Lowered:
     refusals: list[str]
     searched: Mapping[str, tuple[int, ...]]
     claims: ClaimRows
+    volumes: VolumeRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,8 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
 
     Parameters
     ----------
-    cluster
-        The view of this cycle.
-    config, now_ns
-        The configuration, and the time of the cycle in nanoseconds since the epoch.
+    cluster, config, now_ns
+        The view of this cycle, the configuration, and its time in nanoseconds since the epoch.
     cache
         Changed in place. It is emptied by an exception and by another config than that of the last call.
     hints
@@ -135,7 +137,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     devices = lower_devices(nodes, objects, pods.node, holdings, classes.table.shares[classes.of_task])
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
-    job_tables, groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
+    (job_table, set_table), groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
     snapshot = Snapshot(
         freeze(queues.table),
         freeze(node_table),
@@ -146,8 +148,9 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         freeze(classes.terms),
         freeze(classes.term_roles),
         freeze(classes.host_ports),
-        job_tables[0],
-        job_tables[1],
+        freeze(classes.volumes.table),
+        job_table,
+        set_table,
         *lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes),
         classes.n_domains,
     )
@@ -166,6 +169,7 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         classes.refusals,
         hints.searched,
         claims,
+        classes.volumes,
     )
 
 

@@ -49,6 +49,7 @@ QUEUE: Kind = (names.QUEUE_VERSION, "Queue")
 POD_GROUP: Kind = (names.POD_GROUP_VERSION, "PodGroup")
 BIND_REQUEST: Kind = (names.BIND_REQUEST_VERSION, "BindRequest")
 VOLUME: Kind = ("v1", "PersistentVolume")
+VOLUME_CLAIM: Kind = ("v1", "PersistentVolumeClaim")
 DEVICE_CLASS: Kind = (names.DRA_VERSION, "DeviceClass")
 RESOURCE_SLICE: Kind = (names.DRA_VERSION, "ResourceSlice")
 RESOURCE_CLAIM: Kind = (names.DRA_VERSION, "ResourceClaim")
@@ -58,7 +59,7 @@ SHARD: Kind = (names.CONFIG_VERSION, "SchedulingShard")
 OPERATOR_CONFIG: Kind = (names.CONFIG_VERSION, "Config")
 
 _PLAIN: Mapping[Kind, tuple[msgspec.json.Decoder[Any], Callable[[Any], Object]]] = {
-    ("v1", "PersistentVolumeClaim"): (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
+    VOLUME_CLAIM: (msgspec.json.Decoder(core.PersistentVolumeClaim), read_volume_claim),
     VOLUME: (msgspec.json.Decoder(core.PersistentVolume), read_volume),
     ("v1", "ConfigMap"): (msgspec.json.Decoder(core.WireConfigMap), read_config_map),
     ("v1", "Namespace"): (msgspec.json.Decoder(core.WireNamespace), read_namespace),
@@ -80,7 +81,7 @@ NAMESPACED = frozenset({"Pod", "PodGroup", "BindRequest", "PersistentVolumeClaim
 CLASSES: Mapping[Kind, type[Object]] = {
     POD: Pod,
     NODE: Node,
-    ("v1", "PersistentVolumeClaim"): VolumeClaim,
+    VOLUME_CLAIM: VolumeClaim,
     VOLUME: Volume,
     ("v1", "ConfigMap"): ConfigMap,
     ("v1", "Namespace"): Namespace,

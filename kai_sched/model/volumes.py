@@ -7,17 +7,19 @@ Lowering uses this for node constraints, ``reconcile`` to write the reservations
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kai_sched.model.objects import Node, NodeSelector, Requirement, StorageClass, Volume, VolumeClaim
+from kai_sched.model.objects import Node, NodeSelector, Requirement, StorageClass, Term, Volume, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, admits, holds
 from kai_sched.model.store import Cluster
 
-EVERYWHERE: NodeSelector = ((Requirement(NODE_NAME, "Exists"),),)
+Demand = tuple[str, frozenset[str], str, str, Term]
+NOTHING_CHOSEN: Mapping[str, str] = {}
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
-_FREE_PHASES = ("", "Available")
+FREE_PHASES = ("", "Available")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,121 +40,156 @@ class VolumeBook:
         self.cluster = cluster
         self._free: dict[str, list[Volume]] | None = None  # by class, smallest first
         self._kept: dict[str, list[Volume]] = {}  # by claim
-        self._found: dict[object, list[Volume]] = {}
+        self._found: dict[Demand, list[Volume]] = {}
+        self._compared = 0
+
+    @property
+    def compared(self) -> int:
+        """How many volumes were compared with demands so far."""
+        return self._compared
 
     def waits(self, claim: VolumeClaim) -> bool:
         """Whether the storage class of the claim waits for the first consumer."""
         storage = self._class_of(claim)
         return storage is not None and storage.wait_for_first_consumer
 
-    def reach(self, claim: VolumeClaim) -> NodeSelector | None:
-        """The nodes on which a waiting claim can get a volume, as a node selector; None for all nodes."""
+    def waiting(self, keys: Iterable[str]) -> list[VolumeClaim]:
+        """The claims of a pod that wait for it, in the order in which they get volumes: the smallest first."""
+        found = (self.cluster.volume_claims.get(key) for key in keys)
+        claims = [claim for claim in found if claim is not None and not claim.volume and self.waits(claim)]
+        return sorted(claims, key=lambda each: (each.size_bytes, each.key))
+
+    def topologies(self, claim: VolumeClaim) -> tuple[NodeSelector | None] | None:
+        """The nodes on which a volume can be made for the claim, None in it for all of them; None: nowhere.
+
+        A claim for which a node was selected gets its volume there.
+        """
         if claim.selected_node:
-            return ((Requirement(NODE_NAME, "In", (claim.selected_node,)),),)
-        found = self._candidates(claim)
-        selectors = [EVERYWHERE if volume.node_affinity is None else volume.node_affinity for volume in found]
+            return (((Requirement(NODE_NAME, "In", (claim.selected_node,)),),),)
         storage = self._class_of(claim)
-        if _makes_volumes(storage) and not _is_kept(found):
-            if storage is None or storage.allowed_topologies is None:
-                return None
-            selectors.append(storage.allowed_topologies)
-        return tuple(dict.fromkeys(term for selector in selectors for term in selector))
+        if storage is None or not _makes_volumes(storage) or self.kept(claim):
+            return None
+        return (storage.allowed_topologies,)
 
-    def competing(self, claims: Sequence[VolumeClaim]) -> bool:
-        """Whether two of the waiting claims of a pod have a candidate volume in common."""
-        if len(claims) < 2:
-            return False
-        found = [
-            volume.name
-            for claim in claims
-            if not claim.selected_node and self.reach(claim) is not None
-            for volume in self._candidates(claim)
-        ]
-        return len(set(found)) < len(found)
+    def place(
+        self,
+        claims: Sequence[VolumeClaim],
+        node: Node,
+        taken: Container[str] = (),
+        chosen: Mapping[str, str] = NOTHING_CHOSEN,
+    ) -> Placed:
+        """Volumes for the waiting claims of a pod on this node.
 
-    def place(self, claims: Sequence[VolumeClaim], node: Node, taken: Container[str] = ()) -> Placed:
-        """Volumes for the waiting claims of a pod on this node. Volumes named in ``taken`` are no longer free."""
+        Parameters
+        ----------
+        taken
+            Names of volumes that are no longer free.
+        chosen
+            By key of the claim, the volume that the scheduler has decided on; "" for one that is to be made. Other
+            claims get the smallest that is free.
+        """
         placed: list[tuple[VolumeClaim, Volume | None]] = []
-        used: set[str] = set()
+        used = {name for name in chosen.values() if name}
         for claim in sorted(claims, key=lambda each: (each.size_bytes, each.key)):
-            volume = self._volume_on(claim, node, used, taken)
+            name = chosen.get(claim.key)
+            volume = None if name == "" else self._volume_on(claim, node, used - {name}, taken, name)
             if volume is not None:
                 used.add(volume.name)
-            elif not self._can_be_made(claim, node):
+            elif name or not self._can_be_made(claim, node):
                 return Placed(tuple(placed), claim)
             placed.append((claim, volume))
         return Placed(tuple(placed))
 
-    def _volume_on(self, claim: VolumeClaim, node: Node, used: Container[str], taken: Container[str]) -> Volume | None:
-        if claim.selected_node:
-            return None
-        for volume in self._candidates(claim):
-            if volume.name not in used and volume.name not in taken and admits(volume.node_affinity, node):
+    def _volume_on(
+        self, claim: VolumeClaim, node: Node, used: Container[str], taken: Container[str], name: str | None
+    ) -> Volume | None:
+        for volume in self.candidates(claim):
+            is_free = volume.name not in used and volume.name not in taken
+            if name in (None, volume.name) and is_free and admits(volume.node_affinity, node):
                 return volume
         return None
 
     def _can_be_made(self, claim: VolumeClaim, node: Node) -> bool:
-        if claim.selected_node:
-            return claim.selected_node == node.name
-        storage = self._class_of(claim)
-        if storage is None or not _makes_volumes(storage) or _is_kept(self._candidates(claim)):
-            return False
-        return admits(storage.allowed_topologies, node)
+        topologies = self.topologies(claim)
+        return topologies is not None and admits(topologies[0], node)
 
     def _class_of(self, claim: VolumeClaim) -> StorageClass | None:
         return self.cluster.storage_classes.get(claim.storage_class)
 
-    def _candidates(self, claim: VolumeClaim) -> list[Volume]:
+    def candidates(self, claim: VolumeClaim) -> list[Volume]:
         """The volumes for the claim, the best first; only those reserved for it, if there are any."""
-        if self._free is None:
-            self._free = self._sort()
-        kept = [volume for volume in self._kept.get(claim.key, ()) if _serves(volume, claim)]
+        if claim.selected_node:
+            return []
+        kept = self.kept(claim)
         if kept:
             return kept
-        demand = (
-            claim.storage_class,
-            claim.size_bytes,
-            claim.access_modes,
-            claim.volume_mode,
-            claim.attributes_class,
-            claim.selector,
-        )
+        served = self.served(claim)
+        return served[bisect_left(served, claim.size_bytes, key=lambda volume: volume.size_bytes) :]
+
+    def kept(self, claim: VolumeClaim) -> list[Volume]:
+        """The volumes that are reserved for the claim and serve it."""
+        self._sort()
+        return [volume for volume in self._kept.get(claim.key, ()) if _serves(volume, claim)]
+
+    def served(self, claim: VolumeClaim) -> list[Volume]:
+        """The free volumes that would serve the claim if it asked for the least size, smallest first; one list for all
+        claims with the same demand."""
+        demand = demand_of(claim)
         found = self._found.get(demand)
         if found is None:
+            free = self._sort().get(claim.storage_class, ())
+            self._compared += len(free) * (1 + len(claim.selector))
             found = self._found[demand] = [
                 volume
-                for volume in self._free.get(claim.storage_class, ())
-                if _serves(volume, claim) and all(holds(requirement, volume.labels) for requirement in claim.selector)
+                for volume in free
+                if _offers(volume, claim) and all(holds(requirement, volume.labels) for requirement in claim.selector)
             ]
         return found
 
     def _sort(self) -> dict[str, list[Volume]]:
+        if self._free is not None:
+            return self._free
         free: dict[str, list[Volume]] = defaultdict(list)
         for volume in sorted(self.cluster.volumes.values(), key=lambda each: (each.size_bytes, each.name)):
-            if volume.deleted or volume.phase not in _FREE_PHASES:
+            if volume.deleted or volume.phase not in FREE_PHASES:
                 continue
             if volume.claim:
                 self._kept.setdefault(volume.claim, []).append(volume)
             else:
                 free[volume.storage_class].append(volume)
+        self._free = free
         return free
 
 
-def _makes_volumes(storage: StorageClass | None) -> bool:
-    return storage is not None and storage.provisioner not in _NO_PROVISIONER
+def demand_of(claim: VolumeClaim) -> Demand:
+    """What the claim asks of a volume, but for its size."""
+    return (
+        claim.storage_class,
+        frozenset(claim.access_modes),
+        claim.volume_mode,
+        claim.attributes_class,
+        claim.selector,
+    )
 
 
-def _is_kept(candidates: list[Volume]) -> bool:
-    return bool(candidates) and bool(candidates[0].claim)
+def _makes_volumes(storage: StorageClass) -> bool:
+    return storage.provisioner not in _NO_PROVISIONER
 
 
 def _serves(volume: Volume, claim: VolumeClaim) -> bool:
     """Whether the volume meets the claim and is not reserved for an earlier claim of the same name."""
     return (
-        volume.storage_class == claim.storage_class
+        _offers(volume, claim)
         and volume.size_bytes >= claim.size_bytes
+        and (not volume.claim_uid or not claim.uid or volume.claim_uid == claim.uid)
+    )
+
+
+def _offers(volume: Volume, claim: VolumeClaim) -> bool:
+    """Whether the volume meets the demand, but for the size and labels."""
+    return (
+        volume.storage_class == claim.storage_class
         and set(claim.access_modes) <= set(volume.access_modes)
         and volume.volume_mode == claim.volume_mode
         and volume.attributes_class == claim.attributes_class
-        and (not volume.claim_uid or not claim.uid or volume.claim_uid == claim.uid)
     )

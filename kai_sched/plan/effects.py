@@ -33,13 +33,15 @@ class ClaimUse:
 
 class Bind(NamedTuple):
     """Bind the pod with this uid to the node now; ``gpu_groups`` are the devices of which it gets a share, ``claims``
-    the claims for devices that it uses."""
+    the claims for devices that it uses. ``volumes`` has the PersistentVolume for each PersistentVolumeClaim
+    ("namespace/name") that free volumes serve or that pods share; "" for one that is to be made."""
 
     pod: str  # "namespace/name"
     uid: str
     node: str
     gpu_groups: tuple[str, ...] = ()
     claims: tuple[ClaimUse, ...] = ()
+    volumes: tuple[tuple[str, str], ...] = ()
 
 
 class Pipeline(NamedTuple):

@@ -286,6 +286,8 @@ class NoFit:
         Queues with what they hold of one resource, largest first, and that resource.
     in_all
         By resource that the gang as a whole lacks: the amount that it requests.
+    together
+        What pods of the gang lack together, in words; "" where that is not known or is in ``in_all``.
     share
         What of GPUs the pod asks for and the most that there is of it, in words, where amounts do not say it.
     """
@@ -303,6 +305,7 @@ class NoFit:
     holders_of: str
     in_all: Mapping[str, float] = field(default_factory=dict)
     share: tuple[str, str] = ("", "")
+    together: str = ""
 
 
 def no_fit(facts: NoFit) -> Reason:
@@ -327,6 +330,8 @@ def no_fit(facts: NoFit) -> Reason:
     parts += [f"{count} of {facts.n_nodes} nodes: {text}" for text, count in sorted(facts.verdicts.items())]
     if not facts.n_nodes:
         parts.append("there are no nodes")
+    elif facts.together:
+        parts.append(facts.together)
     elif facts.room and facts.room >= facts.asked > 1:
         parts.append("each pod of the gang would fit by itself, and not all of them together")
     elif facts.room:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kai_sched.model.objects import Node, Pod, Volume, VolumeClaim
 from kai_sched.model.selectors import admits
-from kai_sched.model.volumes import VolumeBook
+from kai_sched.model.volumes import NOTHING_CHOSEN, VolumeBook
 from kai_sched.plan.effects import ClaimVolume, Ref, SelectNode, VolumeWrite
 
 NOTHING: Mapping[str, VolumeWrite] = {}
@@ -34,7 +34,11 @@ class Refusal:
 
 
 def plan_volumes(
-    book: VolumeBook, pod: Pod, node_name: str, decided: Mapping[str, VolumeWrite] = NOTHING
+    book: VolumeBook,
+    pod: Pod,
+    node_name: str,
+    decided: Mapping[str, VolumeWrite] = NOTHING,
+    chosen: Mapping[str, str] = NOTHING_CHOSEN,
 ) -> VolumePlan | Refusal:
     """Return the plan for the pod on the node.
 
@@ -47,6 +51,8 @@ def plan_volumes(
     decided
         Earlier decisions that the view may not show yet, by the key of the claim: for pods of the same cycle, and for
         pods whose volumes are still being bound. Their volumes are not given away again.
+    chosen
+        By key of the claim, the volume that the cycle chose for it, "" for one that is to be made (``Bind.volumes``).
     """
     node = book.cluster.nodes.get(node_name)
     if node is None:
@@ -70,7 +76,7 @@ def plan_volumes(
                 "the pod is scheduled again once it has it"
             )
     taken = {each.volume.name for each in decided.values() if isinstance(each, ClaimVolume)}
-    placed = book.place(undecided, node, taken)
+    placed = book.place(undecided, node, taken, chosen)
     if placed.homeless is not None:
         return Refusal(_homeless(placed.homeless, node))
     writes = [write for claim, volume in placed.volumes if (write := _write(claim, volume, node)) is not None]

@@ -2,9 +2,10 @@
 
 Axes: q queue, j job (pod group), s set (sub-group: pod set or set of sub-groups), t task (pod), n node, g GPU device
 that may be shared, x share of a task in a device, c class (of pods that are alike for placement), r resource, k
-signature (of static node constraints), a inter-pod term, p host port; for dynamic resource allocation v device, e
-capacity of a device, u counter, i claim, y slot of a claim, o option of a request. ``q+1`` is one longer (offsets, half
-open): the entries of row i are those from ``ptr[i]`` up to, not including, ``ptr[i+1]``.
+signature (of static node constraints), a inter-pod term, p host port, f claim that waits for a volume, z free volume;
+for dynamic resource allocation v device, e capacity of a device, u counter, i claim, y slot of a claim, o option of a
+request. ``q+1`` is one longer (offsets, half open): the entries of row i are those from ``ptr[i]`` up to, not
+including, ``ptr[i+1]``.
 
 A table is a set of arrays of equal length, and a row is an index into all of them. Where a column refers to rows of
 another axis, -1 (NULL) refers to none. Rows are in canonical order, so that the lower row wins each tie.
@@ -136,6 +137,19 @@ SCHEMA: dict[str, dict[str, Column]] = {
     "HostPorts": {
         "ptr": Column("i4", "p+1", "ports that conflict with the port, itself included"),
         "conflict": Column("i4", "*", "those ports", "p"),
+    },
+    "Volumes": {
+        "ptr": Column("i4", "c+1", "claims of class c that wait for volumes, the smallest first"),
+        "claim": Column("i4", "*", "those claims", "f"),
+        "group": Column("i4", "f", "claims with the same demand but for the size have one group"),
+        "least": Column("i4", "f", "the first volume that is large enough; volumes go by size, then name"),
+        "topology": Column("i4", "f", "row of made; NULL where no volume is made for the claim"),
+        "near_ptr": Column("i4", "*", "volumes of a group that can be used on certain nodes"),
+        "near_node": Column("i4", "*", "such a node, in order in each group", "n"),
+        "near_volume": Column("i4", "*", "a volume that can be used there, in order for each node", "z"),
+        "far_ptr": Column("i4", "*", "volumes of a group that can be used on all nodes"),
+        "far_volume": Column("i4", "*", "those volumes, in order", "z"),
+        "made": Column("u1", "* n", "1 where a volume can be made on the node"),
     },
     "Jobs": {
         "queue": Column("i4", "j", "leaf queue. Jobs go by creation, then uid", "q"),

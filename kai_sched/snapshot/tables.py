@@ -264,6 +264,29 @@ class HostPorts(NamedTuple):
     conflict: Ints
 
 
+class Volumes(NamedTuple):
+    """Claims that wait for their first pod, in rows F, and the free volumes that they may get, in rows Z (semantics
+    12.2).
+
+    Class c has the claims ``claim[ptr[c]:ptr[c + 1]]``. Claim w may get the volumes of its group from row ``least[w]``
+    on, the first free one of them; or one is made for it on the nodes of row ``topology[w]`` of ``made`` (M, N), if
+    that is not NULL. Group g has the volumes ``far_volume[far_ptr[g]:far_ptr[g + 1]]`` on all nodes, and in the rows
+    ``near_ptr[g]`` to ``near_ptr[g + 1]`` those of single nodes, by node and volume.
+    """
+
+    ptr: Ints
+    claim: Ints
+    group: Ints
+    least: Ints
+    topology: Ints
+    near_ptr: Ints
+    near_node: Ints
+    near_volume: Ints
+    far_ptr: Ints
+    far_volume: Ints
+    made: Flags
+
+
 class Jobs(NamedTuple):
     """One row for each job (pod group), by creation time, then uid (semantics 0.4, 1.3).
 
@@ -316,6 +339,7 @@ class Snapshot(NamedTuple):
     terms: Terms
     term_roles: TermRoles
     host_ports: HostPorts
+    volumes: Volumes
     jobs: Jobs
     sets: Sets
     dra_devices: DraDevices

@@ -58,3 +58,4 @@ class Verdict(enum.IntEnum):
     CLAIMS_ONLY = 39  # GPUs of the node are for claims
     CLAIMS_TOO_HARD = 40  # whether they can was not found out within the bound on work
     NOT_RESERVED = 41  # a GPU could not be reserved for sharing there
+    NO_VOLUME = 42  # a claim of the pod finds no free volume there, and none is made

@@ -25,6 +25,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         n_moves = 2 * snapshot.tasks.job.size + n_moves
     # What the classes of the tasks add up to: one class with many term roles must not count for every task.
     counters = (3 if evicting else 1) * int(np.diff(snapshot.term_roles.ptr)[snapshot.tasks.cls].sum())
+    # A claim that waits for a volume writes its users, its volume, the node for which that is made, and the holder.
+    counters += (3 if evicting else 1) * int(np.diff(snapshot.volumes.ptr)[snapshot.tasks.cls].sum())
     # A share writes its device, what is held of it now and later, what is left of it, and three pod slots.
     shares = int(snapshot.classes.shares.max(initial=0))
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1

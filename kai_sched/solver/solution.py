@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.claim_state import ClaimState
 from kai_sched.solver.eviction.pipelined_room import FREE
-from kai_sched.solver.eviction.validate import diverge
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.kernels.claim_steps import CUT
 from kai_sched.solver.stages.explain import Facts
 from kai_sched.solver.state import Context, State
@@ -158,6 +158,7 @@ class Solution:
         self.shared_left = _shared_left(snapshot, state)
         self._shares: Longs = state.shares
         self._claims = state.claims
+        self._volumes = state.volumes
         self.help = decisions.help
         self.pipelined_free: Bools = decisions.free == FREE
         self.hard_claims: Bools = ctx.finder.steps.cut == CUT
@@ -178,6 +179,15 @@ class Solution:
         """Return the devices of which task ``t`` has a share, rows of ``Devices``; none if it has no place."""
         ptr = self._snapshot.tasks.share_ptr
         return [d for d in self._shares[ptr[t] : ptr[t + 1]].tolist() if d != NULL]
+
+    def volumes_of(self, t: int) -> list[tuple[int, int]]:
+        """Return the waiting claims of task ``t``, which has a place, and the volume of each, rows of ``Volumes``.
+
+        NULL for a volume that is to be made. Claims without rows are left out.
+        """
+        volumes, c = self._snapshot.volumes, self._snapshot.tasks.cls[t]
+        claims = volumes.claim[volumes.ptr[c] : volumes.ptr[c + 1]].tolist()
+        return [(w, int(self._volumes.volume[w]) - 1) for w in claims]
 
     def device_uses(self) -> tuple[Longs, Longs]:
         """Return how many claims have each device of a slice, (V,) each: now, and once leaving pods have left."""

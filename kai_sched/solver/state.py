@@ -4,9 +4,9 @@ Mutable state lies in two flat buffers with named views onto them. So the undo l
 (``kernels.undo``), and two states can be compared bit for bit.
 
 Axes, as in docs/data-model.md: Q queues, J jobs, S sets, T tasks, N nodes, C classes, R resources, K static signatures,
-P host ports; and D domains of inter-pod terms, G GPU devices that may be shared, X shares of tasks, M shares of a pod
-at most, B blocks of nodes. Amounts by resource are in the order CPU (millicores), memory (bytes), GPUs where there are
-three, and in the order of axis R otherwise.
+P host ports, F claims that wait for volumes, Z free volumes; and D domains of inter-pod terms, G GPU devices that may
+be shared, X shares of tasks, M shares of a pod at most, B blocks of nodes. Amounts by resource are in the order CPU
+(millicores), memory (bytes), GPUs where there are three, and in the order of axis R otherwise.
 """
 
 from __future__ import annotations
@@ -74,6 +74,15 @@ class DeviceState(NamedTuple):
     later: Longs  # once these have left, promised shares included
 
 
+class VolumeState(NamedTuple):
+    """Who gets which free volume (``kernels.volumes``). Rows and nodes are counted from 1; 0 is none."""
+
+    holder: Longs  # (Z,) the claim that takes the volume
+    users: Longs  # (F,) how many pods with the claim have a place
+    volume: Longs  # (F,) the volume that the claim takes, while it has users
+    node: Longs  # (F,) or the node on which one is made for it
+
+
 class Offsets(NamedTuple):
     """The position in its buffer at which each view begins that is written through the log.
 
@@ -108,6 +117,10 @@ class Offsets(NamedTuple):
     counted_now: int
     counted_later: int
     elsewhere: int
+    holder: int
+    users: int
+    volume: int
+    made_on: int
     leaving_matched: int
     leaving_carried: int
     ports: int
@@ -133,6 +146,7 @@ class State(NamedTuple):
     devices: DeviceState
     shares: Longs  # (X,) the devices that tasks share, as Tasks.device
     claims: ClaimState
+    volumes: VolumeState
     leaving_domains: DomainState  # pods that are leaving, for anti-affinity: they no longer count in ``domains``
     ports: Longs  # (N, P) pods that hold a host port, or are promised it
     leaving_ports: Longs  # (N, P) pods that are leaving and hold a host port
@@ -233,6 +247,8 @@ class Scratch(NamedTuple):
     devices: Longs  # (M,) devices that are chosen for a pod
     shares: Longs  # (X,) devices of tasks that are placed anew, as Tasks.device
     picks: Picks
+    volumes: Longs  # (O,) volumes that claims of one pod would take
+    roomy: Flags  # (N,) verdicts on the nodes for one pod
     excluded: Flags  # (longest job,) by task of a job that returns: 1 where it is not asked for (any more)
     returning: Returning
     need: Floats  # (3,) what a chunk requests
@@ -271,15 +287,18 @@ def make_state(snapshot: Snapshot) -> State:
     n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
     lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
     lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2 + [1]
+    of_volumes, n_waiting = snapshot.volumes, snapshot.volumes.group.size
+    n_volumes = 1 + max(of_volumes.near_volume.max(initial=NULL), of_volumes.far_volume.max(initial=NULL))
+    lengths += [int(n_volumes), *[n_waiting] * 3]
     counters: list[tuple[int, ...]] = [(length,) for length in (*lengths, snapshot.n_domains, snapshot.n_domains)]
     of_ports = (n_nodes, snapshot.host_ports.ptr.size - 1)
     integers, views, at_integers = _buffer([*counters, of_ports, of_ports], np.int64)
     task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, claims, leaving = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[22:24]
+    devices, shares, claims, leaving = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[26:28]
     task.node[:] = NULL
     held = 2 + Book._fields.index("held")
     at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
-    rest = (devices, shares, claims, DomainState(*leaving), views[24], views[25])
+    rest = (devices, shares, claims, VolumeState(*views[22:26]), DomainState(*leaving), views[28], views[29])
     return State(floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, *rest)
 
 
@@ -354,6 +373,8 @@ def make_scratch(snapshot: Snapshot) -> Scratch:
         np.zeros(int(snapshot.classes.shares.max(initial=0)), np.int64),
         np.zeros(snapshot.tasks.device.size, np.int64),
         make_picks(snapshot),
+        np.zeros(int(np.diff(snapshot.volumes.ptr).max(initial=0)), np.int64),
+        np.zeros(snapshot.nodes.condition.size, np.uint8),
         np.zeros(longest, np.uint8),
         Returning(*np.zeros((2, n_sets), np.int32)),
         np.zeros(3),

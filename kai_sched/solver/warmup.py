@@ -30,10 +30,11 @@ from kai_sched.snapshot.tables import (
     Tasks,
     TermRoles,
     Terms,
+    Volumes,
     freeze,
 )
 from kai_sched.solver import jit
-from kai_sched.solver.eviction.validate import diverge
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages.fair_share import divide
 
@@ -75,6 +76,7 @@ def empty_snapshot() -> Snapshot:
         _empty(Terms),
         _empty(TermRoles),
         _empty(HostPorts),
+        _empty(Volumes),
         _empty(Jobs),
         _empty(Sets),
         _empty(DraDevices),

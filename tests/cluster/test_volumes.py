@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -93,6 +94,49 @@ def test_a_gang_gets_a_volume_for_each_of_its_pods(stage: Cluster) -> None:
     for n in range(2):
         stage.create(pod_with(f"pair-{n}", f"data-{n}", group="pair"))
     assert sorted(stage.wait_bound(["pair-0", "pair-1"]).values()) == ["node-0", "node-1"]
+
+
+def test_a_gang_that_lacks_a_volume_waits_whole(stage: Cluster) -> None:
+    """Two volumes for three pods: no claim gets one. With a third volume each pod is bound, with one of its own."""
+    stage.create(storage_class("local"))
+    for n in range(3):
+        stage.create(claim(f"data-{n}", "local"))
+    for n in range(2):
+        stage.create(volume(f"disk-{n}", f"node-{n}", "local"))
+    stage.create(objects.pod_group("trio", min_member=3))
+    for n in range(3):
+        stage.create(pod_with(f"trio-{n}", f"data-{n}", group="trio"))
+    condition = stage.wait_condition("Pod", "trio-0", "PodScheduled", status="False")
+    assert "no volume for its claims" in condition["message"], condition
+    assert "default/data-" in condition["message"], condition
+    time.sleep(3.0)
+    for n in range(3):
+        assert "nodeName" not in stage.pod(f"trio-{n}")["spec"]
+        assert "volumeName" not in stage.get("PersistentVolumeClaim", f"data-{n}", "default")["spec"]
+    stage.create(volume("disk-2", "node-0", "local"))
+    stage.wait_bound([f"trio-{n}" for n in range(3)])
+    volumes = [stage.get("PersistentVolumeClaim", f"data-{n}", "default")["spec"]["volumeName"] for n in range(3)]
+    assert sorted(volumes) == ["disk-0", "disk-1", "disk-2"]
+
+
+def test_single_pods_never_get_one_volume_twice(stage: Cluster) -> None:
+    """Four pods for two volumes, all at once: two are bound, and two wait."""
+    stage.create(storage_class("local"))
+    for n in range(2):
+        stage.create(volume(f"disk-{n}", "node-1", "local"))
+    for n in range(4):
+        stage.create(claim(f"data-{n}", "local"))
+        stage.create(pod_with(f"single-{n}", f"data-{n}"))
+
+    def bound() -> list[str]:
+        found = [f"single-{n}" for n in range(4) if "nodeName" in stage.pod(f"single-{n}")["spec"]]
+        assert len(found) == 2, found
+        return found
+
+    wait_until(bound, "two pods on nodes")
+    for n in set(range(4)) - {int(name[-1]) for name in bound()}:
+        condition = stage.wait_condition("Pod", f"single-{n}", "PodScheduled", status="False")
+        assert "no free PersistentVolume for its claims" in condition["message"]
 
 
 def test_a_volume_is_made_for_the_node_that_was_chosen(stage: Cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.oracle.chunk import next_chunk
-from tests.oracle.devices import HUNDREDTHS
+from tests.oracle.devices import HUNDREDTHS, has_devices, held, holds, size
 from tests.oracle.order import share_of
 from tests.oracle.trial import Session
 from tests.oracle.victims import Chunk, Protection, can_leave
@@ -45,6 +45,9 @@ def _has_surplus(world: World, victim: Job, job: Job) -> bool:
         return not within(theirs.allocated, entitled(theirs))
     looked_at = [r for r in range(3) if asks[r] > 0 and theirs.share(r).quota != UNLIMITED]
     above = any(theirs.allocated[r] > theirs.share(r).quota for r in looked_at)
+    if asks[2] > 0 and world.config.victims == "minimal":
+        due = mine.allocated[2] + blocked(world, mine) + devices(next_chunk(job)) <= quota(mine)[2] + 1e-6
+        above = above or (due and theirs.allocated[2] + blocked(world, theirs) > quota(theirs)[2] + 1e-6)
     below = any(theirs.allocated[r] < theirs.share(r).quota for r in looked_at)
     return above or not below
 
@@ -56,20 +59,31 @@ def diverge(world: World, job: Job, victim: Job) -> tuple[Account, Account]:
 
 
 class Fairness:
-    """The validator. ``held`` is what the queues held before anything was tried, by name."""
+    """The validator. ``held`` is what the queues held before anything was tried, by name, and the GPUs besides that
+    their parts kept from others.
+    """
 
     def __init__(self, session: Session, job: Job) -> None:
         self.session, self.job = session, job
         accounts = session.world.accounts
-        self.held = {name: [*account.allocated] for name, account in accounts.items()}
-        self.fixed = {name: [*account.fixed] for name, account in accounts.items()}
         self.minimal = session.config.victims == "minimal"
+        self.blocked = blocked_by_pods(session.world) if self.minimal else {}
+        self.held = {
+            name: [*account.allocated, blocked(session.world, account) if self.minimal else 0.0]
+            for name, account in accounts.items()
+        }
+        self.fixed = {name: [*account.fixed] for name, account in accounts.items()}
         shares = any(task.pod.shape.share for task in next_chunk(job)[:1])
         self.free = [
             [machine.loose(r, later=True) if shares else machine.room(r, later=True) for r in RESOURCES]
             for machine in session.world.machines.values()
             if ready(machine.node)
         ]
+        self.lacks_devices = shares and any(
+            not has_devices(next_chunk(job)[0], machine, later=True)
+            for machine in session.world.machines.values()
+            if ready(machine.node)
+        )
         arguments = session.config.plugins.get("proportion", {})
         try:
             self.multiplier = max(1.0, float(arguments.get("relcaimerSaturationMultiplier", "1")))
@@ -91,7 +105,7 @@ class Fairness:
                     return False
                 for level in accounts[queue].lineage():
                     name = level.queue.name
-                    left[name] = plus(left.get(name, self.held[name]), needs(chunk), -1)
+                    left[name] = plus(left.get(name, self.held[name]), self._all_of(chunk), -1)
                     taken[name] = plus(taken.get(name, [0.0] * 3), needs(chunk))
         return all(self._fair_at(u, left, taken, asks) for u in accounts[part.queue].lineage())
 
@@ -99,7 +113,7 @@ class Fairness:
         """Whether these may go after what is counted in ``left``; if so they are counted, too."""
         if not self.may_take(victim, left, asks):
             return False
-        after = self._without(victim, needs(tasks), left)
+        after = self._without(victim, self._all_of(tasks), left)
         if not self._stays_behind(victim, needs(tasks), after, asks):
             return False
         left.update(after)
@@ -107,7 +121,10 @@ class Fairness:
 
     def may_leave_alone(self, victim: Job, amount: Vector, asks: Vector) -> bool:
         """Whether the queue of the victim could lose so much with nobody else gone, by what both sides then have."""
-        return self._stays_behind(victim, amount, self._without(victim, amount, {}), asks)
+        return self._stays_behind(victim, amount, self._without(victim, [*amount, 0.0], {}), asks)
+
+    def _all_of(self, tasks: list[Task]) -> Vector:
+        return [*needs(tasks), sum(self.blocked.get(task, 0.0) for task in tasks)]
 
     def _without(self, victim: Job, amount: Vector, left: dict[str, Vector]) -> dict[str, Vector]:
         after = dict(left)
@@ -129,15 +146,19 @@ class Fairness:
         """Whether one more chunk may go: from above its fair share, or, for a queue within quota, from above quota."""
         mine, theirs = diverge(self.session.world, self.job, victim)
         remains = left.get(theirs.queue.name, self.held[theirs.queue.name])
-        if not within(remains, entitled(theirs)):
+        if not within(remains[:3], entitled(theirs)):
             return True
-        starved = within(plus(self.held[mine.queue.name], asks), quota(mine))
+        starved = within(plus(self.held[mine.queue.name][:3], asks), quota(mine))
         above = [remains[r] > quota(theirs)[r] and (not self.minimal or self._is_short(r, asks)) for r in range(3)]
-        return starved and any(above)
+        counts_for = sum(self.held[mine.queue.name][2:]) + devices(next_chunk(self.job))
+        keeps = remains[2] + remains[3] > quota(theirs)[2] + 1e-6 and self._is_short(2, asks)
+        keeps = keeps and counts_for <= quota(mine)[2] + 1e-6
+        return starved and (any(above) or keeps)
 
     def _is_short(self, r: int, asks: Vector) -> bool:
         """Whether it asks for the resource, and some node had less when the search began."""
-        return asks[r] > 0 and any(free[r] < asks[r] for free in self.free)
+        lacks = any(free[r] < asks[r] for free in self.free) or (r == 2 and self.lacks_devices)
+        return asks[r] > 0 and lacks
 
     def _fair_at(self, u: Account, left: dict[str, Vector], taken: dict[str, Vector], asks: Vector) -> bool:
         """Whether ``u`` ends with no more of its share than each sibling that it took from, once above its share."""
@@ -151,6 +172,35 @@ class Fairness:
                 if self._passes(u, sibling, left, asks, r):
                     return False
         return self.job.preemptible or within(plus(self.fixed[u.queue.name], asks), quota(u))
+
+
+def blocked_by_pods(world: World) -> dict[Task, float]:
+    """The GPUs that each pod with parts keeps from others beyond their price: its part of what is held of a device."""
+    found: dict[Task, float] = {}
+    for machine in world.machines.values():
+        then = held(machine, later=True)
+        for task in machine.tasks:
+            if task.pod.shape.share and holds(task, later=True):
+                counted = sum(size(task, machine) / then[device] for device in task.devices)
+                found[task] = max(0.0, counted - task.cost_here("gpu"))
+    return found
+
+
+def blocked(world: World, account: Account) -> float:
+    """The same of all pods below a queue."""
+    blocks = blocked_by_pods(world)
+    return sum(
+        blocks[task]
+        for job in world.jobs
+        if job.queue in world.accounts and account in world.accounts[job.queue].lineage()
+        for task in job.tasks
+        if task in blocks
+    )
+
+
+def devices(tasks: list[Task]) -> float:
+    """The GPUs that they may keep from others: a part as a whole one."""
+    return sum(task.pod.shape.share.devices if task.pod.shape.share else task.costs("gpu") for task in tasks)
 
 
 def _portions(tasks: list[Task], queue: str) -> list[tuple[Job, list[Task]]]:

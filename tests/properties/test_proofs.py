@@ -24,8 +24,12 @@ from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
 from tests.properties.deciders import Plan, plan_of
 
-run, search, minimal, choice = afresh(
-    "cycle.run", "solver.eviction.original_search", "solver.eviction.minimal_search", "solver.eviction.minimal_choice"
+run, search, minimal, choice, costs = afresh(
+    "cycle.run",
+    "solver.eviction.original_search",
+    "solver.eviction.minimal_search",
+    "solver.eviction.minimal_choice",
+    "solver.eviction.node_costs",
 )
 OK = int(Verdict.OK)
 # What each proof says when it cannot tell.
@@ -135,14 +139,22 @@ def asked_again(*arguments: Any) -> tuple[int, int]:
     return outcome, skipped + 1 if skipped < 20 else 0
 
 
-CLEAR_NODE = choice.clear_node
+def no_bound(*arguments: Any) -> int:
+    """``least_cost`` of nodes that may serve the task, as if nothing were known."""
+    t, n, _, ctx, _ = arguments
+    verdict = ctx.finder.verdicts[ctx.snapshot.classes.signature[ctx.snapshot.tasks.cls[t]], n]
+    return 0 if verdict == OK else int(costs.NEVER)
+
+
+CLEAR_NODE, LEAST_COST = choice.clear_node, costs.least_cost
 OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
     "refute": (minimal, lambda *_: OK),
     "may_supply": (minimal, lambda *_: True),
     "shares_forbid_all": (minimal, lambda *_: False),
     "hosts_suffice": (minimal, lambda *_: True),
     "some_victim_is_unneeded": (minimal, lambda *_: True),
-    "can_be_cleared": (choice, lambda *_: True),
+    "can_be_cleared": (costs, lambda *_: True),
+    "least_cost": (costs, no_bound),
     "clear_node": (choice, asked_again),
 }
 

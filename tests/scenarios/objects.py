@@ -147,6 +147,14 @@ def group(words: Words, place: int) -> o.PodGroup:
     )
 
 
+def gpu_share(words: Words) -> o.GpuShare | None:
+    """ "0.5" is half of a device, "0.5*2" half of each of two."""
+    if "part" not in words:
+        return None
+    portion, _, devices = words["part"].partition("*")
+    return o.GpuShare(devices=int(devices or 1), portion=float(portion))
+
+
 def shape(words: Words) -> o.Shape:
     weighted = [text.split(maxsplit=1) for text in listed(words, "prefers", "|")]
     ports = [text.split("/") for text in listed(words, "ports")]
@@ -162,6 +170,7 @@ def shape(words: Words) -> o.Shape:
         claims=tuple(f"ns/{name}" for name in listed(words, "claims")),
         config_maps=tuple(f"ns/{name}" for name in listed(words, "configmaps")),
         n_claims=len(c.uses(words)),
+        share=gpu_share(words),
         unsupported=(words["unsupported"],) if "unsupported" in words else (),
     )
 

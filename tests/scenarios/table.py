@@ -12,6 +12,7 @@ from typing import Any
 from kai_sched import Config, CycleResult
 from kai_sched.model.config import OPERATOR_PLUGINS
 from kai_sched.model.objects import Object, PriorityClass
+from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import QUEUE_RESOURCES
 from tests.scenarios.claims import has, own_claim
 from tests.scenarios.objects import MAKERS, G
@@ -156,6 +157,9 @@ def outcome(expected: list[str], result: CycleResult) -> list[str]:
             return ["group", name, reason.code if reason else "-", *(missing or texts)]
         case [names, "has", *_]:
             return [names, "has", *has(expand(names), result)]
+        case [pod, "volumes", *_]:
+            (bind,) = [each for each in result.effects if isinstance(each, Bind) and each.pod == f"ns/{pod}"]
+            return [pod, "volumes", *(volume or "made" for _, volume in bind.volumes)]
         case ["queue", name, field_name, *amounts]:
             (queue,) = (queue for queue in result.queues if queue.name == name)
             found = dict(zip(QUEUE_RESOURCES, getattr(queue, field_name), strict=True))

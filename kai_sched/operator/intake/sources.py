@@ -18,6 +18,7 @@ from kai_sched.model.read import (
     SHARD,
     TOPOLOGY,
     VOLUME,
+    VOLUME_CLAIM,
 )
 
 INSTALL = "install the custom resource definitions: kubectl apply -k manifests"
@@ -34,7 +35,7 @@ SOURCES = (
     WatchSource(("scheduling.k8s.io/v1", "PriorityClass"), objects_path("scheduling.k8s.io/v1", "priorityclasses")),
     WatchSource(("storage.k8s.io/v1", "StorageClass"), objects_path("storage.k8s.io/v1", "storageclasses")),
     WatchSource(VOLUME, objects_path("v1", "persistentvolumes")),
-    WatchSource(("v1", "PersistentVolumeClaim"), objects_path("v1", "persistentvolumeclaims")),
+    WatchSource(VOLUME_CLAIM, objects_path("v1", "persistentvolumeclaims")),
     WatchSource(("v1", "ConfigMap"), objects_path("v1", "configmaps"), NOT_OURS, metadata_only=True),
     WatchSource(DEVICE_CLASS, objects_path(DEVICE_CLASS[0], "deviceclasses"), optional=True),
     WatchSource(RESOURCE_SLICE, objects_path(RESOURCE_SLICE[0], "resourceslices"), optional=True),

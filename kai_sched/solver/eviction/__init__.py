@@ -51,12 +51,14 @@ minimal_bounds           the potential victims so far hold too queues           
 .may_supply              few GPUs that shares let leave                          no GPU
 minimal_bounds           a single pod fits no node of the last nodes of the job  all room is counted; terms  proofs
 .hosts_suffice           victim, with all of its victims gone                    only refuse more
-minimal_choice           shares let too little leave from one  victims on the    what shares refuse now they proofs
+node_costs               shares let too little leave from one  victims on the    what shares refuse now they proofs
 .can_be_cleared          node                                  node              refuse later
 minimal_choice           a repetition without chunks that were none              refused with none gone, so  proofs:
 .clear_some_node         refused at first ends the same                          refused again               clear_node
-minimal_choice           the cost of a node, and the cheapest  one comparison    each change calls           twin
+node_costs               the cost of a node, and the cheapest  one comparison    each change calls           twin
 .known_cost              node of a block, are as before                          forget_cost
+node_costs               the cost of a node is no less, so     the room of the   all that block are on the   proofs
+.least_cost              that one which costs less is cheaper  node              node; 0 where they are not
 minimal_search           no chosen chunk can be left out       chunks x their    without it an upper bound   proofs
 .some_victim_is_unneeded                                       tasks             of room is too low
 potential_victims        with all potential victims gone some  classes (4)       each class by itself, free  proofs

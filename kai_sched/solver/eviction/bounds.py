@@ -16,8 +16,9 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.validate import diverge, has_quota_for, requested
+from kai_sched.solver.eviction.validate import has_quota_for, requested
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims import may_have_devices
 from kai_sched.solver.kernels.devices import leaves
@@ -235,8 +236,8 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
     reclaimer's, a chunk leaves only while ``v`` is above its threshold. All chunks but the last fit into the
     excess, and the last is at most the largest job there, so less than excess + largest job leaves. If the sum
     over all such queues does not exceed what is lacking, too little leaves. If ``v`` is above its threshold in
-    another resource, rule 1 holds on, and the bound does not apply: True. The threshold is the lower one of both
-    rules, so the quota counts only where the second rule may apply.
+    another resource, rule 1 holds on, and the bound does not apply: True; so it is where parts block devices. The
+    threshold is the lower one of both rules, so the quota counts only where the second rule may apply.
     """
     snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
     book, parent = state.book, snapshot.queues.parent
@@ -268,6 +269,8 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
         for r in range(3):
             threshold = min(book.share[v, r], book.quota[v, r]) if deserved else book.share[v, r]
             if book.held[v, r] > threshold and r != GPU:
+                return True
+            if r == GPU and deserved and search.queues.blocked[v] > 0.0:
                 return True
             if r == GPU:
                 excess = book.held[v, r] - threshold

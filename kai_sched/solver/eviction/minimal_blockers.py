@@ -4,9 +4,10 @@ anti-affinity (semantics 12.2), and what a node costs for which they do (4.5, st
 Such victims block a node wherever they are in its topology domain. All of them have to leave, so they are chosen before
 those that only make room.
 
-Cost: the potential victims x term roles of both classes, for a node that is blocked; 64 of the products of victims and
-roles of the pod count as one unit of ``counts.work``. Invariant: evictions go through the undo log, and
-``search.lists.chosen`` (T + 1,) names their chunks; a caller that gives up takes both back.
+Cost: the victims on the node, or all potential victims where terms reach further, x term roles of both classes, for a
+node that is blocked; 64 of the products of victims and roles of the pod count as one unit of ``counts.work``.
+Invariant: evictions go through the undo log, and ``search.lists.chosen`` (T + 1,) names their chunks; a caller that
+gives up takes both back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kai_sched.solver.eviction.minimal_taking import choose_with_dependents
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import leaves
-from kai_sched.solver.kernels.score import is_first_of_kind
+from kai_sched.solver.kernels.score import is_first_of_kind, spans_nodes
 from kai_sched.solver.state import Context
 
 ANTI = int(TermKind.ANTI)
@@ -26,7 +27,7 @@ CARRY = int(TermRole.CARRY)
 MATCH = int(TermRole.MATCH)
 NEED = int(TermRole.NEED)
 PORT = int(TermRole.PORT)
-NEVER = 2**62  # as ``minimal_choice.NEVER``
+NEVER = 2**62  # the cost of a node that cannot be cleared
 VICTIMS_A_UNIT = 64
 
 
@@ -83,10 +84,31 @@ def chunk_blocks(g: int, c: int, n: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
-def count_comparisons(c: int, ctx: Context, search: Search) -> None:
-    """Count what comparing class ``c`` with all potential victims (T,) takes; ``search.counts.work`` grows."""
+def find_blockers(c: int, n: int, ctx: Context, search: Search) -> int:
+    """List the chunks that are not chosen and keep class ``c`` off node ``n``; return how many there are.
+
+    Writes ``search.lists.blockers`` (T + 1,), in the order of victims. Where no term of the class has a domain of
+    several nodes, only the victims on the node are compared.
+    """
+    lists, found, compared = search.lists, 0, 0
+    if spans_nodes(c, ctx.snapshot):
+        compared = search.counts.potential[0]
+        for g in range(search.counts.batches[0]):
+            if lists.is_chosen[g] == 0 and chunk_blocks(g, c, n, ctx, search):
+                lists.blockers[found] = g
+                found += 1
+    else:
+        here = search.nodes.first_potential[n]
+        while here != 0:  # Bound: the victims on the node, each once.
+            t, g, compared = here - 1, search.tasks.batch[here - 1], compared + 1
+            here = search.tasks.next_on_node[t]
+            known = found > 0 and lists.blockers[found - 1] == g
+            if lists.is_chosen[g] == 0 and not known and blocks(t, c, n, ctx):
+                lists.blockers[found] = g
+                found += 1
     roles = ctx.snapshot.term_roles.ptr[c + 1] - ctx.snapshot.term_roles.ptr[c]
-    search.counts.work[0] += search.counts.potential[0] * max(1, roles) // VICTIMS_A_UNIT
+    search.counts.work[0] += compared * max(1, roles) // VICTIMS_A_UNIT
+    return found
 
 
 @inner
@@ -97,7 +119,7 @@ def is_blocked(c: int, n: int, ctx: Context) -> bool:
 
 @inner
 def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
-    """Return what it costs to clear node ``n``, which is blocked, for task ``t``, as ``minimal_choice.cost_of``.
+    """Return what it costs to clear node ``n``, which is blocked, for task ``t``, as ``node_costs.cost_of``.
 
     All chunks that block it leave, and then chunks on the node until there is room. NULL: none of the potential victims
     blocks it. Overwrites ``search.freed`` (N, R) at the node.
@@ -107,18 +129,21 @@ def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Searc
     for r in range(freed.shape[0]):
         freed[r] = 0.0
     number, last = 0, NULL
-    count_comparisons(c, ctx, search)
-    for g in range(search.counts.batches[0]):
-        if lists.is_chosen[g] == 0 and chunk_blocks(g, c, n, ctx, search):
-            number, last = number + chunk_end(g, search) - lists.chunk_start[g], g
-            free_on_node(g, n, freed, ctx, search)
+    blockers = find_blockers(c, n, ctx, search)
+    for entry in range(blockers):
+        last = int(lists.blockers[entry])
+        number += chunk_end(last, search) - lists.chunk_start[last]
+        free_on_node(last, n, freed, ctx, search)
     if last == NULL or has_room_with(c, n, freed, ctx):
         return number if by_number and last != NULL else last
-    before, here = NULL, search.nodes.first_potential[n]
+    before, passed, here = NULL, 0, search.nodes.first_potential[n]
     while here != 0:  # Bound: the victims on the node, each once.
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
-        if lists.is_chosen[g] != 0 or g == before or chunk_blocks(g, c, n, ctx, search):
+        while passed < blockers and lists.blockers[passed] < g:  # Bound: ``passed`` grows.
+            passed += 1
+        leaves_anyway = passed < blockers and lists.blockers[passed] == g
+        if lists.is_chosen[g] != 0 or g == before or leaves_anyway:
             continue
         before, number = g, number + chunk_end(g, search) - lists.chunk_start[g]
         free_on_node(g, n, freed, ctx, search)
@@ -162,9 +187,9 @@ def clear_blockers(c: int, n: int, preemptor: Preemptor, ctx: Context, search: S
     refused : scalar
         Whether shares kept one of the chunks.
     """
-    count_comparisons(c, ctx, search)
-    for g in range(search.counts.batches[0]):
-        if search.lists.is_chosen[g] != 0 or not chunk_blocks(g, c, n, ctx, search):
+    for entry in range(find_blockers(c, n, ctx, search)):
+        g = int(search.lists.blockers[entry])
+        if search.lists.is_chosen[g] != 0:
             continue
         taken, refused = choose_with_dependents(g, n, preemptor, ctx, search)
         if not taken:

@@ -22,8 +22,9 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end
 from kai_sched.solver.eviction.minimal_taking import amount_of, queue_of
+from kai_sched.solver.eviction.queue_losses import diverge, may_lose_more
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.eviction.validate import diverge, may_lose_more, ratio
+from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.state import Context, State
@@ -235,7 +236,8 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
     - all that came so far below ``v``: ``queues.given`` (Q,);
     - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into the
       excess, and the last is at most the largest, ``queues.most_given`` (Q,). If ``v`` is above its threshold in
-      another resource, too, chunks may leave for that, and this bound does not apply;
+      another resource, too, chunks may leave for that, and this bound does not apply; nor where the second rule
+      counts devices that parts block;
     - rule 2: if ``u`` ends above its fair share even after it lost ``total``, ``v`` must keep more than the same part
       of its own share, times the multiplier. Only what is above that may leave.
     """
@@ -250,6 +252,7 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
             threshold = min(threshold, book.quota[v, r])
         above = queue.old_held[v, r] - threshold
         other = other or (r != GPU and above > 0.0)
+        other = other or (r == GPU and deserved and search.counts.short[r] == 1 and queue.blocked[v] > 0.0)
         if r == GPU and above > 0.0:
             most = above + queue.most_given[v]
     most = queue.given[v] if other else min(queue.given[v], most)

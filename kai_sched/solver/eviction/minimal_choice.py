@@ -1,12 +1,10 @@
 """Choose the chunks of victims that make room for a preemptor, node by node (semantics 4.5, step 3).
 
-Each pending task in turn takes the best node that has room; if there is none, the cheapest node is cleared for it. The
-cost of a node is the number of the last chunk that has to leave it, in the order of victims: no victim is chosen as
-long as less deserving ones would do. In consolidation, where all victims move, it is the number of pods that move.
+Each pending task in turn takes the best node that has room; if there is none, the cheapest node (``node_costs``) is
+cleared for it.
 
 Cost: for K tasks, up to 4 orders of the tasks, and for each task that finds no room the costs of the nodes with
-potential victims. A cost is kept until something changes on the node, and the cheapest node of each block of 32
-nodes is kept as well, so a further task of the same class mostly compares P / 32 blocks for P nodes with victims.
+potential victims, and the evictions on the node that is cleared.
 Invariant: evictions and placements of a choice go through the undo log, and ``choose`` undoes them all. What
 remains is the list ``search.lists.chosen`` (T + 1,) and the nodes ``search.place`` (L,), L being the tasks of the
 longest job.
@@ -17,33 +15,27 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Verdict
-from kai_sched.solver.eviction.minimal_blockers import clear_blockers, cost_of_blocked, is_blocked, is_near_required
-from kai_sched.solver.eviction.minimal_simulation import chunk_end, pipeline_task, terms_allow
+from kai_sched.snapshot.tables import Snapshot, Verdict
+from kai_sched.solver.eviction.minimal_blockers import clear_blockers, is_blocked, is_near_required
+from kai_sched.solver.eviction.minimal_simulation import pipeline_task, terms_allow
 from kai_sched.solver.eviction.minimal_taking import (
-    BLOCK,
     abandon,
     choose_for_limits,
     choose_with_dependents,
     forget_cost,
-    queue_of,
     unbar,
 )
+from kai_sched.solver.eviction.node_costs import cheapest_node
 from kai_sched.solver.eviction.tables import MOST_KINDS, Preemptor, Search
-from kai_sched.solver.eviction.validate import may_lose_more
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
-from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.fit import has_room
-from kai_sched.solver.kernels.score import is_affordable, spans_nodes
+from kai_sched.solver.kernels.score import is_affordable
 from kai_sched.solver.kernels.undo import undo_all
 from kai_sched.solver.state import Context, Log
 
 OK = int(Verdict.OK)
 NOT_OFFERED = int(Verdict.NO_ROOM)
-CONSOLIDATION = int(Action.CONSOLIDATION)
-RECLAIM = int(Action.RECLAIM)
-NEVER = 2**62  # a node that cannot be cleared
 
 
 class ClearResult(enum.IntEnum):
@@ -200,150 +192,6 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
             return n
         search.nodes.barred[n] = search.counts.choice_clock[0]
         forget_cost(n, search)
-
-
-@inner
-def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether task ``t`` would fit node ``n`` with all chunks gone that shares let go now, each by itself.
-
-    Bound (reclaim without moves): if it would not, no order of evictions clears the node. With each chunk that is
-    taken queues have less left, and the test of rule 1 (4.7) compares what is left with fixed shares: a chunk
-    that it refuses now stays refused. So every set that can go is part of the set that is counted here.
-    Overwrites ``search.freed`` (N, R) at the node. Cost: the victims on the node x (R + depth of the queue tree).
-    """
-    snapshot, state = ctx.snapshot, ctx.state
-    classes, freed, allocatable = snapshot.classes, search.freed[n], snapshot.nodes.allocatable[n]
-    for r in range(freed.shape[0]):
-        freed[r] = 0.0
-    last, open_ = NULL, False
-    here = search.nodes.first_potential[n]
-    while here != 0:  # Bound: the victims on the node, each once.
-        other = here - 1
-        here = search.tasks.next_on_node[other]
-        g = int(search.tasks.batch[other])
-        if g != last:
-            last, open_ = g, may_lose_more(preemptor.job, preemptor.need, queue_of(g, snapshot, search), ctx, search)
-        if search.lists.is_chosen[g] != 0 or not open_:
-            continue
-        for r in range(freed.shape[0]):
-            if allocatable[r] > 0.0:
-                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
-    request = classes.request[snapshot.tasks.cls[t]]
-    for r in range(freed.shape[0]):  # noqa: SIM110 -- numba compiles no generators
-        if request[r] > state.idle[n, r] + state.releasing[n, r] + freed[r]:
-            return False
-    return True
-
-
-@inner
-def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return the node that costs least to clear for task ``t``; of equal ones the first with victims; NULL: none.
-
-    Reads ``search.nodes.order`` (N,), the nodes with potential victims in the order in which they got them, or
-    the first ``n_hosts`` of ``search.hosts`` (L,).
-    """
-    clock = search.counts.choice_clock[0]
-    best, least = NULL, NEVER
-    if n_hosts > 0:
-        for place in range(n_hosts):
-            n = int(search.hosts[place])
-            cost = known_cost(t, n, preemptor, ctx, search)
-            if cost < least:
-                best, least = n, cost
-        return best
-    if spans_nodes(ctx.snapshot.tasks.cls[t], ctx.snapshot):
-        # A node without victims may have room, but pods elsewhere in its domain block it.
-        for n in range(search.nodes.cost.shape[0]):
-            cost = known_cost(t, n, preemptor, ctx, search)
-            if cost < least:
-                best, least = n, cost
-        return best
-    # The cheapest node of each block of 32 places is kept (``nodes.best`` and ``best_mark``) until
-    # ``forget_cost`` marks one of its nodes as changed. As the lower place wins a tie in a block and among
-    # blocks, the result is that of one loop.
-    total = search.counts.nodes[0]
-    for block in range((total + BLOCK - 1) // BLOCK):
-        if search.nodes.best_mark[block] != clock:
-            search.nodes.best_mark[block] = clock
-            search.nodes.best[block] = NULL
-            lowest = NEVER
-            for place in range(block * BLOCK, min(total, (block + 1) * BLOCK)):
-                n = int(search.nodes.order[place])
-                cost = known_cost(t, n, preemptor, ctx, search)
-                if cost < lowest:
-                    search.nodes.best[block], lowest = n, cost
-        n = int(search.nodes.best[block])
-        if n != NULL and search.nodes.cost[n] < least:
-            best, least = n, int(search.nodes.cost[n])
-    return best
-
-
-@inner
-def known_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; computed once until the node changes.
-
-    Kept in ``search.nodes.cost`` (N,), which holds while ``cost_mark`` is the choice clock. A reclaim without
-    moves also asks ``can_be_cleared``, so that a node which shares protect is not the cheapest again and again.
-    """
-    action = preemptor.action
-    clock = search.counts.choice_clock[0]
-    if search.nodes.barred[n] == clock:
-        return NEVER
-    if search.nodes.cost_mark[n] != clock:
-        cost, by_number = NULL, action == CONSOLIDATION
-        if is_blocked(ctx.snapshot.tasks.cls[t], n, ctx):
-            cost = cost_of_blocked(t, n, by_number, ctx, search)
-        if cost == NULL:
-            cost = cost_of(t, n, by_number, ctx, search)
-        if cost != NEVER and action == RECLAIM and not preemptor.moves:
-            cost = cost if can_be_cleared(t, n, preemptor, ctx, search) else NEVER
-        search.nodes.cost[n] = cost
-        search.nodes.cost_mark[n] = clock
-    return int(search.nodes.cost[n])
-
-
-@inner
-def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
-    """Return what it costs to clear node ``n`` for task ``t``: a scalar, or NEVER if all its victims are not enough.
-
-    The cost is the number of the last chunk that is needed. Chunks that are chosen already cost nothing: their
-    room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out, and so is on which devices parts of
-    GPUs become free: ``clear_node`` goes on until the task fits. Overwrites ``search.freed`` (N, R) at the node.
-
-    Parameters
-    ----------
-    by_number : bool
-        Whether the cost is instead the number of pods of all needed chunks, on whatever nodes they are
-        (consolidation).
-    """
-    snapshot, state = ctx.snapshot, ctx.state
-    classes = snapshot.classes
-    c = snapshot.tasks.cls[t]
-    if ctx.finder.verdicts[classes.signature[c], n] != OK:
-        return NEVER
-    request, idle, releasing, freed = classes.request[c], state.idle[n], state.releasing[n], search.freed[n]
-    allocatable = snapshot.nodes.allocatable[n]
-    for r in range(freed.shape[0]):
-        freed[r] = 0.0
-    number, last = 0, NULL
-    here = search.nodes.first_potential[n]
-    while here != 0:  # Bound: the victims on the node, each once.
-        other = here - 1
-        here = search.tasks.next_on_node[other]
-        g = int(search.tasks.batch[other])
-        if search.lists.is_chosen[g] != 0:
-            continue
-        if g != last:
-            last = g
-            number += chunk_end(g, search) - search.lists.chunk_start[g]
-        enough = True
-        for r in range(freed.shape[0]):
-            if allocatable[r] > 0.0:
-                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
-            enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
-        if enough:
-            return number if by_number else g
-    return NEVER
 
 
 @inner

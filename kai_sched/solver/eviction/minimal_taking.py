@@ -16,8 +16,9 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
+from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
 from kai_sched.solver.eviction.tables import Preemptor, Search
-from kai_sched.solver.eviction.validate import diverge, left_to, ratio, take_amount
+from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.gates import pass_gates
@@ -233,6 +234,7 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
     if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, ctx, search):
         return False
+    change_blocked(q, -blocked_of(g, search), snapshot.queues.parent, search)
     if stays_behind_it(q, amount, preemptor, ctx, search):
         return True
     give_back_shares(g, snapshot, search)
@@ -288,12 +290,22 @@ def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 
 @inner
+def blocked_of(g: int, search: Search) -> float:
+    """Return the sum of ``tasks.blocked`` (T,) of the tasks of chunk ``g``, a scalar in GPUs."""
+    blocked = 0.0
+    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
+        blocked += search.tasks.blocked[search.lists.potential[at]]
+    return blocked
+
+
+@inner
 def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
     """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave.
 
     Its leaf and all queues above it are credited.
     """
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
+    change_blocked(q, blocked_of(g, search), snapshot.queues.parent, search)
     while q != NULL:  # Bound: the depth of the queue tree.
         for r in range(3):
             search.queues.remains[q, r] += amount[r]

@@ -24,8 +24,9 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Longs, Settings, Snapshot, Status, Verdict
 from kai_sched.solver.eviction.potential_victims import is_overcommitted, slots_now
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.tables import JobOrder, Search, SearchQueues
-from kai_sched.solver.eviction.validate import diverge, may_lose_one
+from kai_sched.solver.eviction.validate import may_lose_one
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
 from kai_sched.solver.kernels.claims import has_claims

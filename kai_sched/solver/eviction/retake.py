@@ -18,8 +18,9 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.candidates import in_leaf
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.validate import diverge, requested_amounts
+from kai_sched.solver.eviction.validate import requested_amounts
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import size_of
 from kai_sched.solver.kernels.fit import fits_now, has_room

@@ -35,10 +35,9 @@ MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class QueueHeap(NamedTuple):
-    """The heaps of queues, (Q + 1,) each, by queue; row Q is for the root queues.
+    """The heaps of queues, (Q + 1,) each, by queue; row Q is for the root queues. ``entry`` is as ``Queues.child``.
 
-    The heap of a queue lies in ``entry`` where its children lie in ``Queues.child``. The last six columns are of leaf
-    queues: where their jobs are in ``OrderedJobs``. Places in a list or heap of jobs count from ``base``.
+    The last six columns are of leaf queues: where their jobs are in ``OrderedJobs``. Their places count from ``base``.
     """
 
     entry: Longs  # the queue at this place of the heap
@@ -65,11 +64,7 @@ class QueueWeights(NamedTuple):
 
 
 class OrderedJobs(NamedTuple):
-    """The jobs of each leaf in order, (J,) each.
-
-    ``listed``, ``run_end``, ``heap`` and ``by_size`` are indexed by ``QueueHeap.base`` of the leaf plus a place, the
-    others by job.
-    """
+    """The jobs of each leaf in order, (J,): the first four by ``QueueHeap.base`` and a place, the others by job."""
 
     listed: Longs  # the sorted list, from begin to end
     run_end: Longs  # the place after the run of jobs that ask for no more than the one here (``mark_runs``)
@@ -81,10 +76,8 @@ class OrderedJobs(NamedTuple):
 
 
 class JobOrder(NamedTuple):
-    """Jobs in the order of the queue tree: a list for each leaf that stays, a heap for jobs that stand differently now.
-
-    There are two: contenders in the order of allocate (semantics 3.1), and victims in the order of 4.3.
-    """
+    """Jobs in the order of the queue tree: a list for each leaf that stays, a heap for jobs that stand differently now:
+    contenders in the order of allocate (semantics 3.1), or victims in the order of 4.3."""
 
     last_first: int  # 1: the inverse order, as among victims
     heap: QueueHeap
@@ -106,6 +99,7 @@ class SearchTasks(NamedTuple):
     batch: Longs  # the chunk with which it became a potential victim
     recorded_with: Longs  # tasks of the scenario with the same number are recorded together
     times: Longs  # how often the scenario names it
+    blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``blocked_devices``)
     left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1; 0: none
 
 
@@ -136,7 +130,7 @@ class SearchNodes(NamedTuple):
     counted: Longs  # scenario_clock x 4 + class of pending tasks: its room is in the sum already
     rank: Longs  # places in ``order``, the node with the least room first
     cost: Longs  # what clearing the node for one task would cost, as long as cost_mark is current
-    cost_mark: Longs  # choice_clock
+    cost_mark: Longs  # choice_clock; minus that: the cost is no less than ``cost``
     barred: Longs  # choice_clock: the node cannot be cleared
     place: Longs  # its place in ``order``
     best: Longs  # by block of places: the node with the least cost, as long as best_mark is current
@@ -161,6 +155,8 @@ class SearchQueues(NamedTuple):
     involved: Floats  # 1: the scenario takes some of this resource
     overpaid: Floats  # what was paid back too often in this cycle (semantics 4.5)
     remains_mark: Longs  # presence
+    blocked: Floats  # GPUs that parts of pods below it keep from others beyond what it pays, before the simulation
+    blocked_left: Floats  # what the scenario leaves of that, as long as remains_mark is current
     is_open: Longs  # 1: a leaf that may lose pods for this preemptor (4.2)
     largest: Floats  # GPUs of its largest job; infinite if a task of the leaf was moved before in this cycle
     largest_below: Floats  # the same of the leaves below it that may lose pods
@@ -220,6 +216,7 @@ class Lists(NamedTuple):
     batch_mark: Longs  # by chunk: scenario_clock if the scenario has it
     chunk_start: Longs  # by chunk: its first entry in ``potential``
     chosen: Longs  # the chunks of a minimal scenario
+    blockers: Longs  # chunks that keep a class of pending tasks off a node (``minimal_blockers``)
     is_chosen: Longs  # by chunk: 0 no, 1 chosen, 2 chosen and counted as a loss of its queue
     emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
     kept: Longs  # by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
@@ -252,6 +249,7 @@ class Counts(NamedTuple):
     precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
+    devices: Longs  # GPUs that the pending tasks may keep from others, a part counted as a whole one
     short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
 
 

@@ -1,11 +1,9 @@
 """Whether simulated victims may go: shares in reclaim (semantics 4.7), places and number of moved jobs in consolidation
 (6), minimum runtimes in reclaim and preempt (11.1).
 
-Rules 1 and 2 of 4.7 compare two sides: the queues where the paths from the root to both leaves part. Rule 1: a chunk
-leaves only while its side is above its share, or its quota. Rule 2: the reclaimer's side ends behind the other one.
-Amounts are (CPU millicores, memory bytes, GPUs). Cost: victims x depth of the queue tree + depth x Q. Invariant: only
-scratch is written: ``queues.remains`` (Q, 3) is what is left to a queue, valid where ``remains_mark`` (Q,) is
-``counts.presence``; otherwise ``old_held`` (Q, 3) holds. A new presence gives all queues back what was taken.
+Rules 1 and 2 of 4.7 compare two sides: the queues where the paths from the root to both leaves part. Rule 1, for one
+loss after the other, is in ``queue_losses``. Rule 2: the reclaimer's side ends behind the other one. Amounts are (CPU
+millicores, memory bytes, GPUs). Cost: victims x depth of the queue tree + depth x Q. Only scratch is written.
 """
 
 from __future__ import annotations
@@ -26,9 +24,10 @@ from kai_sched.snapshot.tables import (
     Status,
     Verdict,
 )
+from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
 from kai_sched.solver.eviction.tables import Search, SearchQueues
-from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.devices import whole_later
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
 from kai_sched.solver.state import Book, Context, State
 
 OK = int(Verdict.OK)
@@ -37,6 +36,7 @@ RECLAIM = int(Action.RECLAIM)
 IS_EVICTED = int(Status.EVICTED)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
+NEVER = int(Room.NEVER)
 
 
 @inner
@@ -85,19 +85,6 @@ def has_gone(t: int, state: State, search: Search) -> bool:
     return bool(state.task.status[t] != search.tasks.prior[t] or state.task.node[t] != search.tasks.home[t])
 
 
-@kernel
-def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
-    """Return the queues at or above leaves ``a`` and ``b`` at which their paths part: two scalars, rows of queues."""
-    depth_a, depth_b = depth_of(a, parent), depth_of(b, parent)
-    while depth_a > depth_b:  # Bound: the depth of the queue tree.
-        a, depth_a = parent[a], depth_a - 1
-    while depth_b > depth_a:  # Bound: the depth of the queue tree.
-        b, depth_b = parent[b], depth_b - 1
-    while parent[a] != parent[b]:  # Bound: paths meet above the roots, at NULL.
-        a, b = parent[a], parent[b]
-    return a, b
-
-
 @inner
 def has_quota_for(q: int, need: Floats, book: Book) -> bool:
     """Return whether queue ``q`` with ``need``, a triple, is within ``book.quota`` (Q + 1, 3) in all resources."""
@@ -105,15 +92,6 @@ def has_quota_for(q: int, need: Floats, book: Book) -> bool:
         if book.held[q, r] + need[r] > book.quota[q, r]:
             return False
     return True
-
-
-@inner
-def depth_of(q: int, parent: Ints) -> int:
-    """Return how many queues are above queue ``q``, a scalar."""
-    depth = 0
-    while parent[q] != NULL:  # Bound: the depth of the queue tree.
-        q, depth = parent[q], depth + 1
-    return depth
 
 
 @inner
@@ -170,7 +148,7 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
     for s in range(snapshot.jobs.set_ptr[j], snapshot.jobs.set_ptr[j + 1]):
         search.sets.core[s] = 0
     core = (0.0, 0.0, 0.0)
-    has_core = False
+    has_core, blocked = False, 0.0
     t = search.jobs.first_in_scenario[j] - 1
     while t >= 0:  # Bound: the victims of the job, each once.
         leaves = state.task.status[t] == IS_EVICTED or settings.consolidating_reclaim == 0
@@ -181,55 +159,16 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
                 if search.sets.core[s] < sets.minimum[s]:
                     search.sets.core[s] += 1
                     core = (core[0] + price[0], core[1] + price[1], core[2] + price[2])
+                    blocked += search.tasks.blocked[t]
                     has_core = True
-                elif not take_amount(p, need, q, (price[0], price[1], price[2]), ctx, search):
+                elif take_amount(p, need, q, (price[0], price[1], price[2]), ctx, search):
+                    change_blocked(q, -search.tasks.blocked[t], snapshot.queues.parent, search)
+                else:
                     return False
         t = search.tasks.next_in_scenario[t] - 1
-    return not has_core or take_amount(p, need, q, core, ctx, search)
-
-
-@inner
-def left_to(q: int, r: int, search: Search) -> float:
-    """Return how much of resource ``r`` is left to queue ``q`` in this scenario, a scalar."""
-    queue = search.queues
-    return float(queue.remains[q, r] if queue.remains_mark[q] == search.counts.presence[0] else queue.old_held[q, r])
-
-
-@inner
-def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -> bool:
-    """Return whether rule 1 lets one more chunk leave from leaf ``v``, of whatever size (4.7).
-
-    Monotone: losses only lower ``queues.remains`` (Q, 3), and all else is fixed. So a False stays False.
-    """
-    snapshot, book = ctx.snapshot, ctx.state.book
-    queue = search.queues
-    reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
-    over_share, over_quota, deserved = False, False, True
-    for r in range(3):
-        left = left_to(victim, r, search)
-        over_share = over_share or left > book.share[victim, r]
-        over_quota = over_quota or (search.counts.short[r] == 1 and left > book.quota[victim, r])
-        deserved = deserved and queue.old_held[reclaimer, r] + need[r] <= book.quota[reclaimer, r]
-    return bool(over_share or (deserved and over_quota))
-
-
-@inner
-def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it."""
-    queue, parent = search.queues, ctx.snapshot.queues.parent
-    if not may_lose_more(p, need, v, ctx, search):
+    if has_core and not take_amount(p, need, q, core, ctx, search):
         return False
-    while v != NULL:  # Bound: the depth of the queue tree.
-        if queue.remains_mark[v] != search.counts.presence[0]:
-            queue.remains_mark[v] = search.counts.presence[0]
-            for r in range(3):
-                queue.remains[v, r] = queue.old_held[v, r]
-                queue.involved[v, r] = 0.0
-        for r in range(3):
-            queue.remains[v, r] -= amount[r]
-            if amount[r] > 0.0:
-                queue.involved[v, r] = 1.0
-        v = parent[v]
+    change_blocked(q, -blocked, snapshot.queues.parent, search)
     return True
 
 
@@ -241,7 +180,8 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
     resource that is plentiful holds nothing that others need: queues would take from each other in turn.
     """
     snapshot, state = ctx.snapshot, ctx.state
-    whole = snapshot.classes.shares[snapshot.tasks.cls[search.pending[0]]] == 0
+    first = snapshot.tasks.cls[search.pending[0]]
+    whole = snapshot.classes.shares[first] == 0
     for r in range(3):
         need = requested(k, r, snapshot, search)
         short = ctx.settings.minimal == 0
@@ -249,7 +189,8 @@ def note_short(k: int, ctx: Context, search: Search) -> None:
             if short or need == 0.0:
                 break
             free = whole_later(n, ctx) if r == GPU and whole else state.idle[n, r] + state.releasing[n, r]
-            short = snapshot.nodes.condition[n] == OK and free < need
+            lacks = free < need or (r == GPU and not whole and survey_devices(first, n, ctx)[0] == NEVER)
+            short = snapshot.nodes.condition[n] == OK and lacks
         search.counts.short[r] = short
 
 

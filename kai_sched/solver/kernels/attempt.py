@@ -26,6 +26,7 @@ from kai_sched.solver.kernels.gang import next_chunk, stage_of
 from kai_sched.solver.kernels.gates import pass_gates
 from kai_sched.solver.kernels.place import charge_task, count_term_roles, place
 from kai_sched.solver.kernels.score import PLACEMENT_POINTS, is_affordable, score_nodes, waits_for_leaving
+from kai_sched.solver.kernels.together import best_node_for_all
 from kai_sched.solver.kernels.undo import touch
 from kai_sched.solver.state import Context, SetState, State, TaskState, Tree
 
@@ -154,6 +155,10 @@ def best_node(t: int, ctx: Context) -> int:
     snapshot, finder = ctx.snapshot, ctx.finder
     c, nominated = snapshot.tasks.cls[t], snapshot.tasks.nominated[t]
     verdicts = finder.verdicts[snapshot.classes.signature[c]]
+    if has_claims(c, ctx) or finder.dynamic[c] == 1:
+        n = best_node_for_all(t, ctx, verdicts)
+        if n != NULL:
+            return n
     if finder.dynamic[c] == 1 or (nominated != NULL and not is_nomination_decisive(ctx)):
         return score_nodes(t, ctx, verdicts)
     if nominated != NULL and verdicts[nominated] == OK and has_room(c, nominated, ctx):

@@ -17,6 +17,7 @@ from kai_sched.snapshot.tables import Status, TermKind, TermRole
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import price_of
 from kai_sched.solver.kernels.undo import add_float, add_integer, set_integer
+from kai_sched.solver.kernels.volumes import leave_volumes, take_volumes
 from kai_sched.solver.state import Context
 
 IS_ALLOCATED = int(Status.ALLOCATED)
@@ -75,10 +76,10 @@ def charge_task(j: int, t: int, n: int, times: float, ctx: Context) -> None:
 
 @inner
 def count_term_roles(c: int, n: int, sign: int, ctx: Context) -> None:
-    """Count a pod of class ``c`` on node ``n`` for inter-pod terms and host ports (12.2), through the undo log.
+    """Count a pod of class ``c`` on node ``n`` for inter-pod terms, host ports and volumes (12.2), by the undo log.
 
-    Changes ``state.domains.matched`` and ``carried`` (D,) in the domain of the node, and ``state.ports`` (N, P).
-    ``sign`` is 1 for a pod that is placed and -1 for one that is taken off.
+    Changes ``state.volumes`` (Z,) and (F,), ``state.domains.matched`` and ``carried`` (D,) in the domain of the node,
+    and ``state.ports`` (N, P). ``sign`` is 1 for a pod that is placed and -1 for one that is taken off.
     """
     domain, term_roles, at = ctx.snapshot.terms.domain, ctx.snapshot.term_roles, ctx.state.at
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
@@ -87,6 +88,10 @@ def count_term_roles(c: int, n: int, sign: int, ctx: Context) -> None:
             add_integer(at.ports + n * ctx.state.ports.shape[1] + row, sign, ctx)
         elif (role == MATCH or role == CARRY) and domain[row, n] != NULL:  # noqa: SIM109 -- cheaper to compile
             add_integer((at.matched if role == MATCH else at.carried) + domain[row, n], sign * weight, ctx)
+    if sign == 1:
+        take_volumes(c, n, ctx)
+    else:
+        leave_volumes(c, ctx)
 
 
 @inner
@@ -110,9 +115,14 @@ def count_leaving(c: int, n: int, sign: int, ctx: Context) -> None:
 
     With ``sign`` -1 it stays after all. What it holds goes from ``state.domains`` (D,) and ``state.ports`` (N, P) to
     ``leaving_domains`` and ``leaving_ports``: nobody is refused for it any more, but who needs it gone has to wait.
+    Volumes that were promised to its claims in this cycle, ``state.volumes`` (Z,), are free again at once.
     """
     count_guards(c, n, -sign, False, ctx)
     count_guards(c, n, sign, True, ctx)
+    if sign == 1:
+        leave_volumes(c, ctx)
+    else:
+        take_volumes(c, n, ctx)
 
 
 @inner

@@ -22,6 +22,7 @@ from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -29,6 +30,7 @@ HOST_PORT = int(Verdict.HOST_PORT)
 POD_AFFINITY = int(Verdict.POD_AFFINITY)
 POD_ANTI_AFFINITY = int(Verdict.POD_ANTI_AFFINITY)
 EXISTING_ANTI_AFFINITY = int(Verdict.EXISTING_ANTI_AFFINITY)
+NO_VOLUME = int(Verdict.NO_VOLUME)
 ANTI = int(TermKind.ANTI)
 BINPACK = int(Placement.BINPACK)
 SPREAD = int(Placement.SPREAD)
@@ -172,10 +174,10 @@ def is_first_of_kind(c: int, ctx: Context) -> bool:
 def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
     """Return the verdict on node ``n`` for class ``c`` by the pods that are placed so far (12.2, step 6).
 
-    Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's term
-    roles; the first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, else
-    OK. Reads ``state.domains`` (D,) and ``state.ports`` (N, P): leaving pods refuse nothing, but see
-    ``waits_for_leaving``.
+    Checks inter-pod affinity, anti-affinity in both directions, and host ports, in the order of the class's term roles,
+    and then volumes; the first that fails is the verdict: HOST_PORT, POD_AFFINITY, POD_ANTI_AFFINITY,
+    EXISTING_ANTI_AFFINITY, NO_VOLUME, else OK. Reads ``state.domains`` (D,) and ``state.ports`` (N, P): leaving pods
+    refuse nothing, but see ``waits_for_leaving``.
 
     Parameters
     ----------
@@ -203,7 +205,7 @@ def judge_placed(c: int, n: int, first_of_kind: bool, ctx: Context) -> int:
                 return POD_ANTI_AFFINITY
             if role == MATCH and domains.carried[domain] > 0:
                 return EXISTING_ANTI_AFFINITY
-    return OK
+    return OK if volumes_fit(c, n, ctx) else NO_VOLUME
 
 
 @inner

@@ -21,16 +21,17 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Turn, Verdict
+from kai_sched.solver.eviction.blocked_devices import is_entitled, note_blocked
 from kai_sched.solver.eviction.candidates import in_leaf, list_candidates
 from kai_sched.solver.eviction.commit import commit_scenario
 from kai_sched.solver.eviction.minimal_bounds import free_gpus
 from kai_sched.solver.eviction.minimal_search import find_minimal_victims
 from kai_sched.solver.eviction.original_search import find_original_victims
+from kai_sched.solver.eviction.queue_losses import diverge
 from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
 from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
 from kai_sched.solver.eviction.validate import (
     any_runtime,
-    diverge,
     has_quota_for,
     is_elastic,
     is_protected,
@@ -276,10 +277,12 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
     """
     settings, state = ctx.settings, ctx.state
     search.counts.clock[0] += 1
+    keep_old_shares(state.book, search.queues)
+    if action == RECLAIM:
+        note_blocked(length, ctx, search)
     ceiling = choose_victims(action, p, ctx, search)
     if settings.minimal == 0:
         bound_nodes(p, ctx.snapshot, state, search)
-    keep_old_shares(state.book, search.queues)
     note_short(length, ctx, search)
     need = requested_amounts(length, ctx.snapshot, search)
     lacking = requested_gpus(length, ctx.snapshot, search) - free_gpus(state)
@@ -331,7 +334,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
             is_open = q == own
         elif action == RECLAIM:
             is_leaf = queues.child_ptr[q] == queues.child_ptr[q + 1]
-            is_open = q != own and is_leaf and may_lose(own, q, ctx)
+            is_open = q != own and is_leaf and may_lose(own, q, ctx, search)
         search.queues.is_open[q] = 1.0 if is_open else 0.0
     if search.victims.jobs.skip[p] != DEAD:
         search.victims.jobs.skip[p] = clock
@@ -350,14 +353,14 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
 
 
 @inner
-def may_lose(own: int, q: int, ctx: Context) -> bool:
+def may_lose(own: int, q: int, ctx: Context, search: Search) -> bool:
     """Return whether victims may come from leaf ``q`` for leaf ``own`` in reclaim, by what their queues hold (4.2).
 
     The two queues are compared in which the paths from the root to the leaves first differ. If that of ``own`` has
     quota for the chunk (``scratch.need``), the other must be above its quota in a resource of the chunk, or below it in
     none. If not, the other must hold more than its allocatable share of some resource.
 
-    Reads ``book.held``, ``book.share`` and ``book.quota``, (Q + 1, 3) each.
+    Reads ``book.held``, ``book.share`` and ``book.quota``, (Q + 1, 3) each, and ``queues.blocked`` (Q,).
     """
     scratch = ctx.scratch
     reclaimer, victim = diverge(own, q, ctx.snapshot.queues.parent)
@@ -369,6 +372,8 @@ def may_lose(own: int, q: int, ctx: Context) -> bool:
         if scratch.need[r] > 0.0 and book.quota[victim, r] < np.inf:
             above = above or book.held[victim, r] > book.quota[victim, r]
             below = below or book.held[victim, r] < book.quota[victim, r]
+        if r == GPU and scratch.need[r] > 0.0 and is_entitled(reclaimer, ctx, search):
+            above = above or book.held[victim, r] + search.queues.blocked[victim] > book.quota[victim, r] + ROUNDING
     return (above or not below) if deserved else over_share
 
 

@@ -93,6 +93,8 @@ def feasibility(ctx: Context) -> None:
         odd = odd or (classes.cpu_only[c] == 0 and not whole and not every_node_has_gpus)
         # GPU memory costs a queue more on smaller devices, so that the limits of the queue decide about nodes.
         odd = odd or (classes.memory[c] > 0 and smallest != NULL and price_of(c, GPU, smallest, ctx) > classes.gate[c])
+        # What others took in this cycle decides about volumes.
+        odd = odd or snapshot.volumes.ptr[c + 1] > snapshot.volumes.ptr[c]
         finder.dynamic[c] = 1 if odd or term_roles.ptr[c + 1] > term_roles.ptr[c] else 0
         if classes.shares[c] > 0 and classes.quota[c, GPU] > 0.0:
             scratch.overshoot[0] = max(scratch.overshoot[0], classes.request[c, GPU] / classes.quota[c, GPU])

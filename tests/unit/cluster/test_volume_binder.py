@@ -12,11 +12,12 @@ from kai_sched.cluster import volume_binder
 from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
 from kai_sched.model.config import Config
+from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
 from kai_sched.model.read import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.volume_plan import Refusal
-from tests.unit.cluster.scripted import ScriptedApi
+from tests.unit.cluster.scripted import ScriptedApi, failure
 from tests.unit.operator.worlds import raw
 
 A, B = Bind("ml/a", "a", "n1"), Bind("ml/b", "b", "n1")
@@ -34,8 +35,9 @@ class Bench:
             self.store.put(found)
         self.sent: list[str] = []
         self.failed: list[tuple[str, BindFailure]] = []
+        self.api = ScriptedApi()
         self.binding = VolumeBinder(
-            ScriptedApi(),  # type: ignore[arg-type]
+            self.api,  # type: ignore[arg-type]
             self.store,
             asyncio.Event(),
             random.Random(1),
@@ -90,3 +92,47 @@ async def test_waiting_that_raises_gives_the_group_up(monkeypatch: pytest.Monkey
         while not bench.failed:  # noqa: ASYNC110 - tells nobody
             await asyncio.sleep(0.005)
     assert ("ml/b", BindFailure(VOLUME_BINDING, "by the test")) in bench.failed
+
+
+async def test_the_next_cycle_sees_what_is_being_written() -> None:
+    """A volume that was decided on is kept for its claim before the API server shows it; it is free if that fails."""
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("local", True, "kubernetes.io/no-provisioner"))
+    for name in ("v1", "v2"):
+        bench.store.put(Volume(name, storage_class="local", phase="Available", size_bytes=2.0))
+    bench.store.put(VolumeClaim("ml", "a", storage_class="local", size_bytes=1.0, uid="claim-a"))
+    bench.api.answers["PATCH"] = [failure(422)]
+    bench.binding.submit([A._replace(volumes=(("ml/a", "v2"),))], bench.store.cluster())
+    assert [volume.claim for volume in bench.store.all(Volume).values()] == ["", "ml/a"]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [volume.claim for volume in bench.store.all(Volume).values()] == ["", ""]
+    assert [pod for pod, _ in bench.failed] == ["ml/a"]
+
+
+async def test_the_next_cycle_sees_where_a_volume_is_made() -> None:
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("fast", True, "csi.example.com"))
+    bench.store.put(VolumeClaim("ml", "a", storage_class="fast", size_bytes=1.0, uid="claim-a"))
+    bench.api.answers["PATCH"] = [failure(422)]
+    bench.binding.submit([A], bench.store.cluster())
+    assert [claim.selected_node for claim in bench.store.all(VolumeClaim).values()] == ["n1"]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [claim.selected_node for claim in bench.store.all(VolumeClaim).values()] == [""]
+
+
+async def test_a_volume_that_is_gone_is_told_and_not_replaced() -> None:
+    """What the cycle decided is done, or nothing."""
+    bench = Bench()
+    bench.store.put(Node("n1", "n1"))
+    bench.store.put(StorageClass("local", True, "kubernetes.io/no-provisioner"))
+    bench.store.put(Volume("v1", storage_class="local", phase="Available", size_bytes=2.0))
+    bench.store.put(VolumeClaim("ml", "a", storage_class="local", size_bytes=1.0, uid="claim-a"))
+    bench.binding.submit([A._replace(volumes=(("ml/a", "v2"),))], bench.store.cluster())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [pod for pod, _ in bench.failed] == ["ml/a"]
+    assert not bench.api.asked

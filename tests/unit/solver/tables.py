@@ -29,6 +29,7 @@ from kai_sched.snapshot.tables import (
     TermRoles,
     Terms,
     Verdict,
+    Volumes,
     freeze,
 )
 from kai_sched.solver.decisions import make_decisions
@@ -278,6 +279,7 @@ def assemble(
         terms,
         term_roles,
         table(HostPorts, ptr=range(n_ports + 1), conflict=range(n_ports)),
+        no_volumes(len(request), n_nodes),
         table(Jobs, set_ptr=set_ptr, task_ptr=[int(sets.task_ptr[s]) for s in set_ptr], **job_columns),
         sets,
         *no_claims(len(request), len(job), n_nodes),
@@ -301,6 +303,13 @@ def class_table(request: list[list[float]], **columns: Any) -> Classes:
         "cpu_only": [row[GPU] == 0.0 for row in request],
     }
     return table(Classes, **{name: columns.get(name, defaults.get(name, zeros)) for name in SCHEMA["Classes"]})
+
+
+def no_volumes(n_classes: int, n_nodes: int) -> Volumes:
+    """No claims wait for volumes."""
+    columns = dict.fromkeys(SCHEMA["Volumes"], np.zeros(0))
+    made = np.zeros((0, n_nodes))
+    return table(Volumes, **columns | {"ptr": [0] * (n_classes + 1), "near_ptr": [0], "far_ptr": [0], "made": made})
 
 
 @st.composite

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, freeze
+from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Volumes, freeze
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.tables import make_search
@@ -57,7 +57,22 @@ def sample() -> Snapshot:
         limit=np.zeros(61, np.int64),
         total=np.zeros(67, np.int64),
     )
+    volumes = table(
+        Volumes,
+        ptr=[0] + [79] * n_classes,
+        claim=np.zeros(79),
+        group=np.zeros(71),
+        least=np.zeros(71),
+        topology=np.full(71, NULL),
+        near_ptr=[0, 1],
+        near_node=[0],
+        near_volume=[72],
+        far_ptr=[0, 0],
+        far_volume=np.zeros(0),
+        made=np.zeros((0, n_nodes)),
+    )
     return snapshot._replace(
+        volumes=volumes,
         dra_claims=freeze(claims),
         dra_devices=freeze(slices),
         devices=table(Devices, ptr=ptr, reserved=[0] * 37, closed=[0] * 37),
@@ -89,6 +104,9 @@ LENGTHS = {
     "i": SAMPLE.dra_claims.shared.size,
     "y": SAMPLE.dra_claims.device.size,
     "w": longest_claims(SAMPLE) + 1,
+    "f": SAMPLE.volumes.group.size,
+    "z": 1 + int(max(SAMPLE.volumes.near_volume.max(initial=-1), SAMPLE.volumes.far_volume.max(initial=-1))),
+    "o": int(np.diff(SAMPLE.volumes.ptr).max()),
 }
 
 

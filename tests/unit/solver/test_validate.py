@@ -18,7 +18,7 @@ from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import undo
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, lineage, price, rows_of, searching
-from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, parents, queue_table
+from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, queue_table
 
 is_valid = entry(validate.is_valid)
 keep_old_shares = entry(validate.keep_old_shares)
@@ -288,15 +288,6 @@ def test_who_is_no_victim_for_its_minimum_runtime(stage: Stage) -> None:
         values = [*queues.preempt_runtime, *queues.reclaim_runtime, settings.preempt_runtime, settings.reclaim_runtime]
         assert any_runtime(settings._replace(min_runtime=1), queues) == (max(values) > 0)
         assert not any_runtime(settings._replace(min_runtime=0), queues)
-
-
-@given(parents(), st.data())
-def test_where_two_paths_part(above: list[int], data: st.DataObject) -> None:
-    snapshot = assemble([], queue_table(above))
-    leaves = [q for q in range(len(above)) if q not in above]
-    a, b = data.draw(st.sampled_from(leaves)), data.draw(st.sampled_from(leaves))
-    if a != b:
-        assert validate.diverge(a, b, snapshot.queues.parent) == paths_part(snapshot, a, b)
 
 
 @pytest.mark.parametrize(("asks", "sizes", "losses", "valid"), [(2, [1] * 6, 2, True), (3, [3, 1, 1, 1], 1, False)])

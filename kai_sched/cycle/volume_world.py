@@ -1,0 +1,57 @@
+"""Offline, what happens to PersistentVolumeClaims between two cycles: those of pods that were bound get volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kai_sched.model.objects import Node, NodeSelector, Pod, Requirement, StorageClass, Volume, VolumeClaim
+from kai_sched.model.selectors import NODE_NAME, admits
+from kai_sched.model.store import Cluster, Store
+from kai_sched.model.volumes import VolumeBook
+from kai_sched.plan.effects import Bind
+from kai_sched.plan.result import CycleResult
+
+
+def settle_volumes(store: Store, cluster: Cluster, result: CycleResult, pods: Mapping[str, Pod]) -> None:
+    """Bind the claims that waited for pods which this cycle binds; ``cluster`` is what it was decided on.
+
+    A volume that is made can be used in the topology of its storage class; where the class names none, it is on the
+    node of the pod: nobody here knows what its driver does.
+    """
+    if not cluster.volume_claims:
+        return
+    book = VolumeBook(cluster)
+    for bind in result.effects:
+        if not isinstance(bind, Bind) or bind.pod not in pods:
+            continue
+        node = cluster.nodes[bind.node]
+        waiting = [claim for claim in book.waiting(pods[bind.pod].shape.claims) if not _has_volume(claim, store)]
+        for claim, volume in book.place(waiting, node, (), dict(bind.volumes)).volumes:
+            found = volume or _made(claim, node, cluster.storage_classes[claim.storage_class])
+            store.put(replace(found, claim=claim.key, claim_uid=claim.uid, phase="Bound"))
+            store.put(replace(claim, volume=found.name, phase="Bound", selected_node=""))
+
+
+def _has_volume(claim: VolumeClaim, store: Store) -> bool:
+    """Whether a pod of this cycle that shares the claim has got it a volume already."""
+    known = store.get(VolumeClaim, claim.key)
+    return known is None or bool(known.volume)
+
+
+def _made(claim: VolumeClaim, node: Node, storage: StorageClass) -> Volume:
+    """The volume that is made for the claim on the node."""
+    reach: NodeSelector = ((Requirement(NODE_NAME, "In", (node.name,)),),)
+    if storage.allowed_topologies is not None:
+        reach = tuple(term for term in storage.allowed_topologies if admits((term,), node))
+    name = f"pvc-{claim.uid or claim.key.replace('/', '-')}"
+    return Volume(
+        name,
+        reach,
+        claim.storage_class,
+        access_modes=claim.access_modes,
+        size_bytes=claim.size_bytes,
+        uid=name,
+        volume_mode=claim.volume_mode,
+        attributes_class=claim.attributes_class,
+    )

@@ -1,0 +1,254 @@
+"""The tables of claims that wait for their first pod, and of the free volumes that they may get (semantics 12.2).
+
+A claim has rows only where a choice changes what others get: if a free volume serves it, or several pods use it. Where
+a claim of one pod gets a volume that is made for it or kept for it, node constraints say all (``constraints``).
+
+Volumes have rows in the order in which claims take them: the smallest first, then by name. What claims with the same
+demand may get, whatever size they ask for, is one group: the volumes from a first row on serve a claim of the group.
+
+Cost: one step for each volume and demand, and for each node that a volume reaches. What tenants choose is counted: the
+claims of a pod, the volumes that are compared, and what the solver will look at. The pods with the fewest claims come
+first, so that pods over a limit do not keep others from theirs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.constraints import label_column
+from kai_sched.lowering.pod_classes import PodClass
+from kai_sched.model.objects import Node, NodeSelector, Term, Volume, VolumeClaim
+from kai_sched.model.problems import some_of
+from kai_sched.model.selectors import admits
+from kai_sched.model.volumes import Demand, VolumeBook, demand_of
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Flags, Ints, Volumes
+
+POD_CLAIMS_MAX = 64
+COMPARED_MAX = 2**19  # volumes that are compared with demands, and nodes that they reach
+STEPS_MAX = 2**27  # volumes that pods may look at on all nodes
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRows:
+    """The table, and what its rows are about.
+
+    Attributes
+    ----------
+    claims
+        (F,) keys of the waiting claims with rows.
+    volumes
+        (Z,) names of the volumes that they may get.
+    asked
+        By class with waiting claims: these claims in words.
+    refusals
+        By class that is over a limit: why.
+    """
+
+    table: Volumes
+    claims: list[str]
+    volumes: list[str]
+    asked: dict[int, str]
+    refusals: dict[int, str]
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """The volumes for one demand, or those that are kept for one claim; ``longest`` is the most that one node has."""
+
+    volumes: list[Volume]
+    anywhere: list[int] = field(default_factory=list)
+    near: list[tuple[int, int]] = field(default_factory=list)
+    longest: int = 0
+
+
+@dataclass(slots=True)
+class _Reaches:
+    """(nodes) that a node affinity reaches, looked up by the values of a label where the affinity names values."""
+
+    cache: Cache
+    nodes: list[Node]
+    _known: dict[NodeSelector | None, list[int]] = field(default_factory=dict)
+    _by_value: dict[str, dict[str | None, list[int]]] = field(default_factory=dict)
+
+    def of(self, selector: NodeSelector) -> list[int]:
+        """The rows of the nodes that the selector admits, in order."""
+        found = self._known.get(selector)
+        if found is None:
+            rows = sorted({n for term in selector for n in self._near(term)})
+            found = self._known[selector] = [n for n in rows if admits(selector, self.nodes[n])]
+        return found
+
+    def _near(self, term: Term) -> list[int] | range:
+        """Nodes among which are all that the term admits."""
+        for requirement in term:
+            if requirement.op == "In":
+                values = self._values(requirement.key)
+                return [n for value in requirement.values for n in values.get(value, ())]
+        return range(len(self.nodes))
+
+    def _values(self, key: str) -> dict[str | None, list[int]]:
+        if key not in self._by_value:
+            codes, values = label_column(key, self.cache, self.nodes)
+            found: dict[str | None, list[int]] = {}
+            for n, code in enumerate(codes.tolist()):
+                found.setdefault(values[code], []).append(n)
+            self._by_value[key] = found
+        return self._by_value[key]
+
+
+def lower_volumes(
+    found: list[PodClass],
+    chosen: npt.NDArray[np.bool_],
+    of_task: Ints,
+    book: VolumeBook,
+    place: tuple[Cache, list[Node]],
+) -> VolumeRows:
+    """The tables of volumes.
+
+    Parameters
+    ----------
+    found, chosen
+        (C,) the classes of pods, and whether pods of the class may get a node and all of its claims can be used.
+    of_task
+        (T,) the class of each task.
+    book
+        The volumes and claims of the view.
+    place
+        The cache of labels and the nodes (N,) in canonical order.
+    """
+    waiting = {c: claims for c in np.flatnonzero(chosen).tolist() if (claims := book.waiting(found[c].shape.claims))}
+    asked = {c: some_of([_text(claim) for claim in claims]) for c, claims in waiting.items()}
+    n_tasks = np.bincount(of_task, minlength=len(found)).tolist()
+    users = Counter[str]()
+    for c, claims in waiting.items():
+        users.update({claim.key: n_tasks[c] for claim in claims})
+    work = _VolumeWork(book, _Reaches(*place), len(place[1]))
+    for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
+        work.add(c, waiting[c], users, n_tasks[c])
+    return work.rows(len(found), asked)
+
+
+def _text(claim: VolumeClaim) -> str:
+    """The claim in words, as far as it matters for who gets a volume."""
+    modes = "".join(f", {mode}" for mode in claim.access_modes)
+    kind = f"class {claim.storage_class}" if claim.storage_class else "no class"
+    size = f"{claim.size_bytes / 2**30:g}Gi" if claim.size_bytes % 2**20 == 0 else f"{claim.size_bytes / 1e9:g}G"
+    return f"{claim.key} ({kind}, {size}{modes})"
+
+
+class _VolumeWork:
+    """The groups and claims of the classes that were added, and what was counted."""
+
+    def __init__(self, book: VolumeBook, reaches: _Reaches, n_nodes: int) -> None:
+        self._book = book
+        self._reaches = reaches
+        self._n_nodes = max(1, n_nodes)
+        self._groups: dict[Demand | str, _Candidates] = {}
+        self._claims: dict[str, tuple[VolumeClaim, _Candidates]] = {}
+        self._of_class: dict[int, list[str]] = {}
+        self._refusals: dict[int, str] = {}
+        self._reached = self._steps = 0
+
+    def add(self, c: int, waiting: list[VolumeClaim], users: Counter[str], n_tasks: int) -> None:
+        """Give the claims of class ``c`` rows, as far as they need some; or refuse the class."""
+        if len(waiting) > POD_CLAIMS_MAX:
+            self._refusals[c] = (
+                f"{len(waiting)} of its claims wait for volumes, and a pod can have {POD_CLAIMS_MAX} of them at most"
+            )
+            return
+        needed: dict[str, tuple[VolumeClaim, _Candidates]] = {}
+        for claim in waiting:
+            group = self._group(claim)
+            if group is None:
+                self._refusals[c] = "too many volumes may serve what claims ask for: let claims ask for fewer things"
+                return
+            if users[claim.key] > 1 or (group.volumes and not group.volumes[0].claim):
+                needed[claim.key] = claim, group
+        steps = n_tasks * self._n_nodes * sum(1 + len(g.anywhere) + g.longest for _, g in needed.values())
+        if self._steps + steps > STEPS_MAX:
+            self._refusals[c] = "too many pods wait for volumes of this kind: it waits until some have theirs"
+            return
+        self._steps += steps
+        self._claims.update(needed)
+        self._of_class[c] = list(needed)
+
+    def _group(self, claim: VolumeClaim) -> _Candidates | None:
+        """The group of the claim; None: to find it would be too much work."""
+        kept = self._book.kept(claim)
+        key = claim.key if kept or claim.selected_node else demand_of(claim)
+        group = self._groups.get(key)
+        if group is None and self._book.compared + self._reached <= COMPARED_MAX:
+            group = _Candidates([] if claim.selected_node else kept or self._book.served(claim))
+            sizes = Counter[int]()
+            for place, volume in enumerate(group.volumes):
+                if volume.node_affinity is None:
+                    group.anywhere.append(place)
+                    continue
+                nodes = self._reaches.of(volume.node_affinity)
+                self._reached += len(nodes)
+                if self._book.compared + self._reached > COMPARED_MAX:
+                    return None
+                sizes.update(nodes)
+                group.near += [(n, place) for n in nodes]
+            group.longest = max(sizes.values(), default=0)
+            self._groups[key] = group
+        return group
+
+    def rows(self, n_classes: int, asked: dict[int, str]) -> VolumeRows:
+        """The tables of all that was added."""
+        groups = {id(group): group for _, group in self._claims.values()}
+        volumes = {volume.name: volume for group in groups.values() for volume in group.volumes}
+        ordered = sorted(volumes.values(), key=lambda each: (each.size_bytes, each.name))
+        row_of = {volume.name: v for v, volume in enumerate(ordered)}
+        numbers = {key: g for g, key in enumerate(groups)}
+        claims = {key: w for w, key in enumerate(self._claims)}
+        sizes = [volume.size_bytes for volume in ordered]
+        near = [sorted((n, row_of[group.volumes[at].name]) for n, at in group.near) for group in groups.values()]
+        far = [[row_of[group.volumes[at].name] for at in group.anywhere] for group in groups.values()]
+        made, topology = self._made()
+        of_class = [[claims[key] for key in self._of_class.get(c, ())] for c in range(n_classes)]
+        pairs = [pair for each in near for pair in each]
+        table = Volumes(
+            _starts(of_class),
+            _flat(of_class),
+            np.array([numbers[id(group)] for _, group in self._claims.values()], np.int32),
+            np.array([bisect_left(sizes, claim.size_bytes) for claim, _ in self._claims.values()], np.int32),
+            topology,
+            _starts(near),
+            np.array([n for n, _ in pairs], np.int32),
+            np.array([v for _, v in pairs], np.int32),
+            _starts(far),
+            _flat(far),
+            made,
+        )
+        return VolumeRows(table, list(claims), list(row_of), asked, self._refusals)
+
+    def _made(self) -> tuple[Flags, Ints]:
+        """(M, N) the nodes of each set of topologies, and (F,) the set of each claim, NULL where no volume is made."""
+        sets: dict[NodeSelector | None, int] = {}
+        topology = []
+        for claim, _ in self._claims.values():
+            # Where a node was selected, node constraints leave that one alone.
+            found = (None,) if claim.selected_node else self._book.topologies(claim)
+            topology.append(NULL if found is None else sets.setdefault(found[0], len(sets)))
+        made = np.ones((len(sets), len(self._reaches.nodes)), np.uint8)
+        for selector, row in sets.items():
+            if selector is not None:
+                made[row] = 0
+                made[row, self._reaches.of(selector)] = 1
+        return made, np.array(topology, np.int32)
+
+
+def _starts(lists: list[list[int]] | list[list[tuple[int, int]]]) -> Ints:
+    return np.cumsum([0, *map(len, lists)], dtype=np.int32)
+
+
+def _flat(lists: list[list[int]]) -> Ints:
+    return np.array([each for one in lists for each in one], np.int32)
