@@ -149,6 +149,33 @@ def test_workloads_whose_suspension_is_anything(tmp_path: Path, suspend: object,
         assert ("spec.suspend" in err) == (suspend is True)
 
 
+OF_VOLUMES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner) | st.dictionaries(
+        st.sampled_from(["name", "ephemeral", "volumeClaimTemplate", "metadata", "labels", "spec", "resources"]), inner
+    ), max_leaves=8
+)  # fmt: skip
+
+
+@given(OF_VOLUMES, OF_VOLUMES, OF_VOLUMES, OF_VOLUMES)
+@FIXTURES
+def test_ephemeral_volumes_of_anything(tmp_path: Path, name: object, meta: object, spec: object, more: object) -> None:
+    """The claims that a controller would make are made of it, or it is told where it stands."""
+    template = {"metadata": meta, "spec": spec}
+    drawn = [{"name": name, "ephemeral": {"volumeClaimTemplate": template}}, {"name": "v", "ephemeral": more}]
+    pod = {"apiVersion": "v1", "kind": "Pod"}
+    paths = write(tmp_path, [], ".json")
+    for number, volumes in enumerate((drawn, drawn[1:], more)):
+        body = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}], "volumes": volumes}
+        paths.append(tmp_path / f"pod-{number}.json")
+        paths[-1].write_bytes(encode(pod | {"metadata": {"name": f"p{number}", "namespace": "evil"}, "spec": body}))
+    status, out, err = run(paths, "json")
+    note(err[:2000])
+    assert "Traceback" not in err
+    assert status in (0, BAD_INPUT)
+    if status == 0:
+        assert sane_plan(json.loads(out)) == _expected()
+
+
 @pytest.mark.long
 @LONG
 @given(**DRAWN)
