@@ -133,6 +133,7 @@ def lower_classes(
     )
     of_task = merged[of_task]
     waits = np.bincount(of_task[movable], minlength=len(found)) > 0
+    n_tasks = np.bincount(of_task, minlength=len(found)).tolist()
     backed = claims.extended.backed if claims.extended is not None else frozenset()
     resources = _resources(found, nodes, backed)
     book = SignatureBook()
@@ -141,12 +142,12 @@ def lower_classes(
     storage = VolumeBook(cluster)
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), of_task, storage, (cache, nodes))
+    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), n_tasks, storage, (cache, nodes))
     _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     return ClassRows(
         of_task,
-        equivalent_classes(found, cluster.volume_claims)[of_task],
+        equivalent_classes(found, n_tasks, storage)[of_task],
         table,
         book,
         terms,

@@ -1,37 +1,52 @@
 """Which jobs are alike (KAI: scheduling signature), so that one is skipped where another failed: all is equal but the
 amounts that pods request; the sizes of claims count (semantics 3.8).
 
-Claims count: jobs are alike only if their claims have equal storage classes, sizes, phases and volumes. If a job finds
-no place, an equivalent job that requests at least as much finds none either, so the solver skips it. Jobs are told
-apart by 64-bit hashes of multisets of numbers; two different jobs with equal hashes would be skipped wrongly, with a
-probability of about J² / 2**65.
+Claims count: jobs are alike only if their claims have equal sizes, phases and volumes and ask the same of a volume. A
+claim that no other one can stand for is like itself alone: a volume is kept for it, its node is selected, or several
+pods use it. If a job finds no place, an equivalent job that requests at least as much finds none either, so the solver
+skips it. Jobs are told apart by 64-bit hashes of multisets of numbers; two different jobs with equal hashes would be
+skipped wrongly, with a probability of about J² / 2**65.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.model.objects import VolumeClaim
+from kai_sched.model.volumes import VolumeBook, demand_of
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Ints, Longs
 
 Hashes = npt.NDArray[np.uint64]
 
 
-def equivalent_classes(classes: Sequence[PodClass], claims: Mapping[str, VolumeClaim]) -> Ints:
-    """(C,) equal numbers for classes that differ in their requests only, numbered in the order of first occurrence."""
+def equivalent_classes(classes: Sequence[PodClass], n_tasks: Sequence[int], book: VolumeBook) -> Ints:
+    """(C,) equal numbers for classes that differ in their requests only, numbered in the order of first occurrence.
+
+    ``n_tasks`` (C,) counts the tasks of each class; ``book`` has the volumes and claims of the view.
+    """
+    users = Counter[str]()
+    for each, n in zip(classes, n_tasks, strict=True):
+        users.update(dict.fromkeys(each.shape.claims, n))
     rows: dict[object, int] = {}
-    return np.array([rows.setdefault(_kind(each, claims), len(rows)) for each in classes], np.int32)
+    return np.array([rows.setdefault(_kind(each, users, book), len(rows)) for each in classes], np.int32)
 
 
-def _kind(each: PodClass, claims: Mapping[str, VolumeClaim]) -> object:
-    held = (claims.get(name) for name in each.shape.claims)
-    volumes = tuple(sorted((c.storage_class, c.size_bytes, c.phase, c.volume) for c in held if c is not None))
-    return each.known.place, each.matches, volumes, each.claims
+def _kind(each: PodClass, users: Counter[str], book: VolumeBook) -> object:
+    held = [book.cluster.volume_claims.get(key) for key in each.shape.claims]
+    claims = Counter(_claim_kind(claim, users, book) for claim in held if claim is not None)
+    return each.known.place, each.matches, frozenset(claims.items()), each.claims
+
+
+def _claim_kind(claim: VolumeClaim, users: Counter[str], book: VolumeBook) -> object:
+    is_alone = not claim.volume and (users[claim.key] > 1 or claim.selected_node or book.kept(claim))
+    own = claim.key if is_alone else ""
+    return demand_of(claim), claim.size_bytes, claim.phase, claim.volume, own
 
 
 def job_equivalence(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,7 +107,7 @@ class _Reaches:
 def lower_volumes(
     found: list[PodClass],
     chosen: npt.NDArray[np.bool_],
-    of_task: Ints,
+    n_tasks: Sequence[int],
     book: VolumeBook,
     place: tuple[Cache, list[Node]],
 ) -> VolumeRows:
@@ -116,8 +117,8 @@ def lower_volumes(
     ----------
     found, chosen
         (C,) the classes of pods, and whether pods of the class may get a node and all of its claims can be used.
-    of_task
-        (T,) the class of each task.
+    n_tasks
+        (C,) how many tasks each class has.
     book
         The volumes and claims of the view.
     place
@@ -125,7 +126,6 @@ def lower_volumes(
     """
     waiting = {c: claims for c in np.flatnonzero(chosen).tolist() if (claims := book.waiting(found[c].shape.claims))}
     asked = {c: some_of([_text(claim) for claim in claims]) for c, claims in waiting.items()}
-    n_tasks = np.bincount(of_task, minlength=len(found)).tolist()
     users = Counter[str]()
     for c, claims in waiting.items():
         users.update({claim.key: n_tasks[c] for claim in claims})
