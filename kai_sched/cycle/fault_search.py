@@ -3,14 +3,16 @@ cycle fails with it. Suspects that are not admitted yet stay out, so cycles succ
 
 Objects of the cluster are admitted before those of namespaces, so that nothing in a namespace puts the blame on them;
 namespaces are told apart first, then kinds. The larger a block the earlier it is tried: who is in no namespace with a
-faulty object is admitted after a few trials. Errors of lowering name their objects and need no halving.
+faulty object is admitted after a few trials. A namespace with many more objects than others, or a queue with many more
+pods, is tried apart from these: a thousand small ones that are faulty do not keep it out. Errors of lowering name their
+objects and need no halving.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kai_sched.lowering.errors import LoweringError
@@ -52,11 +54,13 @@ SUSPECTS: tuple[type[Object], ...] = (
 )
 WITHOUT_LIMIT = 64  # halvings; a cluster has fewer than 2**64 objects
 SAMPLES_MAX = 16  # namespaces that are asked whether they fail by themselves
+MUCH_LARGER = 4.0  # so many times the size of the smallest
 
 # Runs a cycle without these objects; returns its error. Raises EndError if no more trials may be made.
 Trial = Callable[[set[Change]], Exception | None]
 Note = Callable[[Change, Exception], None]
 _RANKS = {kind: rank for rank, kind in enumerate(SUSPECTS)}
+Parts = tuple[tuple[Change, ...], tuple[Change, ...]]
 _Place = tuple[str, int, str]
 
 
@@ -98,14 +102,16 @@ class FaultSearch:
         blocks = [(tuple(filter(is_there, block.names)), block) for block in self._blocks]
         self._blocks = deque(Block(names, block.error, block.halvings) for names, block in blocks if names)
 
-    def run(self, trial: Trial, found: Callable[[], Set[Change]], note: Note) -> None:
+    def run(self, trial: Trial, found: Callable[[], Set[Change]], note: Note, queue_sizes: Mapping[str, int]) -> None:
         """Try blocks until there are none, or until no more trials may be made.
 
         ``found`` returns all objects that are left out beside those in blocks; ``note`` adds a faulty one to them.
+        ``queue_sizes`` has the number of pods of each queue that has some.
         """
         while self._blocks:
             block = self._blocks.popleft()
-            tried = _Tried(block, lambda admitted, rest: trial({*found(), *self.out, *rest} - admitted), note)
+            parts = parted(block.names, queue_sizes)
+            tried = _Tried(block, parts, lambda admitted, rest: trial({*found(), *self.out, *rest} - admitted), note)
             try:
                 self._blocks.extend(tried.blocks())
             except EndError:
@@ -116,9 +122,12 @@ class FaultSearch:
 class _Tried:
     """One block that is tried or halved. ``rest`` is what is not admitted of it if the trials end."""
 
-    def __init__(self, block: Block, trial: Callable[[set[Change], set[Change]], Exception | None], note: Note) -> None:
+    def __init__(
+        self, block: Block, parts: Parts, trial: Callable[[set[Change], set[Change]], Exception | None], note: Note
+    ) -> None:
         """``trial`` runs a cycle that admits the first objects, and leaves out all others of the second ones."""
         self._block = block
+        self._parts = parts
         self._trial = trial
         self._note = note
         self.rest = [block]
@@ -133,8 +142,7 @@ class _Tried:
             for name in block.names:
                 self._note(name, block.error)
             return []
-        at = halved(block.names)
-        first, second = (Block(names, None, block.halvings - 1) for names in (block.names[:at], block.names[at:]))
+        first, second = (Block(names, None, block.halvings - 1) for names in self._parts)
         self.rest = [first, second]
         failing = self._failing(first)
         if failing is not None:
@@ -198,15 +206,42 @@ def ordered(names: Iterable[Change]) -> list[Change]:
     return sorted((name for name in names if name[0] in _RANKS), key=_place)
 
 
-def halved(names: tuple[Change, ...]) -> int:
-    """Where to halve the objects: between the cluster and namespaces, else between namespaces, kinds or any two."""
+def parted(names: tuple[Change, ...], queue_sizes: Mapping[str, int]) -> Parts:
+    """Both halves of a block, each in order: the cluster and namespaces, else the largest namespaces or queues and the
+    others, else some namespaces and others, some kinds and others, or any two halves.
+    """
     places = [_place(name) for name in names]
-    middle = len(names) // 2
+    if not places or places[0][0] or not places[-1][0]:
+        large = _large(names, places, queue_sizes)
+        if large:
+            return tuple(n for n in names if n in large), tuple(n for n in names if n not in large)
+    at = _halved(places)
+    return names[:at], names[at:]
+
+
+def _large(names: tuple[Change, ...], places: list[_Place], queue_sizes: Mapping[str, int]) -> set[Change]:
+    """The objects of namespaces that have many more of them than others, or the queues that have many more pods: those
+    above the geometric mean of the smallest and the largest size. Empty if no size is much larger."""
+    spaces = [space for space, _, _ in places]
+    sizes: Mapping[object, int] = Counter(spaces)
+    owners: list[object] = list(spaces)
+    if len(sizes) == 1 and all(kind is Queue for kind, _ in names):
+        owners = [key for _, key in names]
+        sizes = {key: 1 + queue_sizes.get(key, 0) for _, key in names}
+    least, most = min(sizes.values(), default=1), max(sizes.values(), default=1)
+    if most < MUCH_LARGER * least:
+        return set()
+    return {name for name, owner in zip(names, owners, strict=True) if sizes[owner] ** 2 > least * most}
+
+
+def _halved(places: list[_Place]) -> int:
+    """Where to halve objects at these places: between the cluster and namespaces, between namespaces, kinds or any."""
+    middle = len(places) // 2
     if not places[0][0] and places[-1][0]:
         return bisect_left(places, ("!", 0, ""))
     for parts in (1, 2):
         of_middle = places[middle][:parts]
-        starts = [at for at in (bisect_left(places, of_middle), _end(places, of_middle)) if 0 < at < len(names)]
+        starts = [at for at in (bisect_left(places, of_middle), _end(places, of_middle)) if 0 < at < len(places)]
         if starts:
             return min(starts, key=lambda at: abs(at - middle))
     return middle

@@ -11,6 +11,7 @@ An error is raised as it is if it does not occur again, or if no object causes i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from kai_sched.lowering.errors import LoweringError
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import BindRequest, Object, Pod
+from kai_sched.model.queue_tree import rooted_queues
 from kai_sched.model.store import TABLES, Change, Cluster
 from kai_sched.plan.result import CycleResult
 
@@ -259,7 +261,7 @@ class Quarantine:
             self._quarantine(arguments.cluster, name, error, began)
 
         trial = self._trial(arguments, began + seconds, least, TRIALS_MAX)
-        self._search.run(trial, self._quarantined.keys, note)
+        self._search.run(trial, self._quarantined.keys, note, _queue_sizes(arguments.cluster))
         now = arguments.timer()
         self._goes_on_at = now + REST * (now - began)
 
@@ -310,6 +312,15 @@ class Quarantine:
             return result
         groups = Lifted(partial(explained, result.groups, cluster, left_out))
         return replace(result, groups=groups, left_out=left_out)
+
+
+def _queue_sizes(cluster: Cluster) -> Counter[str]:
+    """How many pods, or groups, name each queue or one below it."""
+    found = Counter(each.queue for table in (cluster.pods, cluster.pod_groups) for each in table.values() if each.queue)
+    for name, queue in reversed(rooted_queues(cluster.queues).items()):
+        if queue.parent:
+            found[queue.parent] += found[name]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

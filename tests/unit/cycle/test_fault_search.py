@@ -150,3 +150,33 @@ def test_lowering_names_a_thousand_claims_at_once(error: type[Exception], monkey
     reason = outcome.result.groups["evil/bad7"].reason
     assert reason is not None
     assert "ResourceClaim evil/bad7" in reason.message
+
+
+def test_a_thousand_small_namespaces_that_are_faulty_do_not_keep_a_large_one_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quarantine, "TRIALS_MAX", 24)
+    fragile = Fragile(n_pods=40, gpus=10_000.0)
+    names: list[Change] = []
+    for i in range(1000):
+        namespace = f"{'az'[i % 2]}-{i:03}"  # before and after the others, in order
+        fragile.put_pod("bad", namespace=namespace)
+        names.append((o.Pod, f"{namespace}/bad"))
+    fragile.breaks = broken_by(*names)
+    bound = {effect.pod for effect in fragile.run().result.effects}
+    assert bound == {f"ml/p{n}" for n in range(40)}
+
+
+def test_a_thousand_faulty_queues_do_not_keep_out_one_that_has_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "TRIALS_MAX", 24)
+    fragile = Fragile(n_pods=40, gpus=10_000.0)
+    unlimited = fragile.store.cluster().queues["q"].cpu
+    fragile.store.put(o.Queue("top", cpu=unlimited, memory=unlimited, gpu=unlimited))
+    fragile.store.put(o.Queue("q", parent="top", cpu=unlimited, memory=unlimited, gpu=unlimited))
+    names: list[Change] = [(o.Queue, f"{'az'[i % 2]}-{i:03}") for i in range(1000)]
+    for _, name in names:
+        fragile.store.put(o.Queue(name))
+        fragile.put_pod("one", namespace=f"of-{name}", queue=name)
+    fragile.breaks = broken_by(*names)
+    bound = {effect.pod for effect in fragile.run().result.effects}
+    assert bound >= {f"ml/p{n}" for n in range(40)}
