@@ -14,7 +14,7 @@ NO_VOLUME_TEXT = "no free PersistentVolume for its claims"
 
 def with_volumes(t: int, facts: NoFit, lowered: Lowered) -> NoFit:
     """The facts with the claims of task ``t`` that wait for volumes."""
-    text, asked = NO_VOLUME_TEXT, lowered.volumes.asked.get(int(lowered.snapshot.tasks.cls[t]))
+    text, asked = NO_VOLUME_TEXT, lowered.volumes.asked(int(lowered.snapshot.tasks.cls[t]))
     if not asked:
         return facts
     verdicts = {f"{text}: {asked}" if each == text else each: count for each, count in facts.verdicts.items()}
@@ -23,7 +23,7 @@ def with_volumes(t: int, facts: NoFit, lowered: Lowered) -> NoFit:
 
 def after_others(t: int, lowered: Lowered) -> str:
     """What keeps task ``t`` of a gang from nodes with room for it: what the pods before it took, or share with it."""
-    pod, asked = lowered.pods[t], lowered.volumes.asked.get(int(lowered.snapshot.tasks.cls[t]))
+    pod, asked = lowered.pods[t], lowered.volumes.asked(int(lowered.snapshot.tasks.cls[t]))
     shared = [object_key(pod.namespace, claim.claim) for claim in pod.claims if claim.named]
     if asked:
         return f"after the pods of the gang before it there is no volume for its claims on a node with room: {asked}"

@@ -142,12 +142,13 @@ def lower_classes(
     storage = VolumeBook(cluster)
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), n_tasks, storage, (cache, nodes))
+    users = _claim_users(found, n_tasks)
+    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), users, n_tasks, storage, (cache, nodes))
     _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     return ClassRows(
         of_task,
-        equivalent_classes(found, n_tasks, storage)[of_task],
+        equivalent_classes(found, users, storage)[of_task],
         table,
         book,
         terms,
@@ -160,6 +161,15 @@ def lower_classes(
         np.array([each.shape.legacy_mig for each in found], bool),
         [claims.keys[each.claims] for each in found],
     )
+
+
+def _claim_users(found: list[PodClass], n_tasks: list[int]) -> dict[str, int]:
+    """How many tasks use each PersistentVolumeClaim, by its key; ``n_tasks`` (C,) are those of each class."""
+    users: dict[str, int] = {}
+    for each, n in zip(found, n_tasks, strict=True):
+        for key in each.shape.claims:
+            users[key] = users.get(key, 0) + n
+    return users
 
 
 def _with_claims(each: PodClass, claims: int) -> PodClass:

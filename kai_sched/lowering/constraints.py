@@ -20,6 +20,11 @@ from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.gpu_kinds import GpuKind
 from kai_sched.snapshot.tables import Signatures, Verdict
 
+POD_CLAIMS_MAX = 64  # claims of one pod that wait for volumes
+TOO_MANY_CLAIMS = f"more than {POD_CLAIMS_MAX} of its claims wait for volumes: give the pod fewer claims"
+TOO_MANY_DEMANDS = (
+    "too many volumes have to be compared with what the claims of this namespace ask for: let claims ask for the same"
+)
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 Selector = tuple[Verdict, NodeSelector]
@@ -63,11 +68,12 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
     Returns
     -------
     tuple
-        The Verdict that holds for every node, OK if the claims are usable; the key of the claim or volume behind any
-        other verdict; and the node selectors that the volumes add.
+        The Verdict that holds for every node, OK if the claims are usable; the key of the claim or volume, or the
+        limit, behind any other verdict; and the node selectors that the volumes add.
     """
     cluster = book.cluster
     selectors: list[Selector] = []
+    n_waiting = 0
     for key in shape.claims:
         claim = cluster.volume_claims.get(key)
         if claim is None:
@@ -85,16 +91,19 @@ def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[S
         elif not book.waits(claim):
             return Verdict.CLAIM_UNBOUND, key, ()
         else:
+            n_waiting += 1
+            if n_waiting > POD_CLAIMS_MAX or not book.affords(claim):
+                return Verdict.OVER_WORK, TOO_MANY_CLAIMS if n_waiting > POD_CLAIMS_MAX else TOO_MANY_DEMANDS, ()
             selectors += _reach(claim, book)
     return Verdict.OK, "", tuple(selectors)
 
 
 def _reach(claim: VolumeClaim, book: VolumeBook) -> list[Selector]:
     """The nodes on which a waiting claim can get a volume, where no free volume serves it."""
-    found = book.candidates(claim)
-    if found and not found[0].claim:
-        return []
+    found = [] if claim.selected_node else book.kept(claim)
     if not found:
+        if not claim.selected_node and book.is_served(claim):
+            return []
         topologies = book.topologies(claim)
         if topologies is None:
             return [(Verdict.NO_VOLUME, ())]

@@ -11,7 +11,7 @@ skipped wrongly, with a probability of about J² / 2**65.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +25,24 @@ from kai_sched.snapshot.tables import Ints, Longs
 Hashes = npt.NDArray[np.uint64]
 
 
-def equivalent_classes(classes: Sequence[PodClass], n_tasks: Sequence[int], book: VolumeBook) -> Ints:
+def equivalent_classes(classes: Sequence[PodClass], users: Mapping[str, int], book: VolumeBook) -> Ints:
     """(C,) equal numbers for classes that differ in their requests only, numbered in the order of first occurrence.
 
-    ``n_tasks`` (C,) counts the tasks of each class; ``book`` has the volumes and claims of the view.
+    ``users`` has the number of tasks that use each claim; ``book`` has the volumes and claims of the view.
     """
-    users = Counter[str]()
-    for each, n in zip(classes, n_tasks, strict=True):
-        users.update(dict.fromkeys(each.shape.claims, n))
     rows: dict[object, int] = {}
     return np.array([rows.setdefault(_kind(each, users, book), len(rows)) for each in classes], np.int32)
 
 
-def _kind(each: PodClass, users: Counter[str], book: VolumeBook) -> object:
-    held = [book.cluster.volume_claims.get(key) for key in each.shape.claims]
-    claims = Counter(_claim_kind(claim, users, book) for claim in held if claim is not None)
-    return each.known.place, each.matches, frozenset(claims.items()), each.claims
+def _kind(each: PodClass, users: Mapping[str, int], book: VolumeBook) -> object:
+    known = book.cluster.volume_claims
+    claims = [_claim_kind(known[key], users, book) for key in each.shape.claims if key in known]
+    # The order of claims in the pod does not matter.
+    kinds = frozenset(Counter(claims).items()) if len(claims) > 1 else tuple(claims)
+    return each.known.place, each.matches, kinds, each.claims
 
 
-def _claim_kind(claim: VolumeClaim, users: Counter[str], book: VolumeBook) -> object:
+def _claim_kind(claim: VolumeClaim, users: Mapping[str, int], book: VolumeBook) -> object:
     is_alone = not claim.volume and (users[claim.key] > 1 or claim.selected_node or book.kept(claim))
     own = claim.key if is_alone else ""
     return demand_of(claim), claim.size_bytes, claim.phase, claim.volume, own

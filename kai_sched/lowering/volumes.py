@@ -7,23 +7,23 @@ Volumes have rows in the order in which claims take them: the smallest first, th
 demand may get, whatever size they ask for, is one group: the volumes from a first row on serve a claim of the group.
 
 Cost: one step for each volume and demand, and for each node that a volume reaches. What tenants choose is counted: the
-claims of a pod, the volumes that are compared, and what the solver will look at. The pods with the fewest claims come
-first, so that pods over a limit do not keep others from theirs.
+volumes that are compared (``model.volumes``), the nodes that they reach, and what the solver will look at. A namespace
+gets a part of each budget only, and the pods with the fewest claims come first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.constraints import label_column
+from kai_sched.lowering.constraints import TOO_MANY_DEMANDS, label_column
 from kai_sched.lowering.pod_classes import PodClass
+from kai_sched.model.budgets import Budget
 from kai_sched.model.objects import Node, NodeSelector, Term, Volume, VolumeClaim
 from kai_sched.model.problems import some_of
 from kai_sched.model.selectors import admits
@@ -31,8 +31,7 @@ from kai_sched.model.volumes import Demand, VolumeBook, demand_of
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Ints, Volumes
 
-POD_CLAIMS_MAX = 64
-COMPARED_MAX = 2**19  # volumes that are compared with demands, and nodes that they reach
+REACHED_MAX = 2**19  # nodes that volumes reach, for each demand
 STEPS_MAX = 2**27  # volumes that pods may look at on all nodes
 
 
@@ -46,8 +45,8 @@ class VolumeRows:
         (F,) keys of the waiting claims with rows.
     volumes
         (Z,) names of the volumes that they may get.
-    asked
-        By class with waiting claims: these claims in words.
+    waiting
+        By class: its waiting claims, if it has some.
     refusals
         By class that is over a limit: why.
     """
@@ -55,8 +54,12 @@ class VolumeRows:
     table: Volumes
     claims: list[str]
     volumes: list[str]
-    asked: dict[int, str]
+    waiting: dict[int, list[VolumeClaim]]
     refusals: dict[int, str]
+
+    def asked(self, c: int) -> str:
+        """The waiting claims of a class in words; "" if it has none."""
+        return some_of([_text(claim) for claim in self.waiting.get(c, ())])
 
 
 @dataclass(slots=True)
@@ -107,6 +110,7 @@ class _Reaches:
 def lower_volumes(
     found: list[PodClass],
     chosen: npt.NDArray[np.bool_],
+    users: Mapping[str, int],
     n_tasks: Sequence[int],
     book: VolumeBook,
     place: tuple[Cache, list[Node]],
@@ -117,6 +121,8 @@ def lower_volumes(
     ----------
     found, chosen
         (C,) the classes of pods, and whether pods of the class may get a node and all of its claims can be used.
+    users
+        How many tasks use each claim, by its key.
     n_tasks
         (C,) how many tasks each class has.
     book
@@ -125,14 +131,10 @@ def lower_volumes(
         The cache of labels and the nodes (N,) in canonical order.
     """
     waiting = {c: claims for c in np.flatnonzero(chosen).tolist() if (claims := book.waiting(found[c].shape.claims))}
-    asked = {c: some_of([_text(claim) for claim in claims]) for c, claims in waiting.items()}
-    users = Counter[str]()
-    for c, claims in waiting.items():
-        users.update({claim.key: n_tasks[c] for claim in claims})
     work = _VolumeWork(book, _Reaches(*place), len(place[1]))
     for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
         work.add(c, waiting[c], users, n_tasks[c])
-    return work.rows(len(found), asked)
+    return work.rows(len(found), waiting)
 
 
 def _text(claim: VolumeClaim) -> str:
@@ -154,28 +156,24 @@ class _VolumeWork:
         self._claims: dict[str, tuple[VolumeClaim, _Candidates]] = {}
         self._of_class: dict[int, list[str]] = {}
         self._refusals: dict[int, str] = {}
-        self._reached = self._steps = 0
+        self._reached, self._steps = Budget(REACHED_MAX), Budget(STEPS_MAX)
 
-    def add(self, c: int, waiting: list[VolumeClaim], users: Counter[str], n_tasks: int) -> None:
+    def add(self, c: int, waiting: list[VolumeClaim], users: Mapping[str, int], n_tasks: int) -> None:
         """Give the claims of class ``c`` rows, as far as they need some; or refuse the class."""
-        if len(waiting) > POD_CLAIMS_MAX:
-            self._refusals[c] = (
-                f"{len(waiting)} of its claims wait for volumes, and a pod can have {POD_CLAIMS_MAX} of them at most"
-            )
-            return
         needed: dict[str, tuple[VolumeClaim, _Candidates]] = {}
         for claim in waiting:
             group = self._group(claim)
             if group is None:
-                self._refusals[c] = "too many volumes may serve what claims ask for: let claims ask for fewer things"
+                self._refusals[c] = TOO_MANY_DEMANDS
                 return
             if users[claim.key] > 1 or (group.volumes and not group.volumes[0].claim):
                 needed[claim.key] = claim, group
         steps = n_tasks * self._n_nodes * sum(1 + len(g.anywhere) + g.longest for _, g in needed.values())
-        if self._steps + steps > STEPS_MAX:
+        namespace = waiting[0].namespace if waiting else ""
+        if not self._steps.has(namespace, steps):
             self._refusals[c] = "too many pods wait for volumes of this kind: it waits until some have theirs"
             return
-        self._steps += steps
+        self._steps.spend(namespace, steps)
         self._claims.update(needed)
         self._of_class[c] = list(needed)
 
@@ -184,24 +182,25 @@ class _VolumeWork:
         kept = self._book.kept(claim)
         key = claim.key if kept or claim.selected_node else demand_of(claim)
         group = self._groups.get(key)
-        if group is None and self._book.compared + self._reached <= COMPARED_MAX:
+        if group is None:
             group = _Candidates([] if claim.selected_node else kept or self._book.served(claim))
-            sizes = Counter[int]()
+            sizes: dict[int, int] = {}
             for place, volume in enumerate(group.volumes):
                 if volume.node_affinity is None:
                     group.anywhere.append(place)
                     continue
                 nodes = self._reaches.of(volume.node_affinity)
-                self._reached += len(nodes)
-                if self._book.compared + self._reached > COMPARED_MAX:
+                if not self._reached.has(claim.namespace, len(nodes)):
                     return None
-                sizes.update(nodes)
-                group.near += [(n, place) for n in nodes]
+                self._reached.spend(claim.namespace, len(nodes))
+                for n in nodes:
+                    sizes[n] = sizes.get(n, 0) + 1
+                    group.near.append((n, place))
             group.longest = max(sizes.values(), default=0)
             self._groups[key] = group
         return group
 
-    def rows(self, n_classes: int, asked: dict[int, str]) -> VolumeRows:
+    def rows(self, n_classes: int, waiting: dict[int, list[VolumeClaim]]) -> VolumeRows:
         """The tables of all that was added."""
         groups = {id(group): group for _, group in self._claims.values()}
         volumes = {volume.name: volume for group in groups.values() for volume in group.volumes}
@@ -228,7 +227,7 @@ class _VolumeWork:
             _flat(far),
             made,
         )
-        return VolumeRows(table, list(claims), list(row_of), asked, self._refusals)
+        return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals)
 
     def _made(self) -> tuple[Flags, Ints]:
         """(M, N) the nodes of each set of topologies, and (F,) the set of each claim, NULL where no volume is made."""

@@ -12,10 +12,13 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kai_sched.model.budgets import Budget
 from kai_sched.model.objects import Node, NodeSelector, Requirement, StorageClass, Term, Volume, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, admits, holds
 from kai_sched.model.store import Cluster
 
+COMPARED_MAX = 2**19  # volumes that are compared with demands in one cycle, for each requirement of a selector
+Kind = tuple[str, str, str]  # storage class, volume mode and attributes class, which must be equal
 Demand = tuple[str, frozenset[str], str, str, Term]
 NOTHING_CHOSEN: Mapping[str, str] = {}
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
@@ -38,15 +41,20 @@ class VolumeBook:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self._free: dict[str, list[Volume]] | None = None  # by class, smallest first
+        self._free: dict[Kind, list[Volume]] | None = None  # smallest first
         self._kept: dict[str, list[Volume]] = {}  # by claim
+        self._with_modes: dict[tuple[Kind, frozenset[str]], list[Volume]] = {}
         self._found: dict[Demand, list[Volume]] = {}
-        self._compared = 0
+        self._budget = Budget(COMPARED_MAX)
 
-    @property
-    def compared(self) -> int:
-        """How many volumes were compared with demands so far."""
-        return self._compared
+    def affords(self, claim: VolumeClaim) -> bool:
+        """Whether the volumes for this claim are known, or may still be looked for in this cycle."""
+        if claim.selected_node or demand_of(claim) in self._found:
+            return True
+        return self._budget.has(claim.namespace, self._cost(claim))
+
+    def _cost(self, claim: VolumeClaim) -> int:
+        return len(self._sort().get(_kind(claim), ())) * (1 + len(claim.selector))
 
     def waits(self, claim: VolumeClaim) -> bool:
         """Whether the storage class of the claim waits for the first consumer."""
@@ -126,9 +134,16 @@ class VolumeBook:
         served = self.served(claim)
         return served[bisect_left(served, claim.size_bytes, key=lambda volume: volume.size_bytes) :]
 
+    def is_served(self, claim: VolumeClaim) -> bool:
+        """Whether a free volume serves the claim, and none is kept for it."""
+        served = self.served(claim)
+        return bool(served) and served[-1].size_bytes >= claim.size_bytes
+
     def kept(self, claim: VolumeClaim) -> list[Volume]:
         """The volumes that are reserved for the claim and serve it."""
         self._sort()
+        if not self._kept:
+            return []
         return [volume for volume in self._kept.get(claim.key, ()) if _serves(volume, claim)]
 
     def served(self, claim: VolumeClaim) -> list[Volume]:
@@ -137,26 +152,34 @@ class VolumeBook:
         demand = demand_of(claim)
         found = self._found.get(demand)
         if found is None:
-            free = self._sort().get(claim.storage_class, ())
-            self._compared += len(free) * (1 + len(claim.selector))
+            self._budget.spend(claim.namespace, self._cost(claim))
             found = self._found[demand] = [
                 volume
-                for volume in free
-                if _offers(volume, claim) and all(holds(requirement, volume.labels) for requirement in claim.selector)
+                for volume in self._offered(claim)
+                if all(holds(requirement, volume.labels) for requirement in claim.selector)
             ]
         return found
 
-    def _sort(self) -> dict[str, list[Volume]]:
+    def _offered(self, claim: VolumeClaim) -> list[Volume]:
+        """The free volumes with the kind and access modes that the claim asks for, smallest first."""
+        asked = _kind(claim), frozenset(claim.access_modes)
+        found = self._with_modes.get(asked)
+        if found is None:
+            free = self._sort().get(asked[0], ())
+            found = self._with_modes[asked] = [volume for volume in free if asked[1].issubset(volume.access_modes)]
+        return found
+
+    def _sort(self) -> dict[Kind, list[Volume]]:
         if self._free is not None:
             return self._free
-        free: dict[str, list[Volume]] = defaultdict(list)
+        free: dict[Kind, list[Volume]] = defaultdict(list)
         for volume in sorted(self.cluster.volumes.values(), key=lambda each: (each.size_bytes, each.name)):
             if volume.deleted or volume.phase not in FREE_PHASES:
                 continue
             if volume.claim:
                 self._kept.setdefault(volume.claim, []).append(volume)
             else:
-                free[volume.storage_class].append(volume)
+                free[_kind(volume)].append(volume)
         self._free = free
         return free
 
@@ -176,20 +199,15 @@ def _makes_volumes(storage: StorageClass) -> bool:
     return storage.provisioner not in _NO_PROVISIONER
 
 
+def _kind(each: Volume | VolumeClaim) -> Kind:
+    return each.storage_class, each.volume_mode, each.attributes_class
+
+
 def _serves(volume: Volume, claim: VolumeClaim) -> bool:
-    """Whether the volume meets the claim and is not reserved for an earlier claim of the same name."""
+    """Whether a volume that is kept for the claim meets it, and is not kept for an earlier claim of the same name."""
     return (
-        _offers(volume, claim)
+        _kind(volume) == _kind(claim)
+        and set(claim.access_modes) <= set(volume.access_modes)
         and volume.size_bytes >= claim.size_bytes
         and (not volume.claim_uid or not claim.uid or volume.claim_uid == claim.uid)
-    )
-
-
-def _offers(volume: Volume, claim: VolumeClaim) -> bool:
-    """Whether the volume meets the demand, but for the size and labels."""
-    return (
-        volume.storage_class == claim.storage_class
-        and set(claim.access_modes) <= set(volume.access_modes)
-        and volume.volume_mode == claim.volume_mode
-        and volume.attributes_class == claim.attributes_class
     )

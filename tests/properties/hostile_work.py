@@ -99,6 +99,24 @@ def volumes(i: int, length: int, shared: bool) -> list[Object]:
     return [pod(f"volumes{i}", {"volumes": listed})]
 
 
+def volume_claims(i: int, length: int, shared: bool) -> list[Object]:
+    """A pod with claims that wait for it; all ask for the same volumes, or each for other ones."""
+    found, listed = [], []
+    for k in range(length):
+        name = f"w{i}-{k}"
+        other = {"key": "disk", "operator": "NotIn", "values": ["x" if shared else name]}
+        spec = {
+            "storageClassName": "local",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "selector": {"matchExpressions": [other]},
+        }
+        found.append({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta(name), "spec": spec})
+        found[-1]["status"] = {"phase": "Pending"}
+        listed.append({"name": f"v{k}", "persistentVolumeClaim": {"claimName": name}})
+    return [*found, pod(f"disks{i}", {"volumes": listed})]
+
+
 def sub_groups(i: int, length: int, shared: bool) -> list[Object]:
     listed = [{"name": f"s{k}", "minMember": 1} for k in range(length)]
     spec = {"queue": NAMESPACE, "minMember": length if shared else 1, "subGroups": listed}
@@ -142,6 +160,7 @@ FAMILIES: dict[str, Callable[[int, int, bool], list[Object]]] = {
     "labels": labels,
     "resources": resources,
     "volumes": volumes,
+    "volume claims": volume_claims,
     "sub-groups": sub_groups,
     "claims": claims,
     "selectors": selectors,
@@ -177,8 +196,28 @@ def tenants(draw: st.DrawFn, most_bytes: int) -> list[Object]:
     ]
 
 
+def disks(nodes: int) -> list[Object]:
+    """A free volume on each node, of a class that waits for the first consumer and makes none."""
+    waits = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+    found: list[Object] = [
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}, **waits}
+    ]
+    for i in range(nodes):
+        near = {"key": "kubernetes.io/hostname", "operator": "In", "values": [f"n{i}"]}
+        spec = {
+            "storageClassName": "local",
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "10Gi"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [near]}]}},
+        }
+        labels = {"disk": f"d{i}"}
+        found.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"d{i}", "labels": labels}})
+        found[-1] |= {"spec": spec, "status": {"phase": "Available"}}
+    return found
+
+
 def cluster(nodes: int, waiting: int) -> list[Object]:
-    """Nodes with devices of slices, and pods of others that wait."""
+    """Nodes with devices of slices and local volumes, and pods of others that wait."""
     found: list[Object] = [
         {"apiVersion": names.QUEUE_VERSION, "kind": "Queue", "metadata": {"name": name, "uid": name}, "spec": spec}
         for name in (NAMESPACE, "sane")
@@ -206,7 +245,7 @@ def cluster(nodes: int, waiting: int) -> list[Object]:
         found.append(
             {"apiVersion": names.DRA_VERSION, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
         )
-    return found + [pod(f"sane{i}", {}, "sane") for i in range(waiting)]
+    return found + disks(nodes) + [pod(f"sane{i}", {}, "sane") for i in range(waiting)]
 
 
 def put(store: Store, reader: Reader, objects: list[Object]) -> int:

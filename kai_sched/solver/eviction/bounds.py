@@ -22,6 +22,7 @@ from kai_sched.solver.eviction.validate import has_quota_for, requested
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims import may_have_devices
 from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.volumes import may_have_volumes
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
@@ -67,10 +68,10 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     """Sum up by node what all possible victims hold, in ``search.freed`` (N, R); return whether there are any.
 
     What they mean for anti-affinity and host ports is in ``freed_matched`` and ``freed_carried`` (D,) and
-    ``freed_ports`` (N, P), as far as it concerns the classes in ``search.kinds``.
-    Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod that was moved
-    before in this cycle may return without room (``evict.place_in_search``), so its job counts as infinitely
-    large.
+    ``freed_ports`` (N, P), as far as it concerns the classes in ``search.kinds``; what they mean for volumes is in
+    ``freed_users`` (F,). Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A
+    pod that was moved before in this cycle may return without room (``evict.place_in_search``), so its job counts as
+    infinitely large.
 
     Parameters
     ----------
@@ -80,6 +81,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
     jobs, tasks, allocatable = snapshot.jobs, snapshot.tasks, snapshot.nodes.allocatable
     n_resources = allocatable.shape[1]
     search.freed[:, :] = 0.0
+    search.freed_users[:] = 0
     for kind in range(search.counts.kinds[0]):
         clear_guards(int(search.kinds.cls[kind]), snapshot, search)
     anybody = False
@@ -128,9 +130,11 @@ def clear_guards(c: int, snapshot: Snapshot, search: Search) -> None:
 def free_guards(c: int, n: int, snapshot: Snapshot, search: Search) -> None:
     """Add a pod of class ``c`` on node ``n`` to ``freed_matched``, ``freed_carried`` (D,) and ``freed_ports`` (N, P).
 
-    These count as ``place.count_guards`` does.
+    These count as ``place.count_guards`` does, and so do ``freed_users`` (F,).
     """
-    terms, term_roles = snapshot.terms, snapshot.term_roles
+    terms, term_roles, volumes = snapshot.terms, snapshot.term_roles, snapshot.volumes
+    for at in range(volumes.ptr[c], volumes.ptr[c + 1]):
+        search.freed_users[volumes.claim[at]] += 1
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
         role, row, weight = term_roles.entry[entry, 0], term_roles.entry[entry, 1], term_roles.entry[entry, 2]
         if role == PORT:
@@ -149,7 +153,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
     Bound: on each feasible node the room is at most what is idle, releasing or held by possible victims
     (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
     once for each domain. Static constraints refuse nodes, and so do ports and anti-affinity of pods that are no
-    possible victims, and claims for which a node has no devices.
+    possible victims, and claims for which a node has no devices or no volume.
 
     Returns
     -------
@@ -174,7 +178,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
             elif free < 0.0:
                 fits = 0.0
         fits = min(fits, float(search.kinds.wanted[kind]))
-        if fits < 1.0 or not may_have_devices(c, n, ctx):
+        if fits < 1.0 or not may_have_devices(c, n, ctx) or not may_have_volumes(c, n, search.freed_users, ctx):
             continue
         if term == NULL or snapshot.terms.domain[term, n] == NULL:
             room += int(fits)

@@ -107,7 +107,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         candidates += 1
     # A search with fewer chunks than ``patience`` has not asked for the proof yet. It decides nothing any more,
     # but gives the user the reason.
-    if outcome == NOT_FOUND and count.batches[0] < patience(ctx.snapshot):
+    if outcome == NOT_FOUND and count.batches[0] < patience(ctx.snapshot, search):
         why = refute(action, preemptor.job, ceiling, ctx, search)
         outcome = why if why != OK else NOT_FOUND
     if outcome != HELPED:
@@ -117,12 +117,16 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
 
 
 @inner
-def patience(snapshot: Snapshot) -> int:
+def patience(snapshot: Snapshot, search: Search) -> int:
     """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
 
-    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search
-    that ends earlier does not pay for it.
+    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search that
+    ends earlier does not pay for it. For pods whose claims wait for volumes it is 1: most victims free none.
     """
+    for kind in range(search.counts.kinds[0]):
+        c = search.kinds.cls[kind]
+        if snapshot.volumes.ptr[c + 1] > snapshot.volumes.ptr[c]:
+            return 1
     return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))
 
 
@@ -140,6 +144,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
     count.chosen[0] = 0
     gone, gone_alone = 0.0, 0.0
     steps, due, pause, tried = 0, 0, 1, False
+    ask_at = patience(snapshot, search)
     guarded = has_guards(snapshot.tasks.cls[search.pending[0]], snapshot)
     at_once = preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded
     in_place = at_once and search.kinds.now[0] == 0 and not lacks_relief(p, preemptor.need, ctx)
@@ -158,7 +163,7 @@ def try_victims_in_order(preemptor: Preemptor, ctx: Context, search: Search) -> 
         count.work[0] += 1
         if count.work[0] > ctx.settings.search_work:
             return TOO_LONG
-        if steps == patience(snapshot):
+        if steps == ask_at:
             why = refute(action, p, ceiling, ctx, search)
             if why != OK:
                 return why

@@ -273,6 +273,7 @@ class Search(NamedTuple):
     freed_matched: Longs  # (D,) of ``state.domains.matched``, for anti-affinity, what possible victims are
     freed_carried: Longs  # (D,) the same of ``carried``
     freed_ports: Longs  # (N, P) of ``state.ports``, what possible victims hold
+    freed_users: Longs  # (F,) of ``state.volumes.users``, what possible victims are
     domain: Longs  # (D,) scratch
     offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
     held: Floats  # (J, 3) what each job holds in the working state, pipelined tasks not counted
@@ -325,6 +326,7 @@ def make_search(snapshot: Snapshot) -> Search:
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
+        np.zeros(snapshot.volumes.group.size, np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(n_nodes, np.uint8),
         np.zeros((n_jobs, 3)),

@@ -12,7 +12,7 @@ undo log, and ``holder[v]`` (Z,) is w + 1 exactly where ``volume[w]`` (F,) is v 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Ints
+from kai_sched.snapshot.tables import Ints, Longs
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.undo import add_integer, set_integer
 from kai_sched.solver.state import Context
@@ -91,6 +91,41 @@ def is_reachable(w: int, n: int, ctx: Context) -> bool:
         return True
     place = first_from(volumes.far_volume, volumes.far_ptr[g], volumes.far_ptr[g + 1], v)
     return bool(place < volumes.far_ptr[g + 1] and volumes.far_volume[place] == v)
+
+
+@inner
+def may_have_volumes(c: int, n: int, freed: Longs, ctx: Context) -> bool:
+    """Return whether each waiting claim of class ``c`` by itself may get a volume on node ``n`` after others have gone.
+
+    ``freed`` (F,) counts the users of each claim that are gone. A claim that somebody uses now may get one.
+    """
+    volumes, state = ctx.snapshot.volumes, ctx.state.volumes
+    for at in range(volumes.ptr[c], volumes.ptr[c + 1]):
+        w = int(volumes.claim[at])
+        if state.users[w] > 0 or is_made(w, n, ctx):
+            continue
+        g, least = volumes.group[w], volumes.least[w]
+        near = first_near(g, n, least, ctx)
+        far = first_from(volumes.far_volume, volumes.far_ptr[g], volumes.far_ptr[g + 1], least)
+        while near < volumes.near_ptr[g + 1] and volumes.near_node[near] == n:  # Bound: the group on the node.
+            if may_be_free(volumes.near_volume[near], freed, ctx):
+                break
+            near += 1
+        if near < volumes.near_ptr[g + 1] and volumes.near_node[near] == n:
+            continue
+        far_end = volumes.far_ptr[g + 1]
+        while far < far_end and not may_be_free(volumes.far_volume[far], freed, ctx):  # Bound: the group.
+            far += 1
+        if far == far_end:
+            return False
+    return True
+
+
+@inner
+def may_be_free(v: int, freed: Longs, ctx: Context) -> bool:
+    """Return whether nobody takes volume ``v``, in ``holder`` (Z,), once the users in ``freed`` (F,) are gone."""
+    w = ctx.state.volumes.holder[v] - 1
+    return bool(w == NULL or freed[w] >= ctx.state.volumes.users[w])
 
 
 @inner

@@ -14,6 +14,7 @@ from kai_sched.solver.state import Context
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, opened, table
 
 volumes_fit, take_volumes = entry(volumes.volumes_fit), entry(volumes.take_volumes)
+may_have_volumes = entry(volumes.may_have_volumes)
 leave_volumes, undo_all = entry(volumes.leave_volumes), entry(undo.undo_all)
 N_NODES, N_CLASSES = 3, 4
 Holders = dict[int, tuple[int, int]]  # by claim: its volume, or NULL, and the node of the first pod
@@ -128,3 +129,26 @@ def test_claims_take_the_first_volume_that_is_free(world: World, moves: list[tup
         check(ctx, has, users)
     undo_all(ctx)
     check(ctx, {}, {})
+
+
+@given(worlds(), st.lists(st.integers(0, N_NODES - 1), min_size=N_CLASSES, max_size=N_CLASSES), st.data())
+def test_pods_that_are_gone_leave_volumes_to_others(world: World, at: list[int], data: st.DataObject) -> None:
+    """What a claim may get by itself: never less than what it gets once the others have gone."""
+    snapshot, of_class, facts = world
+    ctx = opened(snapshot, ALL_ON)
+    ctx.log.size[:] = 0
+    last = N_CLASSES - 1
+    placed = [c for c in range(last) if volumes_fit(c, at[c], ctx) and take_volumes(c, at[c], ctx) is None]
+    gone = data.draw(st.sets(st.sampled_from(placed)) if placed else st.just(set()))
+    freed = np.zeros(ctx.state.volumes.users.size, np.int64)
+    for c in gone:
+        freed[of_class[c]] += 1
+    users = ctx.state.volumes.users
+    kept = {int(ctx.state.volumes.volume[w]) - 1 for w in range(users.size) if users[w] > freed[w]}
+    for n in range(N_NODES):
+        own = [w for w in of_class[last] if users[w] == 0 and not facts["made"][w][n][0]]
+        assert may_have_volumes(last, n, freed, ctx) == all(set(facts["serves"][w][n]) - kept for w in own)
+    may = [may_have_volumes(last, n, freed, ctx) for n in range(N_NODES)]
+    for c in gone:
+        leave_volumes(c, ctx)
+    assert all(may[n] for n in range(N_NODES) if volumes_fit(last, n, ctx))
