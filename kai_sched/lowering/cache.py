@@ -32,7 +32,7 @@ from kai_sched.lowering.roles import (
     task_priority,
 )
 from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable, put_all
-from kai_sched.lowering.term_work import POD_WORK_MAX, TermLimits, find_limits, too_many_requirements
+from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
@@ -74,6 +74,7 @@ class Cache:
     """
 
     def __init__(self) -> None:
+        self._term_work: KnownWork = {}
         self.reset()
 
     def reset(self) -> None:
@@ -129,7 +130,7 @@ class Cache:
 
     def _check_limits(self, cluster: Cluster) -> None:
         """Raise TermWorkError if other pods than before are over a limit."""
-        if find_limits(cluster.pods.values()).over != self._limits.over:
+        if find_limits(cluster.pods.values(), self._term_work).over != self._limits.over:
             raise TermWorkError
 
     def _take_in_within_limits(self, cluster: Cluster, config: Config) -> None:
@@ -139,7 +140,7 @@ class Cache:
         limit before the comparisons have cost the slack besides.
         """
         self.reset()
-        limits = find_limits(cluster.pods.values())
+        limits = find_limits(cluster.pods.values(), self._term_work)
         self.terms.work_max, self.terms.by_sets, self.terms.namespaces = sys.maxsize, True, cluster.namespaces
         for pod in cluster.pods.values():
             if pod.phase != Phase.FAILED:

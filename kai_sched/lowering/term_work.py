@@ -13,13 +13,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kai_sched.lowering.terms import Handle, Term, cost_of, handles, handles_of, terms_of
+from kai_sched.lowering.terms import Handle, cost_of, handles, handles_of, selections
 from kai_sched.model.objects import Phase, Pod, Shape
 
 POD_REQUIREMENTS_MAX = 2**14
 POD_WORK_MAX = 2**19
 NAMESPACE_WORK_MAX = 2**20
 CYCLE_WORK_MAX = 2**21
+
+
+# By the id of a shape: the shape; and for each selection of its terms how many requirements these have together, and
+# the sufficient sets of handles. None: it has too many requirements.
+KnownWork = dict[int, tuple[Shape, list[tuple[int, list[tuple[Handle, ...]]]] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +46,16 @@ class _Use:
 
 def too_many_requirements(shape: Shape) -> str:
     """The sentence about a pod whose terms have too many requirements; "" for others."""
-    count = sum(cost_of(term) for term, _ in terms_of(shape)) if len(shape.affinity) < POD_REQUIREMENTS_MAX else 2**30
+    count = sum(n * cost_of(selectors) for n, selectors in selections(shape))
     if count <= POD_REQUIREMENTS_MAX:
         return ""
     n_terms = len(shape.affinity) + len(shape.anti_affinity) + len(shape.preferred_affinity)
     return f"its {n_terms} terms of pod affinity and anti-affinity have too many requirements: use fewer terms"
 
 
-def find_limits(pods: Iterable[Pod]) -> TermLimits:
-    """Which shapes of these pods are over a limit of work."""
-    uses = _uses([pod for pod in pods if pod.phase != Phase.FAILED])
+def find_limits(pods: Iterable[Pod], known: KnownWork) -> TermLimits:
+    """Which shapes of these pods are over a limit of work. ``known`` is brought up to date with these shapes."""
+    uses = _uses([pod for pod in pods if pod.phase != Phase.FAILED], known)
     over = {shape: _POD_TEXT for shape, use in uses.items() if use.work > POD_WORK_MAX}
     left = {shape: use for shape, use in uses.items() if shape not in over}
     totals = _totals(left)
@@ -67,6 +72,8 @@ def find_limits(pods: Iterable[Pod]) -> TermLimits:
             in_all -= sum(use.work for use in left.values() if name in use.namespaces and use.namespaces <= barred)
     over |= {shape: _NAMESPACE_TEXT for shape, use in left.items() if use.namespaces <= barred}
     left = {shape: use for shape, use in left.items() if shape not in over}
+    if not over:
+        known.clear()  # nobody asks again soon
     return TermLimits(over, _slack(left))
 
 
@@ -77,33 +84,40 @@ def _slack(uses: dict[Shape, _Use]) -> int:
     return max(0, min(POD_WORK_MAX - most, NAMESPACE_WORK_MAX - of_namespace, CYCLE_WORK_MAX - in_all))
 
 
-def _uses(pods: list[Pod]) -> dict[Shape, _Use]:
+def _uses(pods: list[Pod], known: KnownWork) -> dict[Shape, _Use]:
     """The shapes with terms, but for those that ``too_many_requirements`` refuses."""
     label_sets = dict.fromkeys((pod.namespace, tuple(sorted(pod.labels.items()))) for pod in pods)
     at = Counter(handle for namespace, labels in label_sets for handle in handles(namespace, dict(labels)))
     uses: dict[Shape, _Use] = {}
-    known: dict[int, _Use | None] = {}
+    found: dict[int, _Use | None] = {}
     for pod in pods:
         shape = pod.shape
         if not (shape.affinity or shape.anti_affinity or shape.preferred_affinity):
             continue
-        if id(shape) not in known:
-            refused = too_many_requirements(shape)
-            known[id(shape)] = None if refused else uses.setdefault(shape, _Use(_work(shape, at)))
-        use = known[id(shape)]
+        if id(shape) not in found:
+            if id(shape) not in known:
+                known[id(shape)] = shape, _parts(shape)
+            parts = known[id(shape)][1]
+            found[id(shape)] = None if parts is None else uses.setdefault(shape, _Use(_work(parts, at)))
+        use = found[id(shape)]
         if use is not None:
             use.namespaces.add(pod.namespace)
             use.placed = use.placed or bool(pod.node)
+    for number in known.keys() - found.keys():
+        del known[number]
     return uses
 
 
-def _work(shape: Shape, at: Counter[Handle]) -> int:
-    return sum(_work_of_term(term, at) for term, _ in terms_of(shape))
+def _parts(shape: Shape) -> list[tuple[int, list[tuple[Handle, ...]]]] | None:
+    if too_many_requirements(shape):
+        return None
+    return [(n * cost_of(selectors), list(handles_of(selectors))) for n, selectors in selections(shape)]
 
 
-def _work_of_term(term: Term, at: Counter[Handle]) -> int:
-    fewest = min((sum(at[handle] for handle in each) for each in handles_of(term)), default=at[None])
-    return cost_of(term) * fewest
+def _work(parts: list[tuple[int, list[tuple[Handle, ...]]]], at: Counter[Handle]) -> int:
+    return sum(
+        cost * min((sum(at[handle] for handle in each) for each in sets), default=at[None]) for cost, sets in parts
+    )
 
 
 def _totals(uses: dict[Shape, _Use]) -> Counter[str]:

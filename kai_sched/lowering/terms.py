@@ -19,6 +19,7 @@ from kai_sched.api import names
 from kai_sched.lowering.errors import TermWorkError
 from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
 from kai_sched.model.selectors import holds
+from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import TermKind
 
 # A label (key, value), a label key (key,), a namespace, or None, which all label sets have.
@@ -35,12 +36,21 @@ class Term:
     selectors: tuple[PodTerm, ...]
 
 
-def cost_of(term: Term) -> int:
-    """How many requirements the comparison of the term with a label set looks at, at most."""
+def cost_of(selectors: tuple[PodTerm, ...]) -> int:
+    """How many requirements the comparison of a term with a label set looks at, at most."""
     return sum(
-        1 + len(each.selector or ()) + len(each.namespaces) + len(each.namespace_selector or ())
-        for each in term.selectors
+        1 + len(each.selector or ()) + len(each.namespaces) + len(each.namespace_selector or ()) for each in selectors
     )
+
+
+def selections(shape: Shape) -> Iterator[tuple[int, tuple[PodTerm, ...]]]:
+    """What the terms of a pod of this shape select: how many of them do so, and their selectors."""
+    if shape.affinity:
+        yield len(shape.affinity), shape.affinity
+    for term in shape.anti_affinity:
+        yield 1, (term,)
+    for entry in shape.preferred_affinity:
+        yield 1, (entry.term,)
 
 
 def terms_of(shape: Shape) -> list[tuple[Term, int]]:
@@ -84,7 +94,8 @@ class TermBook:
         self.namespaces: Mapping[str, Namespace] = {}
         self.label_sets: list[tuple[str, Mapping[str, str]]] = []  # namespace and labels
         self.matches: list[list[int]] = []  # by label set: the terms that count such pods, ascending
-        self._number_of: dict[Term, int] = {}
+        self._number_of: dict[tuple[TermKind, str, int], int] = {}  # by kind, topology key and selection
+        self._selections: dict[tuple[PodTerm, ...], int] = {}
         self._set_of: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._terms_at: dict[Handle, list[int]] = {}
         self._sets_at: dict[Handle, list[int]] = {}
@@ -103,21 +114,29 @@ class TermBook:
 
         Returns (number, kind, weight) for each term, and the label sets that terms seen for the first time match.
         """
-        found, changed = [], set()
+        found, changed = [], set[int]()
+        selection = cost = NULL
+        last: tuple[PodTerm, ...] | None = None
+        narrowest: tuple[Handle, ...] = ()
         for term, weight in terms_of(shape):
-            number = self._number_of.get(term)
+            # All required terms of a pod have the same selectors, and there may be many.
+            if term.selectors is not last:
+                last, cost = term.selectors, cost_of(term.selectors)
+                selection = self._selections.setdefault(last, len(self._selections))
+                narrowest = self._narrowest(last)
+            key = term.kind, term.topology_key, selection
+            number = self._number_of.get(key)
             if number is None:
-                number = self._number_of[term] = len(self.terms)
+                number = self._number_of[key] = len(self.terms)
                 self.terms.append(term)
-                self._costs.append(cost_of(term))
-                changed |= self._introduce(number, term)
+                self._costs.append(cost)
+                changed |= self._introduce(number, term, narrowest)
             found.append((number, term.kind, weight))
         return tuple(found), changed
 
-    def _introduce(self, number: int, term: Term) -> set[int]:
+    def _introduce(self, number: int, term: Term, narrowest: tuple[Handle, ...]) -> set[int]:
         self._select_namespaces |= any(selector.namespace_selector is not None for selector in term.selectors)
         counted: set[int] = set()
-        narrowest = self._narrowest(term)
         self._spend(self._costs[number] * sum(len(self._sets_at.get(handle, ())) for handle in narrowest))
         for handle in narrowest:
             self._terms_at.setdefault(handle, []).append(number)
@@ -131,14 +150,14 @@ class TermBook:
         if self.work > self.work_max:
             raise TermWorkError
 
-    def _narrowest(self, term: Term) -> tuple[Handle, ...]:
-        """The handles to index the term by: of all sufficient sets, the one with the fewest terms and label sets."""
+    def _narrowest(self, selectors: tuple[PodTerm, ...]) -> tuple[Handle, ...]:
+        """The handles to index terms by: of all sufficient sets, the one with the fewest terms and label sets."""
 
         def crowd(handles: tuple[Handle, ...]) -> int:
             terms = 0 if self.by_sets else sum(len(self._terms_at.get(each, ())) for each in handles)
             return terms + sum(len(self._sets_at.get(each, ())) for each in handles)
 
-        return min(handles_of(term), key=crowd, default=(None,))
+        return min(handles_of(selectors), key=crowd, default=(None,))
 
     def label_set(self, pod: Pod) -> int:
         """The number of the pod's label set: its namespace and labels."""
@@ -194,9 +213,9 @@ def handles(namespace: str, labels: Mapping[str, str]) -> Iterator[Handle]:
         yield (key, value)
 
 
-def handles_of(term: Term) -> Iterator[tuple[Handle, ...]]:
-    """Sufficient sets of handles: for each set, a pod that the term matches has at least one handle of it."""
-    for selector in term.selectors:
+def handles_of(selectors: tuple[PodTerm, ...]) -> Iterator[tuple[Handle, ...]]:
+    """Sufficient sets of handles: for each set, a pod that matches all selectors has at least one handle of it."""
+    for selector in selectors:
         if selector.selector is None:
             yield ()
         for requirement in selector.selector or ():

@@ -41,7 +41,7 @@ def blocks(other: int, c: int, n: int, ctx: Context) -> bool:
     snapshot = ctx.snapshot
     term_roles, terms = snapshot.term_roles, snapshot.terms
     here, theirs = ctx.state.task.node[other], snapshot.tasks.cls[other]
-    if here == NULL:
+    if here == NULL or term_roles.ptr[theirs] == term_roles.ptr[theirs + 1]:
         return False
     for entry in range(term_roles.ptr[c], term_roles.ptr[c + 1]):
         role, row = term_roles.entry[entry, 0], term_roles.entry[entry, 1]

@@ -33,6 +33,8 @@ OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
 ROUNDING = 1e-6
+MANY_ROLES = 64
+PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
 
 
 class CandidateSet(enum.IntEnum):
@@ -297,3 +299,19 @@ def hosts_suffice(n_hosts: int, snapshot: Snapshot, state: State, search: Search
         if fits:
             return True
     return False
+
+
+@inner
+def patience(snapshot: Snapshot, search: Search) -> int:
+    """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
+
+    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search that
+    ends earlier does not pay for it. It is 1 for pods whose claims wait for volumes, as most victims free none, and for
+    pods with many roles, for which an attempt costs as much.
+    """
+    roles, volumes = snapshot.term_roles.ptr, snapshot.volumes.ptr
+    for kind in range(search.counts.kinds[0]):
+        c = search.kinds.cls[kind]
+        if volumes[c + 1] > volumes[c] or roles[c + 1] - roles[c] > MANY_ROLES:
+            return 1
+    return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))

@@ -32,6 +32,7 @@ from kai_sched.solver.eviction.minimal_bounds import (
     last_chunk,
     may_supply,
     note_who_gives,
+    patience,
     shares_forbid_all,
 )
 from kai_sched.solver.eviction.minimal_choice import choose
@@ -61,7 +62,6 @@ HELPED = int(Help.HELPED)
 NOT_FOUND = int(Help.NOT_FOUND)
 SHARES = int(Help.SHARES)
 TOO_LONG = int(Help.TOO_LONG)
-PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
 
 # What one search may spend on leaving out victims, as ``Config.search_work`` counts: each try is a simulation of all.
 SPARING_WORK_MAX = 1_500_000
@@ -114,20 +114,6 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         ctx.log.size[:] = 0
     forget(search)
     return outcome
-
-
-@inner
-def patience(snapshot: Snapshot, search: Search) -> int:
-    """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
-
-    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search that
-    ends earlier does not pay for it. For pods whose claims wait for volumes it is 1: most victims free none.
-    """
-    for kind in range(search.counts.kinds[0]):
-        c = search.kinds.cls[kind]
-        if snapshot.volumes.ptr[c + 1] > snapshot.volumes.ptr[c]:
-            return 1
-    return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))
 
 
 @inner
