@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims import ClaimKey, ClaimRows
-from kai_sched.lowering.constraints import SignatureBook, judge_volumes, label_column, make_signature
+from kai_sched.lowering.constraints import NO_CLAIMS, SignatureBook, judge_volumes, label_column
 from kai_sched.lowering.devices import device_memories, memory_prices, part_of
 from kai_sched.lowering.equivalence import equivalent_classes
 from kai_sched.lowering.host_ports import PortRows, lower_ports
@@ -51,6 +51,8 @@ UNKNOWN = "unknown resources"
 GPU_SHARING_OFF = "GPU sharing"
 COUNTED = (GpuKind.NONE, GpuKind.WHOLE)  # what containers request says all
 NO_DEVICES = (GpuKind.NONE, GpuKind.LEGACY_MIG)
+REQUIRED = int(TermKind.REQUIRED)
+NEED, CARRY, MATCH, PORT = int(TermRole.NEED), int(TermRole.CARRY), int(TermRole.MATCH), int(TermRole.PORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _claim_users(found: list[PodClass], n_tasks: list[int]) -> dict[str, int]:
     """How many tasks use each PersistentVolumeClaim, by its key; ``n_tasks`` (C,) are those of each class."""
     users: dict[str, int] = {}
     for each, n in zip(found, n_tasks, strict=True):
-        for key in each.shape.claims:
+        for key in each.known.shape.claims:
             users[key] = users.get(key, 0) + n
     return users
 
@@ -222,7 +224,7 @@ def _table(
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
     for c, each in enumerate(found):
-        for name, amount in each.shape.request:
+        for name, amount in each.known.shape.request:
             request[c, column.get(name, unknown)] += amount
     kinds, amounts = _gpu_amounts(found, request, sizes, keys)
     cpu_only = [each.reserves or kind in NO_DEVICES for each, kind in zip(found, kinds, strict=True)]
@@ -230,8 +232,8 @@ def _table(
     refused = np.zeros(len(found), np.uint8)
     for c in np.flatnonzero(waits).tolist():
         each, kind = found[c], kinds[c]
-        shape, key = each.shape, keys[each.claims]
-        verdict, refusals[c], volumes = judge_volumes(shape, storage)
+        shape, key = each.known.shape, keys[each.claims]
+        verdict, refusals[c], volumes = judge_volumes(shape, storage) if shape.claims else NO_CLAIMS
         missing = [name for name in shape.config_maps if name not in cluster.config_maps]
         if text := _not_supported(shape, config):
             verdict, refusals[c] = Verdict.NOT_SUPPORTED, text
@@ -240,7 +242,7 @@ def _table(
         elif verdict == Verdict.OK and key.refusal:
             verdict, refusals[c] = Verdict.DEVICE_CLAIM, key.refusal
         refused[c] = int(verdict)
-        signature[c] = book.row(make_signature(shape, kind, volumes, config))
+        signature[c] = book.row(shape, kind, volumes, config)
     return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
 
 
@@ -312,19 +314,22 @@ def _lower_term_roles(
         [
             (rows.setdefault(number, len(rows)), kind, weight)
             for number, kind, weight in each.known.terms
-            if number in matched or kind == TermKind.REQUIRED
+            if number in matched or kind == REQUIRED
         ]
         for each in found
     ]
     entries: list[tuple[int, int, int]] = []
     ptr, self_match = [0], []
     for each, terms, rows_of_ports in zip(found, own, ports.of_class, strict=True):
-        need = [a for a, kind, _ in terms if kind == TermKind.REQUIRED]
-        match = sorted(rows[number] for number in each.matches if number in rows)
-        entries += [(TermRole.NEED, a, 1) for a in need]
-        entries += [(TermRole.CARRY, a, weight) for a, kind, weight in terms if kind != TermKind.REQUIRED]
-        entries += [(TermRole.MATCH, a, 1) for a in match]
-        entries += [(TermRole.PORT, row, 1) for row in rows_of_ports]
+        need: list[int] = []
+        match: list[int] = []
+        if terms or each.matches:
+            need = [a for a, kind, _ in terms if kind == REQUIRED]
+            match = sorted(rows[number] for number in each.matches if number in rows)
+            entries += [(NEED, a, 1) for a in need]
+            entries += [(CARRY, a, weight) for a, kind, weight in terms if kind != REQUIRED]
+            entries += [(MATCH, a, 1) for a in match]
+        entries += [(PORT, row, 1) for row in rows_of_ports]
         ptr.append(len(entries))
         self_match.append(bool(need) and set(need) <= set(match))
     terms_here = [cache.terms.terms[number] for number in rows]

@@ -28,6 +28,7 @@ TOO_MANY_DEMANDS = (
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 Selector = tuple[Verdict, NodeSelector]
+NO_CLAIMS: tuple[Verdict, str, tuple[Selector, ...]] = (Verdict.OK, "", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,16 @@ class SignatureBook:
     """The signatures of one snapshot, numbered in the order of first occurrence; ``rows`` has the number of each."""
 
     rows: dict[Signature, int] = field(default_factory=dict)
+    _known: dict[object, int] = field(default_factory=dict)
 
-    def row(self, signature: Signature) -> int:
-        return self.rows.setdefault(signature, len(self.rows))
+    def row(self, shape: Shape, gpu_kind: GpuKind, volumes: tuple[Selector, ...], config: Config) -> int:
+        """The number of the signature of a shape (``make_signature``); ``config`` is the same for all."""
+        key = shape.node_selector, shape.node_affinity, shape.tolerations, gpu_kind, volumes
+        found = self._known.get(key)
+        if found is None:
+            signature = make_signature(shape, gpu_kind, volumes, config)
+            found = self._known[key] = self.rows.setdefault(signature, len(self.rows))
+        return found
 
 
 def judge_volumes(shape: Shape, book: VolumeBook) -> tuple[Verdict, str, tuple[Selector, ...]]:

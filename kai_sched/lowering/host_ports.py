@@ -25,8 +25,6 @@ POD_PORTS_MAX = 1000
 CONFLICTS_MAX = 2**17  # pairs of ports that are compared on one node
 COUNTERS_MAX = 2**25  # rows times nodes; memory is taken only for those that are written
 
-Number = tuple[int, str]  # number and protocol
-
 
 @dataclass(frozen=True, slots=True)
 class PortRows:
@@ -55,59 +53,73 @@ def lower_ports(
     """
     if not any(asked):
         return PortRows(HostPorts(np.zeros(1, np.int32), np.zeros(0, np.int32)), [[]] * len(asked), {})
-    addresses, pods = _by_number(asked, np.bincount(of_task, minlength=len(asked)).tolist())
-    chosen, refusals = _choose(asked, waits, addresses, pods, COUNTERS_MAX // max(1, n_nodes))
-    rows: dict[HostPort, int] = {}
+    known = _number_ports(asked, np.bincount(of_task, minlength=len(asked)).tolist())
+    chosen, refusals = _choose(asked, waits, known, COUNTERS_MAX // max(1, n_nodes))
+    rows: dict[tuple[int, str], int] = {}
     of_class = [
-        [] if c in refusals else [rows.setdefault(port, len(rows)) for port in ports if _number(port) in chosen]
+        []
+        if c in refusals
+        else [
+            rows.setdefault((k, port.host_ip), len(rows))
+            for k, port in zip(known.of_class[c], ports, strict=True)
+            if k in chosen
+        ]
         for c, ports in enumerate(asked)
     ]
     ptr, conflict = [0], list[int]()
-    for port in rows:
-        others = addresses[_number(port)]
-        near = others if port.host_ip in ANY_ADDRESS else dict.fromkeys((port.host_ip, *ANY_ADDRESS))
-        same = (HostPort(port.port, port.protocol, address) for address in near)
-        conflict += sorted(rows[other] for other in same if other in rows)
+    for k, address in rows:
+        near = known.addresses[k] if address in ANY_ADDRESS else dict.fromkeys((address, *ANY_ADDRESS))
+        conflict += sorted(rows[k, other] for other in near if (k, other) in rows)
         ptr.append(len(conflict))
     return PortRows(HostPorts(np.array(ptr, np.int32), np.array(conflict, np.int32)), of_class, refusals)
 
 
-def _number(port: HostPort) -> Number:
-    return port.port, port.protocol
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Pairs of number and protocol, counted from 0.
+
+    ``of_class`` (C,) has those of the ports of each class; ``addresses`` and ``pods`` have, by pair, the addresses of
+    all classes and how many pods have such a port.
+    """
+
+    of_class: list[list[int]]
+    addresses: list[dict[str, None]]
+    pods: list[int]
 
 
-def _by_number(
-    asked: Sequence[tuple[HostPort, ...]], n_tasks: Sequence[int]
-) -> tuple[dict[Number, dict[str, None]], dict[Number, int]]:
-    """By number and protocol: the addresses of all classes, and how many pods have such a port."""
-    addresses: dict[Number, dict[str, None]] = {}
-    pods: dict[Number, int] = {}
-    for ports, count in zip(asked, n_tasks, strict=True):
-        for port in ports:
-            addresses.setdefault(_number(port), {})[port.host_ip] = None
-        for number in {_number(port) for port in ports}:
-            pods[number] = pods.get(number, 0) + count
-    return addresses, pods
+def _number_ports(asked: Sequence[tuple[HostPort, ...]], n_tasks: Sequence[int]) -> _Numbers:
+    """The numbers of the ports of all classes; ``n_tasks`` (C,) counts the pods of each."""
+    places: dict[tuple[int, str], int] = {}
+    of_class = [[places.setdefault((port.port, port.protocol), len(places)) for port in ports] for ports in asked]
+    found = _Numbers(of_class, [{} for _ in places], [0] * len(places))
+    for ports, numbers, count in zip(asked, of_class, n_tasks, strict=True):
+        for port, k in zip(ports, numbers, strict=True):
+            found.addresses[k][port.host_ip] = None
+        for k in set(numbers):
+            found.pods[k] += count
+    return found
 
 
 def _choose(
-    asked: Sequence[tuple[HostPort, ...]],
-    waits: npt.NDArray[np.bool_],
-    addresses: dict[Number, dict[str, None]],
-    pods: dict[Number, int],
-    most: int,
-) -> tuple[set[Number], dict[int, str]]:
+    asked: Sequence[tuple[HostPort, ...]], waits: npt.NDArray[np.bool_], known: _Numbers, most: int
+) -> tuple[set[int], dict[int, str]]:
     """The numbers whose ports get rows, ``most`` rows in all, and why classes are over a limit."""
-    chosen: set[Number] = set()
+    chosen: set[int] = set()
     refusals: dict[int, str] = {}
     rows = conflicts = 0
+    n_addresses, is_shared = [len(each) for each in known.addresses], [count > 1 for count in known.pods]
     for c in sorted(np.flatnonzero(waits).tolist(), key=lambda c: (len(asked[c]), c)):
         if len(asked[c]) > POD_PORTS_MAX:
             refusals[c] = f"it asks for {len(asked[c])} host ports, and a pod can have {POD_PORTS_MAX} at most"
             continue
-        shared = [port for port in asked[c] if pods[_number(port)] > 1]
-        more = sum(len(addresses[number]) for number in {_number(port) for port in shared} - chosen)
-        pairs = sum(len(addresses[_number(port)]) if port.host_ip in ANY_ADDRESS else 4 for port in shared)
+        numbers = known.of_class[c]
+        shared = {k for k in numbers if is_shared[k]}
+        more = sum(n_addresses[k] for k in shared - chosen)
+        pairs = sum(
+            n_addresses[k] if port.host_ip in ANY_ADDRESS else 4
+            for k, port in zip(numbers, asked[c], strict=True)
+            if is_shared[k]
+        )
         if rows + more > most or conflicts + pairs > CONFLICTS_MAX:
             refusals[c] = (
                 f"too many pods ask for the numbers of its {len(asked[c])} host ports, at too many addresses: "
@@ -115,5 +127,5 @@ def _choose(
             )
             continue
         rows, conflicts = rows + more, conflicts + pairs
-        chosen.update(_number(port) for port in shared)
+        chosen |= shared
     return chosen, refusals

@@ -130,7 +130,8 @@ def lower_volumes(
     place
         The cache of labels and the nodes (N,) in canonical order.
     """
-    waiting = {c: claims for c in np.flatnonzero(chosen).tolist() if (claims := book.waiting(found[c].shape.claims))}
+    with_claims = [c for c in np.flatnonzero(chosen).tolist() if found[c].known.shape.claims]
+    waiting = {c: claims for c in with_claims if (claims := book.waiting(found[c].known.shape.claims))}
     work = _VolumeWork(book, _Reaches(*place), len(place[1]))
     for c in sorted(waiting, key=lambda c: (len(waiting[c]), c)):
         work.add(c, waiting[c], users, n_tasks[c])
