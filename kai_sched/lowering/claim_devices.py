@@ -20,7 +20,7 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claim_selectors import SelectorBook
 from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims import Device, DeviceOption, ResourceSlice, is_gpu_name
-from kai_sched.model.device_selectors import SelectorAnswers
+from kai_sched.model.device_selectors import SelectorAnswers, UnansweredError
 from kai_sched.model.objects import Node, NodeSelector, Taint
 from kai_sched.model.pools import newest_slices, pool_fault
 from kai_sched.model.resources import GPU_NAMES
@@ -55,6 +55,7 @@ class DeviceBook:
         self.devices: list[tuple[str, str, Device]] = []
         self.row_of: dict[DeviceKey, int] = {}
         self._matches: dict[DeviceOption, Flags] = {}
+        self._unanswered: dict[DeviceOption, str] = {}  # which expression of the option is, in this cycle
         self._consumed: dict[tuple[tuple[str, Fraction], ...], Longs] = {}
         self._values: dict[str, Ints] = {}
         counters: dict[tuple[str, str, str, str], Fraction] = {}
@@ -73,6 +74,7 @@ class DeviceBook:
 
     def begin(self, answers: SelectorAnswers, n_nodes: int) -> None:
         """A cycle begins, with these answers about selectors."""
+        self._unanswered.clear()
         if self.selectors.begin(answers):
             self._matches.clear()
             self._is_open = True
@@ -227,7 +229,13 @@ class DeviceBook:
         if found is None:
             if (len(self._matches) + 1) * (len(self.devices) + 500) > KEPT_BYTES:
                 self._matches.clear()
-            found = self.selectors.selected(self.expressions(option))
+            if (expression := self._unanswered.get(option)) is not None:
+                raise UnansweredError(expression)
+            try:
+                found = self.selectors.selected(self.expressions(option))
+            except UnansweredError as error:
+                self._unanswered[option] = error.expression
+                raise
             if option.capacity or self._taints or self.shared.any():
                 for v in np.flatnonzero(found).tolist():
                     found[v] = self._match(option, v)

@@ -24,12 +24,22 @@ from kai_sched.model.store import Cluster
 
 
 class ClaimJudge:
-    """Why claims cannot be used, whatever the node is (semantics 12.1), and which GPUs they surely take."""
+    """Why claims cannot be used, whatever the node is (semantics 12.1), and which GPUs they surely take.
 
-    def __init__(self, cluster: Cluster, config: Config, book: DeviceBook | None, extended: ExtendedBook) -> None:
+    ``faults`` is filled with what is wrong with what claims ask for.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        book: DeviceBook | None,
+        extended: ExtendedBook,
+        faults: dict[ClaimRequests, str],
+    ) -> None:
         self._cluster, self._queue_label, self._book = cluster, config.queue_label, book
         self._extended = extended
-        self._faults: dict[ClaimRequests, str] = {}
+        self._faults = faults
         self._asking: dict[ClaimRequests, set[str]] = {}  # the namespaces that wait for answers about selectors
         self._booked: dict[ClaimRequests, float] = {}
         self._gpus: dict[ClaimRequests, tuple[float, bool]] = {}
@@ -51,7 +61,7 @@ class ClaimJudge:
         known = {uid or name for name, uid in claim.consumers}
         if len(known) >= CONSUMERS_MAX and (pod.uid or pod.name) not in known:
             return f"{name} has {len(known)} pods already, the most that it can have: use another claim"
-        if use.named and self.gpus(claim.asks)[0] > 0.0:
+        if use.named and self.gpus(claim.asks)[0]:
             group = self._cluster.pod_groups.get(pod.group_key) if pod.group else None
             queue = group.queue if group else pod.queue
             if claim.queue != queue:
@@ -108,12 +118,12 @@ class ClaimJudge:
         waiting = ""
         for i, request in enumerate(asks.requests):
             for k, option in enumerate(request.options):
-                part = "exactly" if request.exact else f"firstAvailable[{k}]"
+                path = f"spec.devices.requests[{i}].{'exactly' if request.exact else f'firstAvailable[{k}]'}"
                 try:
-                    if fault := self._option_fault(option, f"spec.devices.requests[{i}].{part}"):
+                    if fault := self._option_fault(option, path):
                         return fault
                 except UnansweredError as error:
-                    waiting = waiting or self._worded(error, option, f"spec.devices.requests[{i}].{part}")
+                    waiting = waiting or self._worded(error, option, path)
         if waiting:
             self._asking[asks] = set()
         return waiting

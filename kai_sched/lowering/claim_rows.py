@@ -177,7 +177,7 @@ def _lower_rows(found: ClaimRows, specs: _Requests, n_tasks: int, cache: Cache, 
     for row, claim in enumerate(found.claims):
         allocation = found.allocations.get(row)
         had = _allocated(claim.asks, allocation, specs) if allocation is not None else []
-        asked = specs.slots[specs.row(claim.asks)] if row in used and _usable(claim.asks, book) else 0
+        asked = specs.slots[specs.row(claim.asks)] if row in used and _usable(claim.asks, found) else 0
         slots = max(asked, len(had))
         device += [v for v, _ in had] + [NULL] * (slots - len(had))
         option += [o for _, o in had] + [NULL] * (slots - len(had))
@@ -210,12 +210,14 @@ def _lower_rows(found: ClaimRows, specs: _Requests, n_tasks: int, cache: Cache, 
     )
 
 
-def _usable(asks: ClaimRequests, book: DeviceBook) -> bool:
+def _usable(asks: ClaimRequests, found: ClaimRows) -> bool:
     """Whether all options of the requests can be judged; otherwise its pods have a refusal."""
+    if found.book is None or found.faults.get(asks):
+        return False
     try:
         for request in asks.requests:
             for option in request.options if not request.resource else ():
-                book.matches(option)
+                found.book.matches(option)
     except (KeyError, SelectorError):
         return False
     return not asks.fault

@@ -105,9 +105,9 @@ class SelectorBook:
 
         An expression may fail for devices that those before it do not select.
         """
+        verdicts = [(expression, self._verdict(expression)) for expression in expressions]
         found = np.ones(len(self._devices), np.uint8)
-        for expression in expressions:
-            verdict = self._verdict(expression)
+        for expression, verdict in verdicts:
             if (failing := np.flatnonzero(found & (verdict == SelectorVerdict.FAILS))).size:
                 raise self._failure(expression, int(failing[0]))
             found &= verdict == SelectorVerdict.YES

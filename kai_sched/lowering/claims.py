@@ -31,6 +31,7 @@ from kai_sched.model.claims import (
 )
 from kai_sched.model.config import Config
 from kai_sched.model.device_selectors import SelectorQuestion
+from kai_sched.model.keys import ObjectKey
 from kai_sched.model.objects import Node, Pod
 from kai_sched.model.pod_claims import ClaimBook, PodClaims
 from kai_sched.model.store import Cluster
@@ -73,6 +74,8 @@ class ClaimRows:
         (N,) GPUs of slices on the nodes.
     extended, asked
         The extended resources for which classes stand, and what claims that are made for them ask for, by row.
+    faults
+        What is wrong with what claims ask for, as far as that was judged; "" for nothing.
     """
 
     book: DeviceBook | None
@@ -87,6 +90,7 @@ class ClaimRows:
     on_nodes: Counter[int] = field(default_factory=Counter)
     allocations: dict[int, Allocation] = field(default_factory=dict)
     options: list[tuple[str, DeviceOption]] = field(default_factory=list)
+    faults: dict[ClaimRequests, str] = field(default_factory=dict)
 
     @property
     def questions(self) -> tuple[SelectorQuestion, ...]:
@@ -131,13 +135,13 @@ def find_claims(
             errors.add(Pod, pod.key, error)
             continue
         if of_pod is not None and counts[t]:
-            uses.append(_Uses(t, pod, on_node[t], of_pod))
+            uses.append(_Uses(t, pod, on_node[t], of_pod, of_pod.distinct()))
     errors.end()
     if unused and not uses:
         return ClaimRows(None, [NO_CLAIMS], of_task)
     _number(uses, found, cache)
     numbers = {NO_CLAIMS: 0}
-    judge = ClaimJudge(cluster, config, found.book, extended)
+    judge = ClaimJudge(cluster, config, found.book, extended, found.faults)
     for each in uses:
         key = _key(each, found, judge, errors)
         of_task[each.task] = numbers.setdefault(key, len(numbers))
@@ -154,18 +158,19 @@ def find_claims(
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """A task with claims, and whether it is on a node."""
+    """A task with claims, and whether it is on a node; ``distinct`` are the claims that exist, each once, by key."""
 
     task: int
     pod: Pod
     on_node: bool
     claims: PodClaims
+    distinct: dict[ObjectKey, ResourceClaim]
 
 
 def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
     """Give the claims of tasks their rows, in the order of the tasks, and note which of them stay where they are."""
-    users = Counter(key for each in uses for key in each.claims.distinct())
-    there = Counter(key for each in uses if each.on_node for key in each.claims.distinct())
+    users = Counter(key for each in uses for key in each.distinct)
+    there = Counter(key for each in uses if each.on_node for key in each.distinct)
     found.by_task = [[] for _ in range(found.of_task.size)]
     for each in uses:
         holder = cache.binding(each.pod.key, each.pod)
@@ -174,7 +179,7 @@ def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
         names = {claim.key: use.name for use, claim in each.claims.listed if claim is not None}
         if own is not None:
             names[own.key] = EXTENDED_CLAIM
-        for key, claim in each.claims.distinct().items():
+        for key, claim in each.distinct.items():
             allocation = claim.allocation or (binding.get(names[key]) if each.on_node else None)
             row = found.rows.setdefault(key, len(found.claims))
             if row == len(found.claims):

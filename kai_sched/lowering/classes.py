@@ -134,18 +134,16 @@ def lower_classes(
         len(cache.terms),
     )
     of_task = merged[of_task]
-    waits = np.bincount(of_task[movable], minlength=len(found)) > 0
-    n_tasks = np.bincount(of_task, minlength=len(found)).tolist()
-    backed = claims.extended.backed if claims.extended is not None else frozenset()
-    resources = _resources(found, nodes, backed)
+    waits, n_tasks = np.bincount(of_task[movable], minlength=len(found)) > 0, np.bincount(of_task, minlength=len(found))
+    resources = _resources(found, nodes, claims.extended.backed if claims.extended is not None else frozenset())
     book = SignatureBook()
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
     storage = VolumeBook(cluster)
     table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
-    users = _claim_users(found, n_tasks)
-    volumes = lower_volumes(found, waits & (table.refused == Verdict.OK), users, n_tasks, storage, (cache, nodes))
+    users, usable = _claim_users(found, n_tasks.tolist()), waits & (table.refused == Verdict.OK)
+    volumes = lower_volumes(found, usable, users, n_tasks.tolist(), storage, (cache, nodes))
     _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     return ClassRows(
@@ -175,7 +173,7 @@ def _claim_users(found: list[PodClass], n_tasks: list[int]) -> dict[str, int]:
 
 
 def _with_claims(each: PodClass, claims: int) -> PodClass:
-    return replace(each, claims=claims) if claims else each
+    return PodClass(each.known, each.reserves, each.matches, claims) if claims else each
 
 
 def _without_old_terms(found: list[PodClass], n_terms: int) -> tuple[list[PodClass], Ints]:
