@@ -6,8 +6,7 @@ failed are remembered, for each queue separately in reclaim and preempt, for all
 of each class a list from ``search.failed`` (J,) on, without those that ask for at least as much as another one. With
 original victims it is one job, the easiest, and a later one has to be easier.
 
-Cost: O(T of both jobs, squared at worst, x R) for each of at most ``KEPT_MAX`` jobs; requests are mostly sorted, so
-that one pass will do.
+Cost: O(T x (log T + R)) of both jobs for each of at most ``KEPT_MAX`` jobs.
 
 Invariant: ``search.failed`` is NULL for all classes when an action begins, and only jobs for which a search failed are
 in a list. With original victims this is a rule and no proof: a request that is smaller in one resource and larger in
@@ -26,6 +25,7 @@ from kai_sched.solver.state import Context
 IS_PENDING = int(Status.PENDING)
 # Failed jobs of a class that are remembered; of more the first ones are forgotten, and searched for again.
 KEPT_MAX = 16
+RANK = 2**32  # numbers of classes are below it
 
 
 @inner
@@ -50,10 +50,10 @@ def is_easier(p: int, everywhere: bool, ctx: Context, search: Search) -> bool:
     snapshot, minimal = ctx.snapshot, ctx.settings.minimal == 1
     jobs = snapshot.jobs
     other = search.failed[jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]]
-    n_own = sort_requests(p, ctx, search.chunk)
+    n_own = sort_requests(p, ctx, search, search.chunk)
     # Bound: the list has at most ``KEPT_MAX`` jobs.
     while other != NULL:
-        n_other = sort_requests(other, ctx, search.hosts)
+        n_other = sort_requests(other, ctx, search, search.hosts)
         if n_own == 0 or n_other == 0:
             return False
         easier = n_other > n_own
@@ -109,7 +109,7 @@ def asks_for_as_much(j: int, p: int, ctx: Context, search: Search) -> bool:
     Overwrites ``search.chunk`` and ``search.hosts`` (L,) with the classes of the tasks of ``p`` and ``j``.
     """
     snapshot = ctx.snapshot
-    n_own, n_other = sort_requests(p, ctx, search.chunk), sort_requests(j, ctx, search.hosts)
+    n_own, n_other = sort_requests(p, ctx, search, search.chunk), sort_requests(j, ctx, search, search.hosts)
     if n_own > n_other:
         return False
     for place in range(n_own):
@@ -150,36 +150,53 @@ def is_within(left: Floats, right: Floats) -> bool:
 
 
 @inner
-def sort_requests(j: int, ctx: Context, classes: Longs) -> int:
+def sort_requests(j: int, ctx: Context, search: Search, classes: Longs) -> int:
     """Write the classes of the tasks that job ``j`` asks for to ``classes`` (L,), and return how many there are.
 
     With minimal victims these are the tasks of the next chunk: a gang that failed says nothing of a smaller chunk. With
-    original victims they are all pending tasks of the job. Smaller requests come first (``sort_in``).
+    original victims they are all pending tasks of the job. They are sorted by ``search.request_rank`` (C,): smaller
+    requests come first, by the first resource in which two differ.
     """
     snapshot = ctx.snapshot
     jobs, length = snapshot.jobs, 0
     if ctx.settings.minimal == 1:
-        for entry in range(next_chunk(j, ctx)):
-            length = sort_in(snapshot.tasks.cls[ctx.scratch.chunk[entry]], length, snapshot, classes)
+        length = next_chunk(j, ctx)
+        for entry in range(length):
+            c = snapshot.tasks.cls[ctx.scratch.chunk[entry]]
+            classes[entry] = search.request_rank[c] * RANK + c
         # The cursors that ``next_chunk`` moved stay where they are, as they are true of the working state.
         ctx.log.size[:] = 0
-        return length
-    for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
-        if ctx.state.task.status[t] == IS_PENDING:
-            length = sort_in(snapshot.tasks.cls[t], length, snapshot, classes)
-    return length
+    else:
+        for t in range(jobs.task_ptr[j], jobs.task_ptr[j + 1]):
+            if ctx.state.task.status[t] == IS_PENDING:
+                c = snapshot.tasks.cls[t]
+                classes[length] = search.request_rank[c] * RANK + c
+                length += 1
+    sort_ascending(classes, length)
+    for entry in range(length):
+        classes[entry] %= RANK
+    return int(length)
 
 
 @inner
-def sort_in(c: int, length: int, snapshot: Snapshot, classes: Longs) -> int:
-    """Insert class ``c`` into the first ``length`` entries of ``classes`` (L,), in place, and return the new length.
+def sort_ascending(values: Longs, length: int) -> None:
+    """Sort the first ``length`` of ``values`` (L,) in place: a heapsort, as the time of a quicksort has no bound."""
+    for start in range(length // 2 - 1, -1, -1):
+        sift_down(values, start, length)
+    for end in range(length - 1, 0, -1):
+        values[0], values[end] = values[end], values[0]
+        sift_down(values, 0, end)
 
-    It goes before the last entries that ask for at least as much in each resource. Requests are ordered only in part,
-    so that this is no sort of all: the order of the others stays that of the tasks.
-    """
-    request, at = snapshot.classes.request, length
-    while at > 0 and classes[at - 1] != c and is_within(request[c], request[classes[at - 1]]):  # Bound: ``at`` falls.
-        classes[at] = classes[at - 1]
-        at -= 1
-    classes[at] = c
-    return length + 1
+
+@inner
+def sift_down(values: Longs, at: int, end: int) -> None:
+    """Let the value at place ``at`` sink in the heap of the first ``end`` of ``values`` (L,), the largest on top."""
+    value, below = values[at], 2 * at + 1
+    while below < end:  # Bound: the depth of the heap.
+        if below + 1 < end and values[below + 1] > values[below]:
+            below += 1
+        if values[below] <= value:
+            break
+        values[at] = values[below]
+        at, below = below, 2 * below + 1
+    values[at] = value

@@ -282,6 +282,7 @@ class Search(NamedTuple):
     pending_in_order: Longs  # (L,) the same, in the order of the job
     failed: Longs  # (J,) by equivalence class: the last job that failed, or NULL (``similar_jobs``)
     next_failed: Longs  # (J,) by job that failed: the one of its class before it, or NULL
+    request_rank: Longs  # (C,) the place of the request among all requests, by the first resource in which two differ
     tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (L,) scratch
     hosts: Longs  # (L,) scratch
@@ -335,6 +336,7 @@ def make_search(snapshot: Snapshot) -> Search:
         np.zeros(longest, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.full(n_jobs, NULL, np.int64),
+        request_ranks(snapshot.classes.request),
         np.zeros((MOST_TRIED, 2), np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
@@ -342,6 +344,15 @@ def make_search(snapshot: Snapshot) -> Search:
         np.full(snapshot.tasks.device.size, NULL, np.int64),
         *(np.full(snapshot.dra_claims.device.size, NULL, np.int64) for _ in range(2)),
     )
+
+
+def request_ranks(request: Floats) -> Longs:
+    """(C,) the place of each row of ``request`` (C, R) among all rows in order, equal for equal rows."""
+    ranks = np.zeros(request.shape[0], np.int64)
+    if request.shape[0] > 1:
+        order = np.lexsort(request.T[::-1])
+        ranks[order[1:]] = np.cumsum((request[order[1:]] != request[order[:-1]]).any(axis=1))
+    return ranks
 
 
 def make_job_orders(snapshot: Snapshot) -> tuple[JobOrder, JobOrder]:

@@ -19,6 +19,7 @@ from tests.unit.solver.twins import twin_of
 
 is_easier = entry(similar_jobs.is_easier)
 remember_failure = entry(similar_jobs.remember_failure)
+sort_requests = entry(similar_jobs.sort_requests)
 
 # Classes that can be sorted: each asks for at least as much of everything as the one before it, or for the same.
 STEPS = [[0.0, 1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 2.0, 1.0, 0.0]]
@@ -124,3 +125,21 @@ def test_fewer_or_smaller_pods_are_easier() -> None:
     search = make_search(ctx.snapshot)
     remember_failure(0, False, ctx, search)
     assert [bool(is_easier(j, False, ctx, search)) for j in range(1, 6)] == [True, True, False, False, False]
+
+
+@given(
+    st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 2.0])] * 3), min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), min_size=1, max_size=8),
+    st.sampled_from([0, 1]),
+)
+def test_requests_are_sorted_by_the_first_resource_that_differs(
+    amounts: list[tuple[float, float, float]], drawn: list[int], minimal: int
+) -> None:
+    request = [[*each, 1.0, 0.0] for each in amounts]
+    cls = [c % len(amounts) for c in drawn]
+    snapshot = assemble([Member(len(cls), [Status.PENDING] * len(cls))], request=request, tasks={"cls": cls})
+    ctx = opened(snapshot, ALL_ON._replace(minimal=minimal))
+    search = make_search(snapshot)
+    assert sort_requests(0, ctx, search, search.chunk) == len(cls)
+    assert [request[c] for c in search.chunk[: len(cls)]] == sorted(request[c] for c in cls)
+    assert sorted(search.chunk[: len(cls)].tolist()) == sorted(cls)
