@@ -146,7 +146,7 @@ class Config:
     stuck_in_releasing_s: float = 120.0
     staleness_grace_s: float = 60.0
     max_consolidation_preemptees: int = 16
-    search_work: int = 1_500_000  # victims and queues that the searches of one action may visit: about two seconds
+    search_work: int = 1_500_000  # victims and nodes that the searches of one action may visit: two seconds at most
     allow_consolidating_reclaim: bool = True
     # "minimal": no pod is evicted that the rest of the victims can do without; "original": the victims of v0.17.0.
     victims: str = "minimal"

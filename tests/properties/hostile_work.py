@@ -167,6 +167,32 @@ FAMILIES: dict[str, Callable[[int, int, bool], list[Object]]] = {
 }
 
 
+def falling_gangs(n_pods: int, each: int) -> list[Object]:
+    """Gangs of so many pods that find no free room; each asks for less than all before it, so that none is skipped."""
+    found: list[Object] = []
+    for i in range(n_pods):
+        name = f"g{i // each}"
+        if i % each == 0:
+            spec = {"queue": NAMESPACE, "minMember": each}
+            group = {"apiVersion": names.POD_GROUP_VERSION, "kind": "PodGroup"}
+            found.append(group | {"metadata": meta(name), "spec": spec})
+        requests = {"cpu": f"{101 + i // each % 400}", "memory": f"{3 * (n_pods - i)}Mi"}
+        containers = [{"name": "c", "resources": {"requests": requests}}]
+        found.append(pod(f"{name}-{i % each}", {"containers": containers}, group=name))
+    return found
+
+
+def running(nodes: int, each: int) -> list[Object]:
+    """Pods of others that run on the nodes of ``cluster`` and take most of their room."""
+    found = []
+    for i in range(nodes * each):
+        requests = {"cpu": f"{900 // each}", "memory": "1Mi"}
+        containers = [{"name": "c", "resources": {"requests": requests}}]
+        found.append(pod(f"run{i}", {"containers": containers, "nodeName": f"n{i % nodes}"}, "sane"))
+        found[-1]["status"] = {"phase": "Running"}
+    return found
+
+
 def written(family: str, length: int, shared: bool, most_bytes: int) -> list[Object]:
     """As many objects of the family as have so many bytes together, none larger than the API server takes."""
     found: list[Object] = []

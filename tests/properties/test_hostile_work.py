@@ -30,7 +30,17 @@ from kai_sched.plan.effects import Bind
 from kai_sched.selectors.answer_book import AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
 from tests.answered import lower_offline
-from tests.properties.hostile_work import FAMILIES, Object, cluster, pod, put, tenants, written
+from tests.properties.hostile_work import (
+    FAMILIES,
+    Object,
+    cluster,
+    falling_gangs,
+    pod,
+    put,
+    running,
+    tenants,
+    written,
+)
 
 CONFIG = Config()
 NODES, WAITING = 8, 12
@@ -130,6 +140,24 @@ def test_ten_megabytes_of_a_tenant_take_neither_time_nor_memory(family: str, len
             seconds.append(time.process_time() - began - cycles.answering_s)
         assert min(seconds) < 1.0
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 300 * 1024
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("each", [1, 5, 50, 20_000])
+def test_gangs_that_all_ask_for_less_end_within_a_cycle(each: int) -> None:
+    """20,000 pods that could take the place of 1,800 running ones of others, each with another request."""
+    with closing(Cycles()) as cycles:
+        put(cycles.store, cycles.reader, [*cluster(100, 200), *running(100, 18)])
+        cycles.others_bound()
+        put(cycles.store, cycles.reader, falling_gangs(20_000, each))
+        assert cycles.others_bound() == 200
+        seconds = []
+        for n in range(3):
+            put(cycles.store, cycles.reader, [pod(f"late{n}", {}, "sane")])
+            began = time.process_time()
+            assert cycles.others_bound() == 201 + n
+            seconds.append(time.process_time() - began - cycles.answering_s)
+        assert min(seconds) < 1.0
 
 
 class Cycles:

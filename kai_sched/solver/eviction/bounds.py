@@ -17,7 +17,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
 from kai_sched.solver.eviction.queue_losses import diverge
-from kai_sched.solver.eviction.tables import Search
+from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.eviction.validate import has_quota_for, requested
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims import may_have_devices
@@ -55,6 +55,7 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
     """
     if not free_all(ceiling, ctx.snapshot, ctx.state, search):
         return NO_VICTIMS
+    search.counts.work[0] += ctx.state.idle.shape[0] * search.counts.kinds[0] // NODES_A_UNIT
     for kind in range(search.counts.kinds[0]):
         if room_for_kind(kind, ctx, search) < search.kinds.wanted[kind]:
             return NO_ROOM

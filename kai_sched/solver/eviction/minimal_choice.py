@@ -129,6 +129,7 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
             c = int(snapshot.tasks.cls[t])
             search.counts.choice_clock[0] += 1
         n = best_node(t, ctx)
+        search.counts.work[0] += 1
         if n == NULL:
             n = clear_some_node(t, n_hosts, preemptor, ctx, search)
         if n == NULL:

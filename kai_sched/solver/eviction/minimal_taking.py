@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
 from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
-from kai_sched.solver.eviction.tables import Preemptor, Search
+from kai_sched.solver.eviction.tables import NODES_A_UNIT, Preemptor, Search
 from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
@@ -185,9 +185,10 @@ def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
 def take_chunk(g: int, ctx: Context, search: Search) -> None:
     """Evict chunk ``g`` through the undo log and append it to ``search.lists.chosen`` (T + 1,).
 
-    What it costs to clear the nodes of its tasks is forgotten.
+    What it costs to clear the nodes of its tasks is forgotten. ``search.counts.work`` grows by the number of tasks.
     """
     lists = search.lists
+    search.counts.work[0] += chunk_end(g, search) - lists.chunk_start[g]
     lists.is_chosen[g] = 1
     lists.chosen[search.counts.chosen[0]] = g
     search.counts.chosen[0] += 1
@@ -352,6 +353,7 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
         finder.verdicts[signature, cleared] = NOT_OFFERED
         touch(finder.block, finder.stamp, cleared)
         n = best_node(t, ctx)
+        search.counts.work[0] += 1 + finder.verdicts.shape[1] // NODES_A_UNIT
         finder.verdicts[signature, cleared] = verdict
         touch(finder.block, finder.stamp, cleared)
         if n == NULL:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status
-from kai_sched.solver.eviction.tables import Search
+from kai_sched.solver.eviction.tables import PODS_A_UNIT, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.state import Context
@@ -173,6 +173,7 @@ def sort_requests(j: int, ctx: Context, search: Search, classes: Longs) -> int:
                 classes[length] = search.request_rank[c] * RANK + c
                 length += 1
     sort_ascending(classes, length)
+    search.counts.work[0] += length // PODS_A_UNIT
     for entry in range(length):
         classes[entry] %= RANK
     return int(length)

@@ -30,6 +30,8 @@ Table = TypeVar("Table", bound=tuple[Any, ...])
 
 DEAD = -7  # OrderedJobs.skip: not in the list; no clock has this value
 _BY_RESOURCE = ("old_held", "old_fixed", "remains", "involved", "overpaid")  # of SearchQueues
+# How many nodes, or pods, a light loop looks at in the time of a unit of ``Config.search_work``.
+NODES_A_UNIT, PODS_A_UNIT = 64, 8
 MOST_KINDS = 4  # classes of pending tasks whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
 
