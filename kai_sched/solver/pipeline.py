@@ -14,7 +14,7 @@ import numpy as np
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
 from kai_sched.solver import jit
 from kai_sched.solver.decisions import make_decisions
-from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.solution import Solution
 from kai_sched.solver.stages.allocate import allocate

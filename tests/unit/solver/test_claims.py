@@ -25,7 +25,8 @@ from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
 from kai_sched.solver.eviction import claimed_home
-from kai_sched.solver.eviction.tables import Search, make_search
+from kai_sched.solver.eviction.allocation import make_search
+from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import claimed, claims
 from kai_sched.solver.kernels.devices import Room

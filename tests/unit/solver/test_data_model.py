@@ -11,7 +11,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Volumes, freeze
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
-from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.state import longest_job, make_finder, make_scratch, make_state, make_tree
 from tests.data_model import ANY, PARTS, read_tables, render, tables_of

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
-from kai_sched.solver.eviction.tables import Search, make_search
+from kai_sched.solver.eviction.allocation import make_search
+from kai_sched.solver.eviction.tables import Search
 from tests.afresh import afresh
 from tests.unit.solver.tables import Member, assemble
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Status
-from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.allocation import make_search
 from tests.afresh import afresh
 from tests.unit.solver.tables import Member, assemble, opened
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Status
 from kai_sched.solver.eviction import leaf_order
-from kai_sched.solver.eviction.tables import DEAD, JobOrder, make_job_orders
+from kai_sched.solver.eviction.allocation import make_job_orders
+from kai_sched.solver.eviction.tables import DEAD, JobOrder
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.tables import ALL_ON, Member, assemble, opened, queue_table

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Snapshot, Status
-from kai_sched.solver.eviction.tables import JobOrder, Search, make_search
+from kai_sched.solver.eviction.allocation import make_search
+from kai_sched.solver.eviction.tables import JobOrder, Search
 from tests.afresh import afresh
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, node_table, opened, queue_table
 

@@ -12,7 +12,7 @@ from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Status
 from kai_sched.solver.eviction import leaf_order, queue_order
-from kai_sched.solver.eviction.tables import make_job_orders
+from kai_sched.solver.eviction.allocation import make_job_orders
 from kai_sched.solver.jit import entry
 from tests.oracle import chunk as twin
 from tests.oracle.order import JobTree, SimulatedTree

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.eviction import similar_jobs
-from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.oracle import chunk as twin

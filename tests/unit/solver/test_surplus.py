@@ -6,7 +6,7 @@ from hypothesis import given
 
 from kai_sched.snapshot.tables import Sets
 from kai_sched.solver.eviction import victim_chunk
-from kai_sched.solver.eviction.tables import make_search
+from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.jit import entry
 from tests.unit.solver.searches import ACTIVE
 from tests.unit.solver.tables import Member, assemble, members, opened
