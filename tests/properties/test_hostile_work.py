@@ -152,7 +152,7 @@ def test_gangs_that_all_ask_for_less_end_within_a_cycle(each: int) -> None:
         put(cycles.store, cycles.reader, falling_gangs(20_000, each))
         assert cycles.others_bound() == 200
         seconds = []
-        for n in range(3):
+        for n in range(5):
             put(cycles.store, cycles.reader, [pod(f"late{n}", {}, "sane")])
             began = time.process_time()
             assert cycles.others_bound() == 201 + n
