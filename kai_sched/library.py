@@ -96,7 +96,7 @@ def with_answers(cluster: Cluster) -> Cluster:
         return cluster
     from kai_sched.selectors.offline import evaluator
 
-    return replace(cluster, selector_answers=evaluator().begin())
+    return replace(cluster, selector_answers=evaluator().begin(cluster.store_id))
 
 
 def answer(questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:

@@ -41,7 +41,7 @@ class UnansweredError(SelectorError):
     """An expression that has not been evaluated for all devices yet."""
 
     def __init__(self, expression: str) -> None:
-        super().__init__(expression, "is being evaluated: the pod waits for the answer")
+        super().__init__(expression, "is not evaluated yet: the pod waits for the answer")
 
 
 class DeviceView(NamedTuple):

@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from functools import cache
 
 from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
-from kai_sched.selectors.answer_book import KEPT_BYTES, AnswerBook, evaluated
+from kai_sched.selectors.answer_book import KEPT_BYTES, RETRY_S, AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
 
-NAMESPACE_S = 10.0  # evaluation time of a namespace in one cycle
-TOO_MUCH = f"was not evaluated: all selectors of its namespace together take more than {NAMESPACE_S:.0f} s"
+# Evaluation time, in seconds, that each namespace has and that all have together. Another store has it anew, and the
+# same one after ``RETRY_S``: what there was no time for does not make each of its cycles wait again.
+NAMESPACE_S, ALL_S = 10.0, 30.0
+TOO_MUCH = (
+    f"was not evaluated: selectors take more than {NAMESPACE_S:.0f} s for its namespace, "
+    f"or {ALL_S:.0f} s for all together"
+)
 
 
 class OfflineEvaluator:
@@ -24,30 +29,45 @@ class OfflineEvaluator:
     def __init__(self) -> None:
         self._worker = WorkerProcess()
         self._book = _new_book()
+        self._store: object = None
+        self._renewed_at = 0.0  # the time of all that the book is told, so that nothing is had back before
+        self._left_s = ALL_S
+        self._gave_up = False  # whether some question had no time
         atexit.register(self.close)
 
     def close(self) -> None:
         """End the process for good."""
         self._worker.close()
 
-    def begin(self) -> SelectorAnswers:
-        """A cycle begins: what is known of all expressions that were asked about before. Namespaces have their time
-        again."""
-        if self._book.size > KEPT_BYTES:
-            self._book = _new_book()
-        self._book.forget_delayed(time.monotonic())
-        self._book.forget_usage()
+    def begin(self, store: object) -> SelectorAnswers:
+        """A cycle of this store begins: what is known of all expressions that were asked about before."""
+        now = time.monotonic()
+        if store is not self._store or now >= self._renewed_at + RETRY_S:
+            self._store, self._renewed_at = store, now
+            self._left_s, self._gave_up = ALL_S, False
+            if self._book.size > KEPT_BYTES:
+                self._book = _new_book()
+            self._book.forget_delayed(now)
+            self._book.forget_usage()
         return self._book.answers
 
     def answer(self, questions: Sequence[SelectorQuestion]) -> SelectorAnswers | None:
-        """All answers; None if there are no more than before. What a namespace has no time for is a fault."""
+        """All answers; None if there are no more than before. What there is no time for is a fault, or stays open."""
         self._book.ask(questions)
         if not self._book.is_open:
             return None
-        while jobs := self._book.next_jobs(time.monotonic()):
+        is_answered = False
+        while self._left_s > 0.0 and (jobs := self._book.next_jobs(self._renewed_at)):
             for job, reply, seconds in evaluated(jobs, self._worker.ask, time.monotonic):
-                self._book.take(job, reply, seconds, time.monotonic())
-        self._book.give_up(TOO_MUCH, time.monotonic())
+                self._book.take(job, reply, seconds, self._renewed_at)
+                self._left_s -= seconds
+            is_answered = True
+        if self._book.is_open:
+            # Where nothing at all was evaluated the caller would only ask the next ones, and again.
+            if self._gave_up and not is_answered:
+                return None
+            self._gave_up = True
+            self._book.give_up(TOO_MUCH, self._renewed_at)
         return self._book.answers
 
 

@@ -10,6 +10,8 @@ from kai_sched.model.device_selectors import SelectorQuestion
 from kai_sched.selectors import offline
 from kai_sched.selectors.offline import TOO_MUCH, OfflineEvaluator
 
+STORE = object()
+
 
 @pytest.fixture
 def evaluator() -> Iterator[OfflineEvaluator]:
@@ -24,29 +26,45 @@ def test_all_questions_have_answers(evaluator: OfflineEvaluator) -> None:
     assert found is not None
     assert len(found) == 100
     assert evaluator.answer(questions) is None
-    assert evaluator.begin() is found
+    assert evaluator.begin(STORE) is found
 
 
-def test_what_a_namespace_has_no_time_for_is_a_fault_of_this_cycle(
+def test_what_a_namespace_has_no_time_for_is_a_fault_until_its_time_is_renewed(
     evaluator: OfflineEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    questions = [SelectorQuestion(f"{i} == 1", ("a",)) for i in range(10)]
     monkeypatch.setattr(evaluator._book, "_burst_s", 0.0)
-    found = evaluator.answer(questions)
+    check_faults_until(evaluator, monkeypatch)
+
+
+def test_what_all_together_have_no_time_for_is_a_fault_too(
+    evaluator: OfflineEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "ALL_S", 0.0)
+    check_faults_until(evaluator, monkeypatch)
+
+
+def check_faults_until(evaluator: OfflineEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, later = ([SelectorQuestion(f"{i} == {n}", ("a",)) for i in range(10)] for n in range(2))
+    evaluator.begin(STORE)
+    found = evaluator.answer(first)
     assert found is not None
     assert {answer.fault for answer in found.values()} == {TOO_MUCH}
-    assert evaluator.answer(questions) is None
+    assert evaluator.answer(first) is None
+    assert evaluator.answer(later) is None, "else the cycle would be lowered for each of many parts"
     monkeypatch.undo()
-    assert evaluator.begin() == {}
-    found = evaluator.answer(questions)
+    assert evaluator.begin(STORE) is found, "else each warm cycle would wait again"
+    assert evaluator.begin(object()) == {}
+    found = evaluator.answer(first)
     assert found is not None
     assert {answer.fault for answer in found.values()} == {""}
 
 
-def test_answers_are_forgotten_between_cycles_alone(
+def test_answers_are_forgotten_for_another_store_alone(
     evaluator: OfflineEvaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or what one cycle asks might never be there at the same time."""
     monkeypatch.setattr(offline, "KEPT_BYTES", 1000)
+    evaluator.begin(STORE)
     assert len(evaluator.answer([SelectorQuestion(f"{i} == 1") for i in range(10)]) or ()) == 10
-    assert evaluator.begin() == {}
+    assert len(evaluator.begin(STORE)) == 10
+    assert evaluator.begin(object()) == {}
