@@ -146,11 +146,12 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
     allocatable = snapshot.nodes.allocatable[n]
     for r in range(freed.shape[0]):
         freed[r] = 0.0
-    number, last = 0, NULL
+    number, last, seen = 0, NULL, 0
     here = search.nodes.first_potential[n]
     while here != 0:  # Bound: the victims on the node, each once.
         other = here - 1
         here = search.tasks.next_on_node[other]
+        seen += 1
         g = int(search.tasks.batch[other])
         if search.lists.is_chosen[g] != 0:
             continue
@@ -163,9 +164,9 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
                 freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
         if enough:
-            search.counts.work[0] += 1 + number // PODS_A_UNIT
+            search.counts.work[0] += 1 + seen // PODS_A_UNIT
             return number if by_number else g
-    search.counts.work[0] += 1 + number // PODS_A_UNIT
+    search.counts.work[0] += 1 + seen // PODS_A_UNIT
     return NEVER
 
 
