@@ -26,7 +26,7 @@ from kai_sched.solver.eviction.minimal_taking import (
     unbar,
 )
 from kai_sched.solver.eviction.node_costs import cheapest_node
-from kai_sched.solver.eviction.tables import MOST_KINDS, Preemptor, Search
+from kai_sched.solver.eviction.tables import MOST_KINDS, PODS_A_UNIT, Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
 from kai_sched.solver.kernels.fit import has_room
@@ -129,9 +129,10 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
             c = int(snapshot.tasks.cls[t])
             search.counts.choice_clock[0] += 1
         n = best_node(t, ctx)
-        search.counts.work[0] += 1
         if n == NULL:
             n = clear_some_node(t, n_hosts, preemptor, ctx, search)
+        search.counts.work[0] += 1 + search.counts.looked[0] // PODS_A_UNIT
+        search.counts.looked[0] %= PODS_A_UNIT
         if n == NULL:
             return entry
         pipeline_task(preemptor.job, t, n, ctx, search)

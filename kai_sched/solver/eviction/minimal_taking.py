@@ -17,7 +17,7 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal_simulation import chunk_end, evict_victim, pipeline_task, restore_victim
 from kai_sched.solver.eviction.queue_losses import change_blocked, diverge, left_to, take_amount
-from kai_sched.solver.eviction.tables import NODES_A_UNIT, Preemptor, Search
+from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.validate import ratio
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
@@ -27,6 +27,7 @@ from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 BLOCK = 32  # places of nodes
+MOVE_WORK = 2  # of ``Config.search_work``: the finder compares a block of nodes anew
 NOT_OFFERED = int(Verdict.NO_ROOM)
 OVER_LIMIT = int(Verdict.OVER_LIMIT)
 CONSOLIDATION = int(Action.CONSOLIDATION)
@@ -353,7 +354,7 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
         finder.verdicts[signature, cleared] = NOT_OFFERED
         touch(finder.block, finder.stamp, cleared)
         n = best_node(t, ctx)
-        search.counts.work[0] += 1 + finder.verdicts.shape[1] // NODES_A_UNIT
+        search.counts.work[0] += MOVE_WORK
         finder.verdicts[signature, cleared] = verdict
         touch(finder.block, finder.stamp, cleared)
         if n == NULL:

@@ -17,7 +17,7 @@ from kai_sched.solver.eviction.minimal_blockers import NEVER, cost_of_blocked, i
 from kai_sched.solver.eviction.minimal_simulation import chunk_end
 from kai_sched.solver.eviction.minimal_taking import BLOCK, queue_of
 from kai_sched.solver.eviction.queue_losses import may_lose_more
-from kai_sched.solver.eviction.tables import PODS_A_UNIT, Preemptor, Search
+from kai_sched.solver.eviction.tables import NODE_LOOKS, Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.score import spans_nodes
@@ -146,12 +146,12 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
     allocatable = snapshot.nodes.allocatable[n]
     for r in range(freed.shape[0]):
         freed[r] = 0.0
-    number, last, seen = 0, NULL, 0
+    number, last, looked, enough = 0, NULL, 0, False
     here = search.nodes.first_potential[n]
-    while here != 0:  # Bound: the victims on the node, each once.
+    while here != 0 and not enough:  # Bound: the victims on the node, each once.
         other = here - 1
         here = search.tasks.next_on_node[other]
-        seen += 1
+        looked += 1
         g = int(search.tasks.batch[other])
         if search.lists.is_chosen[g] != 0:
             continue
@@ -163,11 +163,10 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
             if allocatable[r] > 0.0:
                 freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
-        if enough:
-            search.counts.work[0] += 1 + seen // PODS_A_UNIT
-            return number if by_number else g
-    search.counts.work[0] += 1 + seen // PODS_A_UNIT
-    return NEVER
+    search.counts.looked[0] += NODE_LOOKS + looked
+    if not enough:
+        return NEVER
+    return number if by_number else last
 
 
 @inner

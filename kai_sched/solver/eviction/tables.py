@@ -24,6 +24,7 @@ from kai_sched.snapshot.tables import Amounts, Flags, Floats, Longs
 DEAD = -7  # OrderedJobs.skip: not in the list; no clock has this value
 # How many nodes, or pods, a light loop looks at in the time of a unit of ``Config.search_work``.
 NODES_A_UNIT, PODS_A_UNIT = 64, 8
+NODE_LOOKS = 2  # a node whose cost is asked for takes the time of so many pods more
 MOST_KINDS = 4  # classes of pending tasks whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
 
@@ -240,6 +241,7 @@ class Counts(NamedTuple):
     lacking: Longs  # 1: fewer GPUs are free than its first task asks for (original search, reclaim)
     alike: Longs  # the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
     work: Longs  # what the searches of this action have spent of their budget (semantics 4.8)
+    looked: Longs  # pods that costs of nodes looked at and that are not yet part of ``work``, below PODS_A_UNIT
     precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
     local: Longs  # 1: the scenarios are node-local
     chosen: Longs  # of Lists.chosen
