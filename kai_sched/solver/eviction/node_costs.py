@@ -17,7 +17,7 @@ from kai_sched.solver.eviction.minimal_blockers import NEVER, cost_of_blocked, i
 from kai_sched.solver.eviction.minimal_simulation import chunk_end
 from kai_sched.solver.eviction.minimal_taking import BLOCK, queue_of
 from kai_sched.solver.eviction.queue_losses import may_lose_more
-from kai_sched.solver.eviction.tables import NODE_LOOKS, Preemptor, Search
+from kai_sched.solver.eviction.tables import PODS_A_NODE, Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.score import spans_nodes
@@ -163,7 +163,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
             if allocatable[r] > 0.0:
                 freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
-    search.counts.looked[0] += NODE_LOOKS + looked
+    search.counts.looked[0] += PODS_A_NODE + looked
     if not enough:
         return NEVER
     return number if by_number else last

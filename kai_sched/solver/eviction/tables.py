@@ -24,7 +24,7 @@ from kai_sched.snapshot.tables import Amounts, Flags, Floats, Longs
 DEAD = -7  # OrderedJobs.skip: not in the list; no clock has this value
 # How many nodes, or pods, a light loop looks at in the time of a unit of ``Config.search_work``.
 NODES_A_UNIT, PODS_A_UNIT = 64, 8
-NODE_LOOKS = 2  # a node whose cost is asked for takes the time of so many pods more
+PODS_A_NODE = 2  # a node whose cost is asked for takes the time of so many pods more
 MOST_KINDS = 4  # classes of pending tasks whose room is counted
 MOST_TRIED = 65536  # failed scenarios that are remembered
 
