@@ -125,14 +125,19 @@ def lower_devices(
     if not device.size:
         none = Devices(np.zeros(len(nodes) + 1, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.uint8))
         return DeviceRows(none, share_ptr, device, [])
-    holders = {t: _with_unnamed(pods[t], groups, int(shares[t])) for t, groups in holdings.groups.items() if shares[t]}
+    counts, hosts, starts = shares.tolist(), node.tolist(), share_ptr.tolist()
+    holders = {
+        t: groups if len(groups) == counts[t] else _with_unnamed(pods[t], groups, counts[t])
+        for t, groups in holdings.groups.items()
+        if counts[t]
+    }
     rows = {name: n for n, name in enumerate(each.name for each in nodes)}
     used: dict[int, set[str]] = {}
     for name, group in holdings.reserved:
         if name in rows:
             used.setdefault(rows[name], set()).add(group)
     for t, groups in holders.items():
-        used.setdefault(int(node[t]), set()).update(groups)
+        used.setdefault(hosts[t], set()).update(groups)
     in_use = {n: sorted(groups, key=_named_first) for n, groups in used.items()}
     # Besides the devices in use at the start there are as many as the node has: while the former are being left, nobody
     # holds yet what is promised of the latter, and a device that is free now must not be taken for one of them.
@@ -149,9 +154,8 @@ def lower_devices(
             closed[row] = group[0] == UNNAMED
             groups_of_rows[row] = "" if closed[row] else group
             held[row] = (nodes[n].name, group) in holdings.reserved
-    for t, groups in holders.items():
-        own = [row_of[int(node[t]), group] for group in groups]
-        device[share_ptr[t] : share_ptr[t + 1]] = own
+    places = [starts[t] + k for t, groups in holders.items() for k in range(len(groups))]
+    device[places] = [row_of[hosts[t], group] for t, groups in holders.items() for group in groups]
     return DeviceRows(Devices(ptr, held, closed), share_ptr, device, groups_of_rows)
 
 
@@ -162,6 +166,6 @@ def _named_first(group: str) -> tuple[bool, str]:
     return group[0] == UNNAMED, group
 
 
-def _with_unnamed(pod: Pod, groups: tuple[str, ...], count: int) -> list[str]:
+def _with_unnamed(pod: Pod, groups: tuple[str, ...], count: int) -> tuple[str, ...]:
     """These groups, and names for further devices that the pod shares, as many as it asks for."""
-    return [*groups, *(f"{UNNAMED}{pod.key} {place:04}" for place in range(len(groups), count))]
+    return *groups, *(f"{UNNAMED}{pod.key} {place:04}" for place in range(len(groups), count))

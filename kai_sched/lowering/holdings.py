@@ -80,13 +80,13 @@ def find_holdings(
     proofs = reserved | awaited if config.proves_shares else None
     for t in asked.tolist():
         pod = pods[t]
-        known, share = cache.classes[classes[t]].known, pod.shape.share
+        share = pod.shape.share
         proven = _proven_groups(cache, pod, proofs, config)
         wanted = share.devices if share else 0
         if proven is None or (share and len(proven) < wanted and proofs is not None):
-            has = len(proven or ())
-            shape = cache.held_shapes.setdefault((known.number, has), held_shape(pod.shape, has))
-            classes[t] = cache.class_of(shape, cache.classes[classes[t]].reserves, int(cells[t, PodCell.LABEL_SET]))
+            has, asks = len(proven or ()), cache.classes[classes[t]]
+            shape = cache.held_shapes.setdefault((asks.known.number, has), held_shape(pod.shape, has))
+            classes[t] = cache.class_of(shape, asks.reserves, int(cells[t, PodCell.LABEL_SET]))
         if share and proven is not None:
             groups[t] = proven[:wanted]
     return Holdings(classes, groups, reserved)
@@ -102,7 +102,7 @@ def _proven_groups(cache: Cache, pod: Pod, proofs: Devices | None, config: Confi
 
     Without ``proofs`` the input is believed, as far as it shows that this scheduler placed the pod.
     """
-    request = cache.binding(pod.key, pod)
+    request = cache.binding(pod.key, pod) if cache.bindings else None
     if request is not None:
         return request.gpu_groups
     if pod.scheduler != config.scheduler_name:
