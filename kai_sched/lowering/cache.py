@@ -324,7 +324,7 @@ class Cache:
             group = self.group_ids.row(bare_pod_group_key(key)) if is_bare(pod, config) else NULL
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
         labelled, priority = task_priority(pod)
-        binding = self.binding(key, pod)
+        binding = self.binding(key, pod) if self.bindings else None
         return (
             group,
             self.sub_groups.row(pod.sub_group or "default"),
