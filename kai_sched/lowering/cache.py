@@ -234,10 +234,11 @@ class Cache:
                 self.bindings.setdefault(request.pod_key, request)
         return [key for key in before | self.bindings if before.get(key) != self.bindings.get(key)]
 
-    def binding(self, key: str, pod: Pod) -> BindRequest | None:
+    def binding(self, pod: Pod) -> BindRequest | None:
         """The bind request that makes the pod count as Binding, provided that its node exists (semantics 0.1)."""
-        waits = pod.phase == Phase.PENDING and not pod.node and not pod.deleted_ns
-        return self.bindings.get(key) if waits else None
+        if not self.bindings or pod.phase != Phase.PENDING or pod.node or pod.deleted_ns:
+            return None
+        return self.bindings.get(pod.key)
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
         gone: list[str] = []
@@ -324,7 +325,7 @@ class Cache:
             group = self.group_ids.row(bare_pod_group_key(key)) if is_bare(pod, config) else NULL
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
         labelled, priority = task_priority(pod)
-        binding = self.binding(key, pod) if self.bindings else None
+        binding = self.binding(pod)
         return (
             group,
             self.sub_groups.row(pod.sub_group or "default"),

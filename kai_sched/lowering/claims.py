@@ -173,7 +173,7 @@ def _number(uses: list[_Uses], found: ClaimRows, cache: Cache) -> None:
     there = Counter(key for each in uses if each.on_node for key in each.distinct)
     found.by_task = [[] for _ in range(found.of_task.size)]
     for each in uses:
-        holder = cache.binding(each.pod.key, each.pod)
+        holder = cache.binding(each.pod)
         binding = dict(holder.claims) if holder else {}
         own, asked = each.claims.own, each.claims.asked
         names = {claim.key: use.name for use, claim in each.claims.listed if claim is not None}

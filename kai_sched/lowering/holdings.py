@@ -102,7 +102,7 @@ def _proven_groups(cache: Cache, pod: Pod, proofs: Devices | None, config: Confi
 
     Without ``proofs`` the input is believed, as far as it shows that this scheduler placed the pod.
     """
-    request = cache.binding(pod.key, pod) if cache.bindings else None
+    request = cache.binding(pod)
     if request is not None:
         return request.gpu_groups
     if pod.scheduler != config.scheduler_name:
