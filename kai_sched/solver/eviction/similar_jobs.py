@@ -77,7 +77,7 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
     """Put job ``p`` first in the list of its equivalence class, ``search.failed`` and ``next_failed`` (J,), in place.
 
     Those that ask for at least as much leave the list. With original victims it has one job, which ``p`` replaces if
-    it has no more pods and no larger request in any place.
+    it has no more pods and no larger request in any place. Overwrites ``search.chunk`` and ``search.hosts`` (L,).
 
     Parameters
     ----------
@@ -88,13 +88,14 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
     row = jobs.equivalence[p] if everywhere else jobs.queue_equivalence[p]
     other, last, kept = search.failed[row], p, 1
     search.next_failed[p] = NULL
+    n_own = sort_requests(p, ctx, search, search.chunk)
     if ctx.settings.minimal == 0:
-        if other == NULL or asks_for_as_much(other, p, ctx, search):
+        if other == NULL or asks_for_as_much(other, n_own, ctx, search):
             search.failed[row] = p
         return
     # Bound: the list has at most ``KEPT_MAX`` jobs.
     while other != NULL and kept < KEPT_MAX:
-        if not asks_for_as_much(other, p, ctx, search):
+        if not asks_for_as_much(other, n_own, ctx, search):
             search.next_failed[last] = other
             last, kept = other, kept + 1
         other = search.next_failed[other]
@@ -103,13 +104,13 @@ def remember_failure(p: int, everywhere: bool, ctx: Context, search: Search) -> 
 
 
 @inner
-def asks_for_as_much(j: int, p: int, ctx: Context, search: Search) -> bool:
-    """Return whether job ``j`` asks for at least as much as job ``p``: as many pods, and as much in each place.
+def asks_for_as_much(j: int, n_own: int, ctx: Context, search: Search) -> bool:
+    """Return whether job ``j`` asks for at least as much as another one: as many pods, and as much in each place.
 
-    Overwrites ``search.chunk`` and ``search.hosts`` (L,) with the classes of the tasks of ``p`` and ``j``.
+    The other one asks for the first ``n_own`` classes of ``search.chunk`` (L,), as ``sort_requests`` leaves them.
+    Overwrites ``search.hosts`` (L,) with the classes of the tasks of ``j``.
     """
-    snapshot = ctx.snapshot
-    n_own, n_other = sort_requests(p, ctx, search, search.chunk), sort_requests(j, ctx, search, search.hosts)
+    snapshot, n_other = ctx.snapshot, sort_requests(j, ctx, search, search.hosts)
     if n_own > n_other:
         return False
     for place in range(n_own):
