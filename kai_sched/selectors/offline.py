@@ -19,7 +19,7 @@ from kai_sched.selectors.worker_process import WorkerProcess
 NAMESPACE_S, ALL_S = 10.0, 30.0
 TOO_MUCH = (
     f"was not evaluated: selectors take more than {NAMESPACE_S:.0f} s for its namespace, "
-    f"or {ALL_S:.0f} s for all together"
+    f"or {ALL_S:.0f} s for all together: use fewer, or simpler ones"
 )
 
 
