@@ -17,7 +17,7 @@ from tests.unit.solver.test_devices import MEMORY, SHARES, WHOLE, size_in, snaps
 note_blocked, is_entitled = entry(blocked_devices.note_blocked), entry(blocked_devices.is_entitled)
 keep_old_shares = entry(keep_old_shares_kernel)
 GPUS = 4
-PRICE_ERROR = GPUS / PART_UNIT  # of a pod: each part that it pays for is rounded
+PRICE_ERROR = 1 / PART_UNIT  # of a pod: what it pays for its parts is a multiple of that
 CLASSES = st.integers(len(WHOLE), len(WHOLE) + len(SHARES) - 1)
 STATUSES = st.sampled_from([Status.RUNNING, Status.RUNNING, Status.BOUND, Status.RELEASING])
 
