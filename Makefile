@@ -29,7 +29,7 @@ SPREAD := --numprocesses=auto --dist=worksteal
 HOUSE := tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py
 PURE := $(wildcard tests/properties tests/scenarios)
 # What runs a second time with kernels interpreted; how they are compiled is no part of it.
-KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/test_jit.py
+KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solver/jit/test_jit.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -45,7 +45,7 @@ help:
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
 	@echo 'make crds       write crds/ anew from kai_sched/api'
-	@echo 'make docs       write docs/data-model.md and the index in ARCHITECTURE.md anew from the code'
+	@echo 'make docs       write docs/data-model.md and docs/modules.md anew from the code'
 	@echo "make bench      the speed table; ARGS='--only SHAPE --json FILE --against COMMIT'"
 	@echo 'make bench-cluster  speed and memory of `kai-sched run` on a real API server'
 	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
@@ -92,15 +92,15 @@ check: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds --check crds
 	$(BIN)/python -m tests.data_model | diff - docs/data-model.md || { \
 	  echo 'docs/data-model.md is out of date: run `make docs`' >&2; exit 1; }
-	$(BIN)/python -m tests.module_index | diff - ARCHITECTURE.md || { \
-	  echo 'the index in ARCHITECTURE.md is out of date: run `make docs`' >&2; exit 1; }
+	$(BIN)/python -m tests.module_index | diff - docs/modules.md || { \
+	  echo 'docs/modules.md is out of date: run `make docs`' >&2; exit 1; }
 
 crds: $(DEV)
 	$(BIN)/python -m kai_sched.files.crds crds
 
 docs: $(DEV)
 	$(BIN)/python -m tests.data_model > docs/data-model.md
-	$(BIN)/python -m tests.module_index --write
+	$(BIN)/python -m tests.module_index > docs/modules.md
 
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kai_sched.lowering.cache import Cache
+from kai_sched.model.claims.selectors import SelectorAnswers, SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.objects import Phase
 from kai_sched.model.problems import Problem

@@ -1,7 +1,7 @@
-"""The index of modules in ARCHITECTURE.md, made from the docstrings of the modules by `make docs`.
+"""The index of modules, docs/modules.md, made from the docstrings of the modules by `make docs`.
 
 Each module of the package has a line with the first sentence of its docstring, by folder; a package without code or
-docstring has none. The index stands between two comments, and the rest of the document is left as it is.
+docstring has none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 import sys
 from collections.abc import Iterable
 
-from tests.tree import ROOT, Module, modules
+from tests.tree import Module, modules
 
-DOCUMENT = ROOT / "ARCHITECTURE.md"
-BEGIN = "<!-- The index is made by `make docs`; do not edit. -->"
-END = "<!-- The end of the index. -->"
+HEAD = """# Modules
+
+What each module decides, by folder: the first sentence of its docstring. Made by `make docs`; do not edit.
+The first line of a folder is its front page, `__init__.py`, which says how its modules work together."""
 SENTENCE = re.compile(r".+?\.(?=\s|$)")
 
 
@@ -36,18 +37,10 @@ def index(package: Iterable[Module]) -> str:
     return "\n\n".join(f"### {folder}\n\n" + "\n".join(lines) for folder, lines in sorted(folders.items()))
 
 
-def render(text: str) -> str:
-    """The document with the index of today."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise ValueError(f"{DOCUMENT.name} must have the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{index(modules())}\n\n{end}{after}"
+def render() -> str:
+    """The document of today."""
+    return f"{HEAD}\n\n{index(modules())}\n"
 
 
 if __name__ == "__main__":
-    rendered = render(DOCUMENT.read_text())
-    if sys.argv[1:] == ["--write"]:
-        DOCUMENT.write_text(rendered)
-    else:
-        sys.stdout.write(rendered)
+    sys.stdout.write(render())

@@ -23,7 +23,7 @@ from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.kopf_frame import KINDS
 from kai_sched.operator.lifecycle import DRAIN_S, RELEASE_S
 from kai_sched.operator.options import RunOptions
-from kai_sched.reconcile import admission
+from kai_sched.reconcile.admission.review import review as admission
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules
@@ -40,7 +40,7 @@ VOLUMES = "kai_sched.cluster.volume_binder"
 CLAIMS = "kai_sched.cluster.claim_requests"
 WRITER = "kai_sched.cluster.status_writer"
 CERTIFICATE = "kai_sched.operator.http.certificate"
-GROUPER = "kai_sched.cluster.pod_group_requests"
+GROUPER = "kai_sched.cluster.group_requests"
 LEASE = "kai_sched.cluster.lease"
 
 # Why the operator may do what it may: resource and verb, and the module that does it.

@@ -10,9 +10,9 @@ import msgspec
 import yaml
 
 from kai_sched.model.config import Config
-from kai_sched.model.read_config import config_from_operator
+from kai_sched.model.read.config import config_from_operator
 from kai_sched.operator.intake.live_settings import LiveSettings
-from kai_sched.reconcile.admission_types import admission_from_operator
+from kai_sched.reconcile.admission.types import admission_from_operator
 from tests.test_manifests import Document, built, find_kubectl, listed, rights, the
 from tests.tree import ROOT, modules
 

@@ -39,12 +39,12 @@ class Step:
 
 SINK = "kai_sched/operator/intake/event_sink.py"
 TRIGGER = "kai_sched/operator/cycle_trigger.py"
-LOOP = "kai_sched/operator/cycle_loop.py"
+LOOP = "kai_sched/operator/cycle/loop.py"
 BINDER = "kai_sched/cluster/pod_binder.py"
 EXECUTOR = "kai_sched/operator/delivery/cycle_executor.py"
 APP = "kai_sched/operator/app.py"
 EVICTING = "kai_sched/solver/stages/evicting.py"
-MINIMAL_SEARCH = "kai_sched/solver/eviction/minimal_search.py"
+MINIMAL_SEARCH = "kai_sched/solver/eviction/minimal/search.py"
 
 TRIPS = {
     "From an event's bytes to the bind's request": (
@@ -72,11 +72,11 @@ TRIPS = {
         Step(EVICTING, "search_for_victims"),
         Step(MINIMAL_SEARCH, "find_minimal_victims"),
         Step(MINIMAL_SEARCH, "try_victims_in_order"),
-        Step("kai_sched/solver/eviction/potential_victims.py", "accumulate"),
+        Step("kai_sched/solver/eviction/victims/potential.py", "accumulate"),
         Step(MINIMAL_SEARCH, "try_choices", caller="try_victims_in_order"),
-        Step("kai_sched/solver/eviction/minimal_choice.py", "choose"),
-        Step("kai_sched/solver/eviction/minimal_simulation.py", "simulate_choice", caller="try_choices"),
-        Step("kai_sched/solver/eviction/validate.py", "is_valid"),
+        Step("kai_sched/solver/eviction/minimal/choice.py", "choose"),
+        Step("kai_sched/solver/eviction/minimal/simulation.py", "simulate_choice", caller="try_choices"),
+        Step("kai_sched/solver/eviction/rules/validate.py", "is_valid"),
         Step(MINIMAL_SEARCH, "drop_unneeded_victims", caller="try_choices"),
         Step("kai_sched/solver/eviction/commit.py", "commit_scenario", caller="search_for_victims"),
     ),

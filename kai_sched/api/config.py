@@ -1,4 +1,4 @@
-"""Config, kai.scheduler/v1 (API 1.6): the fields, types and bounds of its CRD; ``model.read_config`` decides what they
+"""Config, kai.scheduler/v1 (API 1.6): the fields, types and bounds of its CRD; ``model.read.config`` decides what they
 change. All fields may be left out.
 """
 

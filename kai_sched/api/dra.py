@@ -2,7 +2,7 @@
 JSON bytes by msgspec.
 
 As in ``core``, every field may be null as well as absent, and structs that share a name with a domain object
-(``model.claims``) begin with ``Wire``.
+(``model.claims.objects``) begin with ``Wire``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SchedulingShard, kai.scheduler/v1 (API 1.7): the fields, types and bounds of its CRD; ``model.read_config`` decides
+"""SchedulingShard, kai.scheduler/v1 (API 1.7): the fields, types and bounds of its CRD; ``model.read.config`` decides
 what they change.
 """
 

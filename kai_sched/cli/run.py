@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import uvloop
 
 from kai_sched.cluster.login import LoginFailure
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 from kai_sched.files.settings import read_overlay
 from kai_sched.files.sources import read_bytes
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
+from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
 from kai_sched.operator.http.listener import AddressError, ListenFailure, parse_address
 from kai_sched.operator.options import RunOptions

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_sched import library
-from kai_sched.cycle.world import World, advance, restart_clocks
+from kai_sched.cycle.world.pods import World, advance, restart_clocks
 from kai_sched.files.load import SimulationCase, load
-from kai_sched.model.faults import FieldError
+from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
-from kai_sched.model.read_config import parse_actions
+from kai_sched.model.read.config import parse_actions
 from kai_sched.model.times import parse_time
 from kai_sched.report import json
 from kai_sched.report.console import width_of_output, write_lines
 from kai_sched.report.json import Cycle
 from kai_sched.report.layout import Line, fold
-from kai_sched.report.tables import cycle_line, evictions, summary, tables
 from kai_sched.report.text import count, plain
+from kai_sched.report.text_tables import cycle_line, evictions, summary, tables
 from kai_sched.solver import jit
 from kai_sched.telemetry.progress import Progress
 

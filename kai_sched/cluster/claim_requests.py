@@ -21,7 +21,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.delivery import deliver
 from kai_sched.cluster.extended_claim_requests import DeleteClaim, ExtendedReservation, MakeClaim
 from kai_sched.cluster.retry import CLAIM_RELEASES, CLAIMS
-from kai_sched.model.claims import CONSUMERS_MAX, Allocation
+from kai_sched.model.claims.objects import CONSUMERS_MAX, Allocation
 from kai_sched.plan.allocations import whole_allocation, wire_allocation
 
 log = structlog.get_logger("claims")

@@ -18,7 +18,7 @@ from kai_sched.cluster.delivery import Delivery
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path, object_path, pod_path
 from kai_sched.model.keys import split_key
-from kai_sched.model.read_meta import version_number
+from kai_sched.model.read.meta import version_number
 
 
 class SentClaim(msgspec.Struct, rename="camel"):

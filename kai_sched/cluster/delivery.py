@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.retry import RetryAction, RetryPolicy
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 BUSY_PAUSE_S = 0.02
 

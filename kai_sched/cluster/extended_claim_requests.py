@@ -18,7 +18,7 @@ from kai_sched.cluster.claim_writes import ClaimTaken, ClaimWrite, SentClaim, al
 from kai_sched.cluster.client import MERGE, Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import objects_path, pod_path
-from kai_sched.model.claims import Allocation, ExtendedRequests
+from kai_sched.model.claims.objects import Allocation, ExtendedRequests
 from kai_sched.model.keys import split_key
 from kai_sched.plan.allocations import claim_status_of_pod, extended_claim, whole_allocation, wire_allocation
 

@@ -24,7 +24,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.login import LoginFailure
 from kai_sched.cluster.paths import Path, object_path, objects_path
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 VERSION = "coordination.k8s.io/v1"
 

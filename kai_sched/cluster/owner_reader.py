@@ -17,8 +17,8 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import GROUPS, object_path, objects_path, version_path
 from kai_sched.cluster.reflector import JSON, METADATA
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 METADATA_ONLY = METADATA.format("PartialObjectMetadata")
 METADATA_LIST = METADATA.format("PartialObjectMetadataList")

@@ -27,9 +27,9 @@ from kai_sched.cluster.paths import pod_path
 from kai_sched.cluster.retry import BINDS
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.model.keys import split_key
-from kai_sched.model.read_sharing import is_device_label
+from kai_sched.model.read.sharing import is_device_label
 from kai_sched.plan.effects import Bind
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 INSPECT_AGAIN = Backoff(1.0, 10.0)  # between reads of a pod that cannot be read
 WORKERS = 32

@@ -23,7 +23,7 @@ from kai_sched.cluster.retry import EVICTIONS
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.model.times import format_time
 from kai_sched.plan.effects import Evict
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 WORKERS = 8
 

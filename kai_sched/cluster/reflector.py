@@ -20,7 +20,7 @@ from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.failure import read
 from kai_sched.cluster.paths import Path
 from kai_sched.cluster.time_slice import TimeSlice
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 Kind = tuple[str, str]  # apiVersion and kind, as ("v1", "Pod")
 

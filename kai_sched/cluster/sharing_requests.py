@@ -22,7 +22,7 @@ from kai_sched.cluster.retry import SHARES
 from kai_sched.model.config import Config
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
-from kai_sched.model.read_pod import PodReader
+from kai_sched.model.read.pod import PodReader
 from kai_sched.reconcile.gpu_reservation import GpuGroup, is_user, leftover_patch, visible_device
 
 Manifest = Mapping[str, Any]

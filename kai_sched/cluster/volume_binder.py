@@ -26,7 +26,7 @@ from kai_sched.model.store import Cluster, Store
 from kai_sched.model.volumes import FREE_PHASES, VolumeBook
 from kai_sched.plan.effects import Bind, ClaimVolume, SelectNode, VolumeWrite
 from kai_sched.reconcile.volume_plan import Refusal, plan_volumes
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 TIMEOUT_S = 120.0
 VOLUME_BINDING = "VolumeBinding"

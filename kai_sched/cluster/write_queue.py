@@ -17,7 +17,7 @@ from typing import Any
 from kai_sched.cluster.event_budget import EventBudget
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.plan.effects import Annotate, Emit, PatchStatus, SetCondition, Write
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 QUEUE_MAX = 50_000
 EVENTS_MAX = 5_000

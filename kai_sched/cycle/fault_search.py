@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from kai_sched.lowering.errors import LoweringError
-from kai_sched.model.claims import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kai_sched.model.keys import split_key
 from kai_sched.model.objects import (
     BindRequest,

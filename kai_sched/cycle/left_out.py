@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kai_sched.api import names
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     Allocation,
     ClaimRequests,
     DeviceClass,

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from kai_sched.cycle.claim_uses import claim_uses, freed_gpus
-from kai_sched.cycle.explain import ACTION_NAMES, SharedFacts, explain_group
-from kai_sched.lowering.claim_devices import DeviceBook
+from kai_sched.cycle.explain.groups import ACTION_NAMES, SharedFacts, explain_group
+from kai_sched.lowering.claims.devices import DeviceBook
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model import resources
 from kai_sched.model.gpu_memory import memory_price

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.cycle.explain_left_out import explained
+from kai_sched.cycle.explain.left_out import explained
 from kai_sched.cycle.fault_search import EndError, FaultSearch, ordered
 from kai_sched.cycle.left_out import Exclusions, leave_out, missing_from, view_without
 from kai_sched.cycle.lift import Lifted

@@ -13,8 +13,8 @@ from kai_sched.cycle.next_deadline import next_deadline
 from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.lower import Lowered, lower
 from kai_sched.lowering.settings import lower_settings
+from kai_sched.model.claims.selectors import SelectorAnswers, SelectorQuestion
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.hints import NO_HINTS, SchedulingHints
 from kai_sched.model.store import Cluster

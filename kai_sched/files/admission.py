@@ -16,9 +16,9 @@ from kai_sched.api import names
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.strict import is_from_cluster
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD
-from kai_sched.reconcile.admission import VALIDATED, AdmissionSettings, validate
-from kai_sched.reconcile.admission_types import AdmissionRequest
+from kai_sched.model.read.kinds import POD
+from kai_sched.reconcile.admission.review import VALIDATED, AdmissionSettings, validate
+from kai_sched.reconcile.admission.types import AdmissionRequest
 
 # Only pods with one of these in them can be refused: the others are not decoded.
 _MARKS = tuple(

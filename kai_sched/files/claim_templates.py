@@ -13,10 +13,10 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.files.items import Item
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD, RESOURCE_CLAIM
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.read.kinds import POD, RESOURCE_CLAIM
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 
 TEMPLATE = (names.DRA_VERSION, "ResourceClaimTemplate")
 

@@ -11,9 +11,9 @@ import msgspec
 
 from kai_sched.api import core
 from kai_sched.files.items import Item
-from kai_sched.model.faults import FieldError, decode_part
-from kai_sched.model.read import POD, VOLUME_CLAIM
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.field_errors import FieldError, decode_part
+from kai_sched.model.read.kinds import POD, VOLUME_CLAIM
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 
 
 class _ClaimTemplate(core.Wire):

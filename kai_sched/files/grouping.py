@@ -14,18 +14,18 @@ from kai_sched.api import core, names
 from kai_sched.files.items import Item, problem_in, warner
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.keys import split_key
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD, POD_GROUP
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE, namespace_of
+from kai_sched.model.read.kinds import POD, POD_GROUP
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE, namespace_of
 from kai_sched.reconcile.grouping.draft import group_name
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import Grouping, QueueChoice, merged, pod_patch
 from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve, wants_group
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings, read_kinds
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 PRIORITY_CLASS = ("scheduling.k8s.io/v1", "PriorityClass")
 CONFIG_MAP = ("v1", "ConfigMap")

@@ -10,12 +10,12 @@ from typing import Any, BinaryIO
 import msgspec
 
 from kai_sched.api import core
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 from kai_sched.files.sources import FilePosition, documents, expand, read_bytes
-from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.field_errors import FieldError, Warn, decode_part
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import NAMESPACED, Kind
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.read.kinds import NAMESPACED, Kind
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.telemetry.pace import Pace
 
 _header = msgspec.json.Decoder(core.Header)

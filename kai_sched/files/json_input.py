@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 
 _any = msgspec.json.Decoder(msgspec.Raw)
 _BLANKS = b" \t\r\n"

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from kai_sched.files.admission import admission_problems
 from kai_sched.files.claim_templates import with_claims
 from kai_sched.files.ephemeral_claims import with_ephemeral_claims
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 from kai_sched.files.items import Item, problem_in, read_items, unfold, warner
 from kai_sched.files.reading import read_with_faults
 from kai_sched.files.scenario import SCENARIO, read_scenario, unplaced
@@ -27,12 +27,12 @@ from kai_sched.files.strict import name_problems
 from kai_sched.files.workloads import Expanded, expand_workloads
 from kai_sched.model.checks import QUEUE_FIELD, limited, problems_of
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError, shown
+from kai_sched.model.field_errors import FieldError, shown
 from kai_sched.model.garbage import collector_paused
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
+from kai_sched.model.read.kinds import KINDS, OPERATOR_CONFIG, POD, SHARD, VERSIONS, Kind, Reader, check_unread
 from kai_sched.model.store import Store
-from kai_sched.reconcile.admission import AdmissionSettings
+from kai_sched.reconcile.admission.review import AdmissionSettings
 from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.telemetry.pace import Pace
 

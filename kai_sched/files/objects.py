@@ -11,10 +11,10 @@ import msgspec
 from kai_sched.api import core
 from kai_sched.files.items import Item
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.objects import Pod, PodGroup
-from kai_sched.model.read import KINDS, POD, POD_GROUP, Reader
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE, time_ns
+from kai_sched.model.read.kinds import KINDS, POD, POD_GROUP, Reader
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE, time_ns
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
 

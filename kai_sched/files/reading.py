@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kai_sched.model.faults import FieldError, Warn
+from kai_sched.model.field_errors import FieldError, Warn
 
 # The most faults of one object that are told in one run.
 FAULTS_MAX = 20

@@ -8,10 +8,10 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.config import BUILT_IN_PLUGINS, Config
-from kai_sched.model.faults import FieldError, Warn, decode_part
+from kai_sched.model.field_errors import FieldError, Warn, decode_part
 from kai_sched.model.objects import Object, Phase, Pod
-from kai_sched.model.read_config import check_actions, config_from_file
-from kai_sched.model.read_meta import time_ns
+from kai_sched.model.read.config import check_actions, config_from_file
+from kai_sched.model.read.meta import time_ns
 
 SCENARIO = (names.SCENARIO_VERSION, "Scenario")
 CYCLES_MAX = 10_000

@@ -8,15 +8,15 @@ from dataclasses import replace
 import msgspec
 
 from kai_sched.api import names
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 from kai_sched.files.items import Item, problem_in, unfold, warner
 from kai_sched.files.sources import FilePosition, documents
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
+from kai_sched.model.field_errors import FieldError
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import OPERATOR_CONFIG, SHARD, split_custom
-from kai_sched.model.read_config import config_from_file, config_from_operator, config_from_shard
-from kai_sched.reconcile.admission_types import admission_from_operator
+from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard
+from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, split_custom
+from kai_sched.reconcile.admission.types import admission_from_operator
 from kai_sched.telemetry.pace import Pace
 
 # Overrides a config by a config file. Raises FieldError.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from kai_sched.files import json_input, yaml_input
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 from kai_sched.model.problems import Problem
 from kai_sched.telemetry.pace import Pace
 

@@ -19,10 +19,10 @@ from kai_sched.files.controllers.registry import CONTROLLERS
 from kai_sched.files.controllers.workload import made_up_uid
 from kai_sched.files.field_names import Inner, field_types
 from kai_sched.files.items import Item, problem_in
-from kai_sched.model.faults import QUOTED_MAX, shown
+from kai_sched.model.field_errors import QUOTED_MAX, shown
 from kai_sched.model.problems import Problem, some_of
-from kai_sched.model.read import KINDS, NODE, POD, Kind
-from kai_sched.model.read_custom import UNKNOWN_SHOWN_MAX
+from kai_sched.model.read.custom import UNKNOWN_SHOWN_MAX
+from kai_sched.model.read.kinds import KINDS, NODE, POD, Kind
 
 # From here on two names are one name and a slip, or at least similar, by the ratio of difflib.
 SAME, SIMILAR = 0.85, 0.6

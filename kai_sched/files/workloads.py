@@ -18,15 +18,15 @@ from kai_sched.files.grouping import PRIORITY_CLASS, InputGrouper, may_lack_grou
 from kai_sched.files.items import Item, problem_in
 from kai_sched.files.objects import Key, Objects, meta_of
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError, Warn
+from kai_sched.model.field_errors import FieldError, Warn
 from kai_sched.model.priorities import SHIPPED_CLASSES
 from kai_sched.model.problems import Problem
-from kai_sched.model.read import POD, VOLUME_CLAIM
-from kai_sched.model.read_meta import identity, namespace_of, time_ns
+from kai_sched.model.read.kinds import POD, VOLUME_CLAIM
+from kai_sched.model.read.meta import identity, namespace_of, time_ns
 from kai_sched.model.times import format_time
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import QueueChoice
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner, read_owner
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 # No workload has more; a number with a zero too many must not fill the memory.
 OBJECTS_MAX = 100_000

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 
 DEPTH_MAX = 200
 # Values that aliases may add to a document beyond those that are written in it.

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
+from kai_sched.lowering.cached_rows import Entry, GroupCell, Names, PodCell, RowTable, put_all
+from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
-from kai_sched.lowering.layouts import Layout, layout_key, make_layout
 from kai_sched.lowering.limits import duration, moment
-from kai_sched.lowering.pod_classes import KnownShape, PodClass
 from kai_sched.lowering.roles import (
     gpu_kind,
     group_of_bare_pod,
@@ -31,10 +31,10 @@ from kai_sched.lowering.roles import (
     placing,
     task_priority,
 )
-from kai_sched.lowering.rows import Entry, GroupCell, Names, PodCell, RowTable, put_all
+from kai_sched.lowering.sub_group_tree import Layout, layout_key, make_layout
 from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.claims import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
+from kai_sched.model.claims.objects import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.keys import bare_pod_group_key, is_marked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering.pod_classes import PodClass
+from kai_sched.lowering.class_records import PodClass
 from kai_sched.model.objects import VolumeClaim
 from kai_sched.model.volumes import VolumeBook, demand_of
 from kai_sched.snapshot.columns import NULL

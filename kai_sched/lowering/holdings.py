@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.rows import PodCell
+from kai_sched.lowering.cached_rows import PodCell
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, Shape
 from kai_sched.snapshot.columns import NULL

@@ -1,7 +1,7 @@
 """The tables of jobs and sets: queue, priority, preemptibility, turn and times of each group, why it is refused, and
 the set of each pod (semantics 0.4).
 
-A job is a PodGroup or a bare pod. Its sets form a tree (``lowering.layouts``). The tables are made in two steps, as the
+A job is a PodGroup or a bare pod. Its sets form a tree (``sub_group_tree``). The tables are made in two steps, as the
 order of tasks depends on the sets and the tables refer to the tasks: ``lower_jobs`` gives the columns that do not
 depend on tasks, ``make_tables`` the tables.
 
@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import UNSET, Cache
-from kai_sched.lowering.layouts import Layout
+from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
 from kai_sched.lowering.limits import duration, whole
 from kai_sched.lowering.queues import QueueRows
-from kai_sched.lowering.rows import GroupCell, Names, PodCell
+from kai_sched.lowering.sub_group_tree import Layout
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import PriorityClass

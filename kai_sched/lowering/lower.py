@@ -20,19 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.claim_rows import lower_claims
-from kai_sched.lowering.claims import ClaimRows, find_claims
-from kai_sched.lowering.classes import ClassRows, lower_classes
+from kai_sched.lowering.cached_rows import GroupCell, PodCell
+from kai_sched.lowering.claims.requests import lower_claims
+from kai_sched.lowering.claims.tables import ClaimRows, find_claims
 from kai_sched.lowering.constraints import lower_signatures
 from kai_sched.lowering.devices import DeviceRows, lower_devices
 from kai_sched.lowering.equivalence import job_equivalence
 from kai_sched.lowering.holdings import find_holdings
 from kai_sched.lowering.jobs import JobRows, lower_jobs, make_tables, memberships, rows_of, take
-from kai_sched.lowering.layouts import Layout
 from kai_sched.lowering.limits import duration, moment
 from kai_sched.lowering.nodes import lower_nodes, node_list
+from kai_sched.lowering.pod_classes import ClassRows, lower_classes
 from kai_sched.lowering.queues import QueueRows, lower_queues
-from kai_sched.lowering.rows import GroupCell, PodCell
+from kai_sched.lowering.sub_group_tree import Layout
 from kai_sched.lowering.volumes import VolumeRows
 from kai_sched.model.config import Config
 from kai_sched.model.hints import NO_HINTS, SchedulingHints

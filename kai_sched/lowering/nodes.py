@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kai_sched.api import names
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.claims import ClaimRows
+from kai_sched.lowering.claims.tables import ClaimRows
 from kai_sched.lowering.devices import device_memories
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Taint

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
+from kai_sched.lowering.class_records import PodClass
 from kai_sched.lowering.constraints import TOO_MANY_DEMANDS, label_column
-from kai_sched.lowering.pod_classes import PodClass
 from kai_sched.model.budgets import Budget
 from kai_sched.model.objects import Node, NodeSelector, Term, Volume, VolumeClaim
 from kai_sched.model.problems import some_of

@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from kai_sched.api.names import DEFAULT_QUEUE
-from kai_sched.model.claim_checks import slice_problems
+from kai_sched.model.claims.checks import slice_problems
 from kai_sched.model.config import Config, in_pool
 from kai_sched.model.objects import UNLIMITED, Phase, Pod, PodGroup, Queue
 from kai_sched.model.problems import Problem, some_of
 from kai_sched.model.queue_tree import rooted_queues
-from kai_sched.model.read_custom import MEGABYTE
+from kai_sched.model.read.custom import MEGABYTE
 from kai_sched.model.store import Cluster
 
 DEFAULT_SET = "default"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from kai_sched.model.inflight_claims import ClaimOverlay
+from kai_sched.model.claims.inflight import ClaimOverlay
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Store
 

@@ -13,7 +13,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kai_sched.model.claims import Allocation, ClaimObject, ContainerDevices, PodClaim
+from kai_sched.model.claims.objects import Allocation, ClaimObject, ContainerDevices, PodClaim
 from kai_sched.model.keys import GroupKey, ObjectKey, group_key, object_key
 
 UNLIMITED = -1.0

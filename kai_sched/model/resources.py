@@ -13,7 +13,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from kai_sched.model.faults import shown
+from kai_sched.model.field_errors import shown
 
 CPU = "cpu"
 MEMORY = "memory"

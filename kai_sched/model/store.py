@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kai_sched.model.claims import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from kai_sched.model.device_selectors import NO_ANSWERS, SelectorAnswers
+from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from kai_sched.model.claims.selectors import NO_ANSWERS, SelectorAnswers
 from kai_sched.model.objects import (
     BindRequest,
     ConfigMap,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from kai_sched.api.custom import DURATION_LENGTH, DURATION_MAX_H
-from kai_sched.model.faults import shown
+from kai_sched.model.field_errors import shown
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,18}))?(?:[Zz]|([+-])(\d\d):(\d\d))",

@@ -26,19 +26,19 @@ from kai_sched.cluster.status_writer import StatusWriter
 from kai_sched.cluster.volume_binder import VolumeBinder
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.cluster.write_queue import WriteQueue
-from kai_sched.model.claims import DeviceClass
+from kai_sched.model.claims.objects import DeviceClass
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.read import VOLUME, Reader
+from kai_sched.model.read.kinds import VOLUME, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
-from kai_sched.operator.cycle_health import CycleHealth
-from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.operator.cycle.health import CycleHealth
+from kai_sched.operator.cycle.loop import CycleLoop
+from kai_sched.operator.cycle.watch import CycleWatch
 from kai_sched.operator.cycle_trigger import CycleTrigger
-from kai_sched.operator.cycle_watch import CycleWatch
 from kai_sched.operator.delivery.bind_tracker import BindTracker
-from kai_sched.operator.delivery.claim_binder import ClaimBinder
-from kai_sched.operator.delivery.claim_leftovers import ClaimLeftovers
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.binder import ClaimBinder
+from kai_sched.operator.delivery.claims.leftovers import ClaimLeftovers
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.gpu_reservations import GpuReservations
@@ -61,7 +61,7 @@ from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.kopf_frame import KopfFrame
 from kai_sched.operator.lifecycle import Operator, ProcessIdentity
 from kai_sched.operator.options import RunOptions
-from kai_sched.operator.parts import Part
+from kai_sched.operator.process_part import Part
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.reporting.status_reporter import StatusReporter, report_lost_write
 from kai_sched.operator.scaling import ScalingPods

@@ -13,7 +13,7 @@ import yaml
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path
-from kai_sched.model.read import QUEUE
+from kai_sched.model.read.kinds import QUEUE
 
 log = structlog.get_logger("defaults")
 

@@ -18,7 +18,7 @@ import msgspec
 from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.login import LoginFailure
-from kai_sched.model.read import POD_GROUP, QUEUE, Kind
+from kai_sched.model.read.kinds import POD_GROUP, QUEUE, Kind
 from kai_sched.operator.intake.paced_sink import PacedSink
 
 LOGIN_PAUSE_S = 1.0

@@ -17,7 +17,7 @@ from kai_sched.operator.http.pages import Pages
 from kai_sched.operator.http.webhook_service import WebhookService
 from kai_sched.operator.kopf_frame import KopfFrame
 from kai_sched.operator.options import RunOptions
-from kai_sched.operator.parts import Part
+from kai_sched.operator.process_part import Part
 
 log = structlog.get_logger("operator")
 

@@ -20,7 +20,7 @@ from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.reconcile.scaling_pods import name_of, plan_scaling, scaling_pod
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 log = structlog.get_logger("scaling")
 

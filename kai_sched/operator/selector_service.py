@@ -14,12 +14,12 @@ from functools import partial
 
 import structlog
 
-from kai_sched.model.claims import DeviceClass, DeviceTaintRule
-from kai_sched.model.device_selectors import SelectorQuestion, object_questions, selector_problems
+from kai_sched.model.claims.objects import DeviceClass, DeviceTaintRule
+from kai_sched.model.claims.selectors import SelectorQuestion, object_questions, selector_problems
 from kai_sched.model.store import Cluster, Store
 from kai_sched.selectors.answer_book import AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 IDLE_S = 60.0  # without a question, after which the process ends
 FAILED_PAUSE_S = 5.0  # after a process that could not be started

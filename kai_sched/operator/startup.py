@@ -16,8 +16,8 @@ from kai_sched.api import names
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.lease import LeaderLease
 from kai_sched.cluster.reflector import Reflector
-from kai_sched.model.read import POD, QUEUE
-from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.model.read.kinds import POD, QUEUE
+from kai_sched.operator.cycle.loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.default_queues import create_default_queues
 from kai_sched.operator.garbage_collection import GarbagePolicy

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from kai_sched.api import names
-from kai_sched.model.claims import AllocatedDevice, Allocation, ExtendedRequests
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation, ExtendedRequests
 from kai_sched.model.selectors import NODE_NAME
 
 

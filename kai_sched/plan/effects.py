@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kai_sched.model.claims import Allocation, ExtendedRequests
+from kai_sched.model.claims.objects import Allocation, ExtendedRequests
 from kai_sched.model.keys import object_key
 
 

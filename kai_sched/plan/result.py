@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kai_sched.model.device_selectors import SelectorQuestion
+from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.objects import Object
 from kai_sched.plan.effects import Effect
 from kai_sched.plan.reasons import Reason

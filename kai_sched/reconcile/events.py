@@ -7,7 +7,7 @@ from __future__ import annotations
 from kai_sched.api import names
 from kai_sched.plan.effects import Emit, Ref, SetCondition
 from kai_sched.plan.reasons import Reason
-from kai_sched.reconcile.pod_conditions import event_reason
+from kai_sched.reconcile.status.pod_conditions import event_reason
 
 MESSAGE_MAX = 1024  # bytes; the API server takes no longer notes
 

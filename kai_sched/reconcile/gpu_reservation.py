@@ -15,7 +15,7 @@ from kai_sched.api import names
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.gpu_memory import memory_price
 from kai_sched.model.objects import GpuShare, Pod, Toleration
-from kai_sched.model.read_sharing import is_device_label
+from kai_sched.model.read.sharing import is_device_label
 
 NAME_DIGITS = 16
 CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"

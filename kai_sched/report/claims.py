@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from kai_sched.model.claims import AllocatedDevice, Allocation, ResourceClaim, is_gpu_name
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation, ResourceClaim, is_gpu_name
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster

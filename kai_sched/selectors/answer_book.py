@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kai_sched.model.device_selectors import (
+from kai_sched.model.claims.selectors import (
     NO_ANSWERS,
     DeviceView,
     SelectorAnswer,

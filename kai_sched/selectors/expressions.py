@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from kai_sched.model.faults import shown
+from kai_sched.model.claims.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart, domains_of, parts_of
+from kai_sched.model.field_errors import shown
 from kai_sched.model.resources import is_quantity, parse_quantity
-from kai_sched.model.selector_text import ATTRIBUTES, CAPACITY, DRIVER, SHARED, DevicePart, domains_of, parts_of
 
 # The library's command line needs hundreds of modules, and nothing here needs it.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 
-from kai_sched.model.device_selectors import SelectorAnswers, SelectorQuestion
+from kai_sched.model.claims.selectors import SelectorAnswers, SelectorQuestion
 from kai_sched.selectors.answer_book import KEPT_BYTES, RETRY_S, AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess
 

@@ -58,7 +58,7 @@ class Picks(NamedTuple):
 
 
 class ClaimSteps(NamedTuple):
-    """What searches for devices of claims took beyond their free steps, and which were cut (``claim_steps``)."""
+    """What searches for devices of claims took beyond their free steps, and which were cut (``claims.steps``)."""
 
     queue: Ints  # (C,) the queue of the first task of the class that is in a job; else one more than there are
     spent: Longs  # (C,) steps of the class

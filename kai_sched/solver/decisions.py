@@ -50,7 +50,7 @@ class Decisions(NamedTuple):
     evictions: Evictions
     help: Flags  # (J, 4) by Action, a Help
     verdict: Flags  # (J,) a Verdict
-    free: Flags  # (J,) a RoomState (``eviction.pipelined_room``)
+    free: Flags  # (J,) a RoomState (``solver.pipelined_room``)
     blocking_row: Ints  # (J,) queue of a gate, or the task that found no node
     resource: Ints  # (J,) resource of a gate
     asked: Ints  # (J,) tasks in the chunk that failed

@@ -16,9 +16,9 @@ from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
 from kai_sched.solver.claim_state import ClaimState
-from kai_sched.solver.eviction.pipelined_room import FREE
-from kai_sched.solver.eviction.queue_losses import diverge
-from kai_sched.solver.kernels.claim_steps import CUT
+from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.kernels.claims.steps import CUT
+from kai_sched.solver.pipelined_room import FREE
 from kai_sched.solver.stages.explain import Facts
 from kai_sched.solver.state import Context, State
 

@@ -34,7 +34,7 @@ from kai_sched.snapshot.tables import (
     freeze,
 )
 from kai_sched.solver import jit
-from kai_sched.solver.eviction.queue_losses import diverge
+from kai_sched.solver.eviction.rules.losses import diverge
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages.fair_share import divide
 

@@ -29,8 +29,8 @@ from kai_sched.model.objects import Queue
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult, QueueState
-from kai_sched.telemetry.faults import FAULTS, FaultLog
 from kai_sched.telemetry.series import EvictedPods, Series
+from kai_sched.telemetry.unexpected import FAULTS, FaultLog
 
 BUCKETS_MS = tuple(5.0 * 2**k for k in range(10))
 MILLI = 1000.0  # a second in milliseconds, a core in millicores

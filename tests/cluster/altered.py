@@ -18,8 +18,9 @@ from kai_sched.cli.main import main
 from kai_sched.cluster.client import Api
 from kai_sched.cluster.reflector import Reflector, ReflectorTimings
 from kai_sched.cycle.run import run_cycle
-from kai_sched.operator import app, cycle_loop, kopf_frame, process
+from kai_sched.operator import app, kopf_frame, process
 from kai_sched.operator.clock import Clock, SteadyWall
+from kai_sched.operator.cycle import loop as cycle_loop
 from kai_sched.operator.http import pages
 from kai_sched.operator.kopf_frame import kopf_settings
 

@@ -13,7 +13,7 @@ import yaml
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.model.read_config import config_from_operator
+from kai_sched.model.read.config import config_from_operator
 from kai_sched.reconcile.gpu_reservation import GpuGroup, reservation_pod
 from tests.cluster import objects
 from tests.cluster.client import Client, Object, collection

@@ -9,7 +9,7 @@ import msgspec
 from kai_sched.api import names
 from kai_sched.cluster.client import Api
 from kai_sched.model.config import Config, ScalingSettings
-from kai_sched.model.read import VERSIONS, Reader
+from kai_sched.model.read.kinds import VERSIONS, Reader
 from kai_sched.model.store import Cluster as View
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.scaling import ScalingPods

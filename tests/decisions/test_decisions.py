@@ -12,7 +12,7 @@ import pytest
 
 from kai_sched import Cache, Cluster, Config, Store, run_cycle
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.files.load import load
 from kai_sched.model.times import parse_time
 from kai_sched.plan.effects import Evict, Pipeline

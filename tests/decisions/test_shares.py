@@ -9,7 +9,7 @@ import pytest
 
 from kai_sched import Config, Store, run_cycle
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
 from kai_sched.plan.effects import Evict
 

@@ -9,8 +9,8 @@ from kai_sched import Cluster, Config
 from tests.oracle.allocate import allocate_in, may_run, move, waits_for_minimum
 from tests.oracle.chunk import next_chunk, task_order
 from tests.oracle.devices import device_memory, held
-from tests.oracle.few import search_few
-from tests.oracle.few_scenario import Few, come_back_all, fits_at_home, may_return
+from tests.oracle.minimal import search_few
+from tests.oracle.minimal_scenario import Few, come_back_all, fits_at_home, may_return
 from tests.oracle.order import JobTree
 from tests.oracle.reclaim import Fairness, may_reclaim, needs, reclaim_pool
 from tests.oracle.search import Search, search

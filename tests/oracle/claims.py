@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     AllocatedDevice,
     ClaimRequests,
     Device,

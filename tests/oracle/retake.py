@@ -1,4 +1,4 @@
-"""Would a queue that loses take the same room straight back, by its quota (``eviction.retake``)?"""
+"""Would a queue that loses take the same room straight back, by its quota (``eviction.rules.retake``)?"""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.lowering.lower import lower
-from kai_sched.model.claims import ResourceClaim
+from kai_sched.model.claims.objects import ResourceClaim
 from kai_sched.model.objects import Phase, Pod, PodGroup
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.plan.reasons import NOT_TRIED

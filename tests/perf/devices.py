@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     Capacity,
     ClaimRequests,
     Device,

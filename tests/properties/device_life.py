@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     Capacity,
     ClaimRequests,
     Device,

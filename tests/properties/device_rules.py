@@ -12,7 +12,7 @@ from math import ceil
 
 from kai_sched import Cluster, Config, CycleResult, run_cycle
 from kai_sched.model import objects as o
-from kai_sched.model.claims import AllocatedDevice, Allocation, Device, DeviceOption, ResourceClaim
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation, Device, DeviceOption, ResourceClaim
 from kai_sched.plan.effects import Evict
 from tests.properties.device_life import DRIVER, LARGE, LATE, NETWORK, bound
 from tests.properties.shares import MEMORY_LABEL, MIG_LARGE, MIG_SMALL, RESERVATION, device_memory, size_on

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from kai_sched.model.claims import Capacity, Device, Version
+from kai_sched.model.claims.objects import Capacity, Device, Version
 from tests.unit.selectors.commands import DEEP, LARGE, SLOW
 
 NAMES, DOMAINS = ("a", "b", "size", "device"), ("x.com", "y.com", "attributes")

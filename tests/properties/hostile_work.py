@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.model.read import Reader
+from kai_sched.model.read.kinds import Reader
 from kai_sched.model.store import Store
 
 Object = dict[str, Any]

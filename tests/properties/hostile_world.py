@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from kai_sched import Cache, CycleResult, Store, run_cycle
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.model.read import NAMESPACED, Kind
+from kai_sched.model.read.kinds import NAMESPACED, Kind
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.intake.status_observer import StatusObserver
 from kai_sched.operator.reporting.observations import Observations, observe_all
 from kai_sched.plan.effects import Write
-from kai_sched.reconcile.status_reconciler import StatusReconciler
-from kai_sched.telemetry.faults import FaultLog
+from kai_sched.reconcile.status.reconciler import StatusReconciler
+from kai_sched.telemetry.unexpected import FaultLog
 from tests.properties.expressions import expressions
 from tests.properties.hostile_values import encode, shown
 from tests.properties.hostile_wire import Site, hostile, put, schema_of, sites, whole

@@ -24,13 +24,13 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config, ReservationSettings
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
-from kai_sched.model.read import POD, QUEUE, Kind, Reader
+from kai_sched.model.read.kinds import POD, QUEUE, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.bind_tracker import BindTracker
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.gpu_reservations import GpuReservations

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import BindFailure
-from kai_sched.model.claims import (
+from kai_sched.model.claims.inflight import ClaimOverlay
+from kai_sched.model.claims.objects import (
     AllocatedDevice,
     Allocation,
     DeviceOption,
@@ -26,11 +27,10 @@ from kai_sched.model.claims import (
     ResourceClaim,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.inflight_claims import ClaimOverlay
-from kai_sched.model.read import RESOURCE_CLAIM, Reader
+from kai_sched.model.read.kinds import RESOURCE_CLAIM, Reader
 from kai_sched.model.store import Store
-from kai_sched.operator.delivery.claim_binder import ClaimBinder
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.binder import ClaimBinder
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.plan.effects import Bind, ClaimUse
 from tests.properties.sharing_world import VirtualLoop
 from tests.unit.cluster.claim_server import ClaimServer, Object

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     AllocatedDevice,
     Allocation,
     ClaimRequests,

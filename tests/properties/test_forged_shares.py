@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
 from kai_sched.model import objects as o
-from kai_sched.model.read import POD, Reader
+from kai_sched.model.read.kinds import POD, Reader
 from tests.properties.clusters import NOW_NS
 from tests.properties.plans import text_of
 from tests.properties.test_shares import CONFIGS, CROWDED, LOOSE

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.model.read import POD_GROUP, Reader
-from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.model.read.kinds import POD_GROUP, Reader
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 from tests.unit.reconcile.workloads import SETTINGS, Thing, World, grouping
 
 _KINDS = sorted({*RULES, *SKIPPED})

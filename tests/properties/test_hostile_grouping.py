@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kai_sched.api.custom import DNS_LABEL_LENGTH
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod
-from kai_sched.model.read import POD, POD_GROUP, Reader
-from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.model.read.kinds import POD, POD_GROUP, Reader
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 from tests.properties.hostile_requests import Recorder, illegal
 from tests.properties.hostile_values import BY_KIND, DEEP, HUGE, texts, wrong_types
 from tests.properties.hostile_wire import ANNOTATIONS, LABELS

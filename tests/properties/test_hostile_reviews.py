@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_sched.api import names
-from kai_sched.reconcile.admission import BODY_MAX, AdmissionSettings, review
+from kai_sched.reconcile.admission.review import BODY_MAX, AdmissionSettings, review
 from tests.properties.hostile_values import encode
 from tests.properties.hostile_wire import hostile, schema_of
 from tests.properties.hostile_world import BASES, Hostile, hostiles, thing

@@ -24,8 +24,8 @@ from kai_sched import Cache, Store, run_cycle
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
-from kai_sched.model.read import Reader
+from kai_sched.model.field_errors import FieldError
+from kai_sched.model.read.kinds import Reader
 from kai_sched.plan.effects import Bind
 from kai_sched.selectors.answer_book import AnswerBook, evaluated
 from kai_sched.selectors.worker_process import WorkerProcess

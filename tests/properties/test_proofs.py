@@ -26,10 +26,10 @@ from tests.properties.deciders import Plan, plan_of
 
 run, search, minimal, choice, costs = afresh(
     "cycle.run",
-    "solver.eviction.original_search",
-    "solver.eviction.minimal_search",
-    "solver.eviction.minimal_choice",
-    "solver.eviction.node_costs",
+    "solver.eviction.original.search",
+    "solver.eviction.minimal.search",
+    "solver.eviction.minimal.choice",
+    "solver.eviction.minimal.node_costs",
 )
 OK = int(Verdict.OK)
 # What each proof says when it cannot tell.

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, CycleResult, Store, run_cycle
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
 from kai_sched.model.objects import Queue
 from kai_sched.plan.result import QUEUE_RESOURCES
-from kai_sched.reconcile.queue_usage import Amounts, QueueUsage
+from kai_sched.reconcile.status.usage import Amounts, QueueUsage
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.shares import Sharing
 from tests.properties.test_claims import crowds

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kai_sched.api import names
 from kai_sched.model.config import Config
-from kai_sched.model.faults import MESSAGE_MAX, FieldError
+from kai_sched.model.field_errors import MESSAGE_MAX, FieldError
 from kai_sched.model.objects import Node, Object, Pod, PodGroup, PriorityClass, Queue, Volume, VolumeClaim
-from kai_sched.model.read import CLASSES, Reader
+from kai_sched.model.read.kinds import CLASSES, Reader
 from kai_sched.model.times import DURATION_MAX_S
 
 INT64_MAX = 2**63 - 1

@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kai_sched.cluster.client import Api, ApiFailure
+from kai_sched.cluster.group_requests import create_group, get_group, mark_pod
 from kai_sched.cluster.login import Credentials
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.cluster.paths import Path, object_path, objects_path, only
-from kai_sched.cluster.pod_group_requests import create_group, get_group, mark_pod
 from kai_sched.cluster.status_writer import path_of
 from kai_sched.plan.effects import Ref
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import ObjectReference
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 SMUGGLED = "x HTTP/1.1\r\nHost: k\r\n\r\nDELETE /api/v1/namespaces/victim/pods/p"
 TEXTS = st.one_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.lowering.rows import Entry, RowTable
+from kai_sched.lowering.cached_rows import Entry, RowTable
 
 KEYS = [f"k{number}" for number in range(60)]
 # None: removed; a number: put with this sort key, which others may have, too.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kai_sched import Config, Store, run_cycle
 from kai_sched.cli import simulate
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.files.load import Loaded, SimulationCase
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Object

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from kai_sched import CycleResult, Store, run_cycle
 from kai_sched.api import names
-from kai_sched.model.claims import Device
+from kai_sched.model.claims.objects import Device
+from kai_sched.model.claims.selector_text import domains_of, parts_of
+from kai_sched.model.claims.selectors import view_of
 from kai_sched.model.config import Config
-from kai_sched.model.device_selectors import view_of
-from kai_sched.model.read import Reader
-from kai_sched.model.selector_text import domains_of, parts_of
+from kai_sched.model.read.kinds import Reader
 from kai_sched.plan.effects import Bind
 from kai_sched.selectors.expressions import FUNCTIONS, ExpressionFault, answers
 from tests.properties.expressions import HARMFUL, devices, expressions

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.cycle.hint_tracker import HintTracker
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.library import run_cycle
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     ClaimRequests,
     Device,
     DeviceClass,

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     ClaimRequests,
     ContainerDevices,
     DeviceClass,
@@ -24,9 +24,9 @@ from kai_sched.plan import reasons
 from kai_sched.plan.effects import Bind, Emit, Evict, Pipeline, Ref
 from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile.grouping.manifest import QueueChoice
-from kai_sched.reconcile.owner_reconciler import OwnerIndex
-from kai_sched.reconcile.queue_usage import QueueUsage, ShapeCounts
-from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.status.reconciler import StatusReconciler
+from kai_sched.reconcile.status.usage import QueueUsage, ShapeCounts
 from tests.unit.reconcile.cases import CONFIG, NO_ROOM, SECOND_NS, SHAPE, World, decided, pod, pod_group, queue, state
 
 NAMES = [f"n{n}" for n in range(6)]

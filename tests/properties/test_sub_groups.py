@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
-from kai_sched.lowering.layouts import make_layout
+from kai_sched.lowering.sub_group_tree import make_layout
 from kai_sched.model import objects as o
 from kai_sched.model.checks import pod_sets, problems_of, tree_fault
 from kai_sched.plan.effects import PatchStatus
-from kai_sched.reconcile.queue_usage import QueueUsage
-from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.reconcile.status.reconciler import StatusReconciler
+from kai_sched.reconcile.status.usage import QueueUsage
 from tests.properties.clusters import NOW_NS
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)

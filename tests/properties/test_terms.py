@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Cache, Store
-from kai_sched.lowering.rows import PodCell
+from kai_sched.lowering.cached_rows import PodCell
 from kai_sched.lowering.terms import Term, terms_of
 from kai_sched.model import objects as o
 from kai_sched.model.selectors import holds

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
-from kai_sched.cycle.world import World, advance
+from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
 from kai_sched.model.selectors import admits
 from kai_sched.model.volumes import VolumeBook

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from kai_sched import Cluster, CycleResult
-from kai_sched.model import claims as c
+from kai_sched.model.claims import objects as c
 from kai_sched.model.objects import Object, Pod, Taint
 from kai_sched.plan.effects import Bind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kai_sched import Cluster, run_cycle
-from kai_sched.model.claims import ResourceSlice
+from kai_sched.model.claims.objects import ResourceSlice
 from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.objects import Node, Queue
 from tests.oracle.actions import decide

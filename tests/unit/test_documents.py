@@ -18,8 +18,8 @@ from kai_sched.files.load import load
 from kai_sched.model.store import Cluster
 from kai_sched.reconcile.grouping.draft import BUILD, INFERENCE, TRAIN
 from kai_sched.reconcile.grouping.registry import RULES
-from kai_sched.reconcile.queue_status import queue_statuses
-from kai_sched.reconcile.queue_usage import QueueUsage
+from kai_sched.reconcile.status.queue_status import queue_statuses
+from kai_sched.reconcile.status.usage import QueueUsage
 from tests.cluster.play import NEXT
 from tests.tree import ROOT
 from tests.unit.cli.command import environment, run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kai_sched.files.controllers.workload import Manifest, Workload
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.fields import Fields
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 

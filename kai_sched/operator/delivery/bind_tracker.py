@@ -20,7 +20,7 @@ from kai_sched.model.objects import Pod, Shape
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.operator.delivery.group_retries import GroupRetries
 from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Bind

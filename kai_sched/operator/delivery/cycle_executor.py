@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kai_sched.cluster.time_slice import TimeSlice
 from kai_sched.model.store import Cluster
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.bind_tracker import BindTracker
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.delivery.group_retries import GroupRetries

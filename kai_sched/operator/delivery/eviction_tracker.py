@@ -21,11 +21,11 @@ from kai_sched.model.objects import Pod
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.cycle_trigger import CycleTrigger
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.node_check import node_problem
 from kai_sched.plan.effects import Evict, Plan
 from kai_sched.reconcile.eviction_notices import plans_of
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 BACKOFF = Backoff(1.0, 60.0)  # of a plan with a pod that could not be evicted
 LATE_S = 0.05  # after the end of a backoff: other backoffs may end right behind it

@@ -13,7 +13,7 @@ from typing import Protocol
 from kai_sched.cluster.failure import NOT_LEADER, ApiFailure
 from kai_sched.cluster.pod_binder import FAULT, OBSOLETE, BindFailure
 from kai_sched.plan.effects import Bind
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 Prepare = Callable[[Sequence[Bind]], Awaitable[BindFailure | None]]
 

@@ -13,9 +13,9 @@ import structlog
 
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.delivery import Workers
-from kai_sched.cluster.pod_group_requests import create_group, get_group, mark_pod, replace_group
+from kai_sched.cluster.group_requests import create_group, get_group, mark_pod, replace_group
 from kai_sched.cluster.retry import GROUP_MEMBERS, POD_GROUPS, RetryAction
-from kai_sched.model.read import POD, POD_GROUP
+from kai_sched.model.read.kinds import POD, POD_GROUP
 from kai_sched.operator.grouping.groups import Groups
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter, pod_ref
 from kai_sched.operator.grouping.requests import GroupingRequests, Target

@@ -17,9 +17,9 @@ from kai_sched.api import core, names
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Pod, PodGroup
-from kai_sched.model.read import POD, POD_GROUP, Reader
-from kai_sched.model.read_meta import version_number
-from kai_sched.model.recent import TextPool
+from kai_sched.model.read.kinds import POD, POD_GROUP, Reader
+from kai_sched.model.read.meta import version_number
+from kai_sched.model.read.parse_cache import TextPool
 from kai_sched.model.store import Store
 from kai_sched.operator.grouping.members import (
     ALONE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kai_sched.api import core, names
 from kai_sched.model.objects import NO_LABELS, Pod
-from kai_sched.model.read_meta import DEFAULT_NAMESPACE
+from kai_sched.model.read.meta import DEFAULT_NAMESPACE
 from kai_sched.reconcile.grouping.draft import SELECTED_LABELS
 from kai_sched.reconcile.grouping.owners import is_spark, wants_group
 

@@ -17,10 +17,10 @@ from kai_sched.operator.grouping.members import key_of
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.plan.effects import Emit, Ref
 from kai_sched.reconcile import events
-from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, Owner
-from kai_sched.reconcile.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.grouping.workload_errors import GroupingError, OwnerGone
+from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
 
 PROBLEMS_MAX = 10_000  # that are remembered, so that each is reported once
 GONE_S = 10.0  # pods whose owner was deleted get this long to go, too, before a problem is reported

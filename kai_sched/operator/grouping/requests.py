@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kai_sched.cluster.retry import POD_GROUPS
 from kai_sched.cluster.work_queue import WorkQueue
-from kai_sched.model.read import Kind
+from kai_sched.model.read.kinds import Kind
 
 BACKOFF = POD_GROUPS.backoff
 

@@ -15,7 +15,7 @@ from kai_sched.cluster.paths import object_path
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
 from kai_sched.model.objects import PriorityClass
-from kai_sched.model.read import Kind
+from kai_sched.model.read.kinds import Kind
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.reconcile.grouping.settings import GroupingSettings, KindDefaults, KindRules, read_kinds

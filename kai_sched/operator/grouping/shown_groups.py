@@ -9,9 +9,9 @@ import structlog
 
 from kai_sched.api import names
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.faults import FieldError
+from kai_sched.model.field_errors import FieldError
 from kai_sched.model.objects import PodGroup
-from kai_sched.model.read import POD_GROUP, Reader
+from kai_sched.model.read.kinds import POD_GROUP, Reader
 from kai_sched.model.store import Store
 from kai_sched.reconcile.grouping.manifest import Manifest, merged
 

@@ -29,12 +29,12 @@ from kai_sched.operator.grouping.prefetch import prefetch
 from kai_sched.operator.grouping.problem_reporter import GroupingReporter
 from kai_sched.operator.grouping.requests import GroupingRequests
 from kai_sched.operator.grouping.rule_settings import RuleSettings
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.manifest import Grouping
 from kai_sched.reconcile.grouping.owners import Chain, is_spark, resolve
 from kai_sched.reconcile.grouping.registry import group_of
 from kai_sched.reconcile.grouping.settings import GroupingSettings
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
+from kai_sched.telemetry.unexpected import FAULTS
 
 PREFETCH_S = 2.5  # the time for listing many owners at once, before each is read alone
 CATCH_UP_S = 5.0  # then cycles begin to act, whatever is left to reconcile

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kai_sched.operator.http.authority import Pair
 from kai_sched.operator.http.listener import Listener, listen
-from kai_sched.reconcile.admission import BODY_MAX
+from kai_sched.reconcile.admission.review import BODY_MAX
 
 ALL_BODIES_BYTES_MAX = 64 * 2**20
 REVIEWS_MAX = 32  # under way, or waiting for a thread

@@ -19,7 +19,7 @@ from kai_sched.operator.http.certificate import CertificateManager
 from kai_sched.operator.http.webhook_server import WebhookServer
 from kai_sched.operator.intake.live_settings import LiveSettings
 from kai_sched.operator.options import RunOptions
-from kai_sched.reconcile.admission import review
+from kai_sched.reconcile.admission.review import review
 
 log = structlog.get_logger("webhooks")
 

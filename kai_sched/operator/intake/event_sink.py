@@ -16,16 +16,16 @@ from typing import Protocol
 import structlog
 
 from kai_sched.api import core
-from kai_sched.model.claims import ResourceClaim
+from kai_sched.model.claims.objects import ResourceClaim
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError
+from kai_sched.model.field_errors import FieldError
 from kai_sched.model.inflight import Overlay
 from kai_sched.model.objects import Node, Object, Phase, Pod, PodGroup
-from kai_sched.model.read import CLASSES, POD, POD_GROUP, RESOURCE_CLAIM, Kind, Reader
+from kai_sched.model.read.kinds import CLASSES, POD, POD_GROUP, RESOURCE_CLAIM, Kind, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.intake.object_head import ObjectHead, read_head
 from kai_sched.plan.effects import Ref
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.telemetry.unexpected import FAULTS
 
 log = structlog.get_logger("intake")
 

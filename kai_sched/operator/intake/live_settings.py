@@ -19,10 +19,10 @@ from kai_sched.cluster.backoff import Backoff
 from kai_sched.cluster.client import Api, ApiFailure
 from kai_sched.cluster.paths import objects_path, only
 from kai_sched.model.config import Config
-from kai_sched.model.faults import FieldError, Warn
-from kai_sched.model.read import OPERATOR_CONFIG, SHARD, Kind, split_custom
-from kai_sched.model.read_config import config_from_operator, config_from_shard
-from kai_sched.reconcile.admission_types import AdmissionSettings, admission_from_operator
+from kai_sched.model.field_errors import FieldError, Warn
+from kai_sched.model.read.config import config_from_operator, config_from_shard
+from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD, Kind, split_custom
+from kai_sched.reconcile.admission.types import AdmissionSettings, admission_from_operator
 
 log = structlog.get_logger("settings")
 

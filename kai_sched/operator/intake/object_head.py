@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from kai_sched.api import core
-from kai_sched.model.read import NAMESPACED, POD, Kind
-from kai_sched.model.read_meta import version_number
+from kai_sched.model.read.kinds import NAMESPACED, POD, Kind
+from kai_sched.model.read.meta import version_number
 
 log = structlog.get_logger("intake")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kai_sched.model.read import Kind
+from kai_sched.model.read.kinds import Kind
 from kai_sched.operator.intake.event_sink import EventSink
 from kai_sched.operator.intake.object_head import read_name
 

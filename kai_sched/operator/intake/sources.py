@@ -5,7 +5,7 @@ from __future__ import annotations
 from kai_sched.api import names
 from kai_sched.cluster.paths import objects_path
 from kai_sched.cluster.reflector import WatchSource
-from kai_sched.model.read import (
+from kai_sched.model.read.kinds import (
     BIND_REQUEST,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,

@@ -13,9 +13,9 @@ import msgspec
 
 from kai_sched.api import core, names
 from kai_sched.model.config import Config
-from kai_sched.model.read import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
+from kai_sched.model.read.kinds import OPERATOR_CONFIG, POD, POD_GROUP, QUEUE, SHARD, Kind
 from kai_sched.operator.intake.live_settings import LiveSettings
-from kai_sched.reconcile.pod_conditions import PodCondition
+from kai_sched.reconcile.status.pod_conditions import PodCondition
 
 Part = TypeVar("Part")
 

@@ -15,7 +15,7 @@ import structlog
 from kai_sched.model.config import Config
 from kai_sched.model.keys import split_key
 from kai_sched.model.store import Cluster
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.reporting.observations import Found, observe_all
 from kai_sched.plan import waits
 from kai_sched.plan.effects import Bind, Evict, Pipeline, Plan, Ref, Write
@@ -24,9 +24,9 @@ from kai_sched.plan.receipts import rule
 from kai_sched.plan.result import CycleResult
 from kai_sched.reconcile import events
 from kai_sched.reconcile.eviction_notices import plan_writes, victim_writes
-from kai_sched.reconcile.status_reconciler import StatusReconciler
-from kai_sched.telemetry.faults import FAULTS
+from kai_sched.reconcile.status.reconciler import StatusReconciler
 from kai_sched.telemetry.metrics import Metrics
+from kai_sched.telemetry.unexpected import FAULTS
 
 PART = "status"  # of the process, where faults are counted
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from kai_sched.api import names
-from kai_sched.reconcile.owner_reconciler import GroupOwner, OwnerIndex
-from kai_sched.reconcile.pod_conditions import PodCondition
-from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.reconcile.status.owner_reconciler import GroupOwner, OwnerIndex
+from kai_sched.reconcile.status.pod_conditions import PodCondition
+from kai_sched.reconcile.status.reconciler import StatusReconciler
 
 # An observation: of a queue or group its uid, status and fault, of a pod its uid and condition, of a group its owner.
 # None: the object is gone.

@@ -22,7 +22,7 @@ from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import Clock
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.reporting.batch import Batch, Bound, StatusComputer, kinds_of, pod_ref
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.plan.effects import Bind, Emit, Evict, Plan, Write

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from kai_sched.api.custom import LABEL_KEY_LENGTH, NAME_LENGTH
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
-from kai_sched.model.faults import shown
+from kai_sched.model.field_errors import shown
 from kai_sched.model.objects import TopologyConstraint
 from kai_sched.reconcile.grouping.draft import Draft
 from kai_sched.reconcile.grouping.fields import COUNT_MAX

@@ -14,12 +14,12 @@ from typing import Protocol
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import DNS_LABEL_LENGTH, DNS_LABEL_PATTERN
-from kai_sched.model.faults import shown
+from kai_sched.model.field_errors import shown
 from kai_sched.model.objects import Pod, PodGroup, SubGroup, TopologyConstraint
-from kai_sched.reconcile.grouping.faults import GroupingError, Note, OwnerGone
 from kai_sched.reconcile.grouping.fields import COUNT_MAX, Fields, whole_number
 from kai_sched.reconcile.grouping.owners import ObjectReference, Owner
 from kai_sched.reconcile.grouping.settings import GroupingSettings
+from kai_sched.reconcile.grouping.workload_errors import GroupingError, Note, OwnerGone
 
 _DNS_LABEL = re.compile(DNS_LABEL_PATTERN)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kai_sched.api.custom import INT32_MAX
-from kai_sched.model.faults import as_json, shown
-from kai_sched.reconcile.grouping.faults import GroupingError
+from kai_sched.model.field_errors import as_json, shown
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 _NOTHING: Mapping[str, Any] = {}
 COUNT_MAX = INT32_MAX

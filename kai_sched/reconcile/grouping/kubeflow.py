@@ -10,10 +10,10 @@ from dataclasses import replace
 from kai_sched.api import names
 from kai_sched.model.objects import Phase, SubGroup
 from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, Rule, number_in
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.fields import Fields, whole_number
 from kai_sched.reconcile.grouping.owners import Owner
 from kai_sched.reconcile.grouping.segments import check_segments, topology_of_segments
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 # Where each kind keeps its replicas, and which roles it cannot do without.
 REPLICA_SPECS: Mapping[str, tuple[str, tuple[str, ...]]] = {

@@ -12,14 +12,14 @@ import msgspec
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import NAME_LENGTH
-from kai_sched.model.faults import shown
+from kai_sched.model.field_errors import shown
 from kai_sched.model.objects import SubGroup, TopologyConstraint
 from kai_sched.model.times import is_too_long, parse_duration
 from kai_sched.reconcile.grouping.bounds import check
-from kai_sched.reconcile.grouping.classes import priority_class
 from kai_sched.reconcile.grouping.draft import Draft, GroupingCase, group_name
-from kai_sched.reconcile.grouping.faults import GroupingError, Note
 from kai_sched.reconcile.grouping.owners import Owner
+from kai_sched.reconcile.grouping.priority_classes import priority_class
+from kai_sched.reconcile.grouping.workload_errors import GroupingError, Note
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9./-]*|[0-9a-f]+(-[0-9a-f]+)+", re.ASCII)

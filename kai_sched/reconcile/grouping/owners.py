@@ -14,11 +14,11 @@ import msgspec
 
 from kai_sched.api import core, legal, names
 from kai_sched.api.custom import LABEL_KEY_LENGTH
-from kai_sched.model.faults import FieldError, decode_part
+from kai_sched.model.field_errors import FieldError, decode_part
 from kai_sched.model.objects import NO_LABELS
-from kai_sched.model.read_meta import namespace_of
-from kai_sched.reconcile.grouping.faults import GroupingError, OwnerGone
+from kai_sched.model.read.meta import namespace_of
 from kai_sched.reconcile.grouping.fields import Fields
+from kai_sched.reconcile.grouping.workload_errors import GroupingError, OwnerGone
 
 POD_VERSION = "v1"
 # No chain is this long; a longer one goes round in a circle.

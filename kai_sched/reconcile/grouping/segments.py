@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from kai_sched.api import names
 from kai_sched.api.podgroup import SUB_GROUPS_MAX
 from kai_sched.model.objects import TopologyConstraint
-from kai_sched.reconcile.grouping.faults import GroupingError
 from kai_sched.reconcile.grouping.owners import Owner
+from kai_sched.reconcile.grouping.workload_errors import GroupingError
 
 Texts = Mapping[str, str]
 

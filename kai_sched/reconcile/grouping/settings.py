@@ -24,7 +24,7 @@ import msgspec
 
 from kai_sched.api import core
 from kai_sched.model.config import Config
-from kai_sched.reconcile.grouping.faults import Note
+from kai_sched.reconcile.grouping.workload_errors import Note
 
 _PATH = re.compile(r"[\w-]+(\[\*\])?(\.[\w-]+(\[\*\])?)*", re.ASCII)
 

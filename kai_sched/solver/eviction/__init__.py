@@ -29,7 +29,7 @@ With ``victims: original`` the search is that of v0.17.0 (docs/adr/0008 says why
         victims of a part that was solved belong to all larger parts                recorded.record
 
 Order. ``candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an action;
-``leaf_order`` and ``queue_order`` read them in the order of the queue tree without sorting again.
+``victims.leaf_order`` and ``victims.queue_order`` read them in the order of the queue tree without sorting again.
 
 State. Everything is simulated on the working state and undone through its log (``kernels.undo``); nothing is copied.
 Tables of a search (``tables``) are scratch: marks and clocks make them current, so that nothing is cleared in a loop.
@@ -37,7 +37,7 @@ Tables of a search (``tables``) are scratch: marks and clocks make them current,
 Bounds. A bound proves that a part of the search cannot succeed, so that it is skipped; it never changes the plan (4.6).
 "proofs" is tests/properties/test_proofs.py, which switches the bound off and expects the same plan; "twin" is
 tests/properties/test_evictions.py, which expects the plan of tests/oracle, where the bound does not exist; "steps" is
-tests/unit/solver/test_precedence.py, which checks the steps of the proof.
+tests/unit/solver/eviction/original/test_precedence.py, which checks the steps of the proof.
 
 ======================== ===================================== ================= =========================== ===========
 bound                    claim                                 cost              proof                       test
@@ -80,6 +80,6 @@ recorded                 the last probe begins with the        victims squared  
 ======================== ===================================== ================= =========================== ===========
 
 Some rules resemble bounds but may change the plan, so they are part of the semantics: a job like one that failed is
-skipped (``similar_jobs``, 3.8), a scenario that failed is not tried again (``failed_scenarios``, 4.5, original), a gang
+skipped (``similar_jobs``, 3.8), a scenario that failed is not tried again (``original.failed``, 4.5, original), a gang
 is attempted after 1, 2, 4, ... chunks for which ``may_suffice`` holds (4.5), and the search budget ends a search (4.8).
 """

@@ -1,5 +1,5 @@
 """Both searches: the proof that not even all possible victims together make room, by nodes and by shares
-(semantics 4.6); ``minimal_bounds`` has the other bounds.
+(semantics 4.6); ``minimal.bounds`` has the other bounds.
 
 ``refute`` assumes the best: all possible victims are gone at once, each class of pending tasks has the room for
 itself, and shares let as much go as they could. If the tasks do not fit even then, no search finds victims, so it
@@ -16,11 +16,11 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
-from kai_sched.solver.eviction.queue_losses import diverge
+from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.eviction.rules.validate import has_quota_for, requested
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
-from kai_sched.solver.eviction.validate import has_quota_for, requested
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claims import may_have_devices
+from kai_sched.solver.kernels.claims.search import may_have_devices
 from kai_sched.solver.kernels.devices import leaves
 from kai_sched.solver.kernels.volumes import may_have_volumes
 from kai_sched.solver.state import Context, State

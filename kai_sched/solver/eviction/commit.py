@@ -15,10 +15,10 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.decisions import Evictions
-from kai_sched.solver.eviction.candidates import reinsert_job
-from kai_sched.solver.eviction.queue_losses import diverge
+from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.eviction.rules.validate import has_gone
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.validate import has_gone
+from kai_sched.solver.eviction.victims.candidates import reinsert_job
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import record_placement
 from kai_sched.solver.kernels.devices import price_of

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Status
-from kai_sched.solver.eviction.claimed_home import (
+from kai_sched.solver.eviction.home_claims import (
     fits_home_claims,
     keep_home_claims,
     leave_claims,

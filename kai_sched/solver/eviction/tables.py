@@ -94,7 +94,7 @@ class SearchTasks(NamedTuple):
     batch: Longs  # the chunk with which it became a potential victim
     recorded_with: Longs  # tasks of the scenario with the same number are recorded together
     times: Longs  # how often the scenario names it
-    blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``blocked_devices``)
+    blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``rules.blocked_devices``)
     left_node: Longs  # the node that it left in an earlier search of this cycle, plus 1; 0: none
 
 
@@ -196,7 +196,7 @@ class Kinds(NamedTuple):
     now: Longs  # the room without any evictions
     with_recorded: Longs  # with the recorded victims gone
     with_potential: Longs  # with the potential victims gone, too
-    with_chosen: Longs  # with the chosen chunks gone (``minimal_search.sum_up``)
+    with_chosen: Longs  # with the chosen chunks gone (``minimal.search.sum_up``)
 
 
 class Lists(NamedTuple):
@@ -211,7 +211,7 @@ class Lists(NamedTuple):
     batch_mark: Longs  # by chunk: scenario_clock if the scenario has it
     chunk_start: Longs  # by chunk: its first entry in ``potential``
     chosen: Longs  # the chunks of a minimal scenario
-    blockers: Longs  # chunks that keep a class of pending tasks off a node (``minimal_blockers``)
+    blockers: Longs  # chunks that keep a class of pending tasks off a node (``minimal.blockers``)
     is_chosen: Longs  # by chunk: 0 no, 1 chosen, 2 chosen and counted as a loss of its queue
     emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
     kept: Longs  # by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)

@@ -66,7 +66,7 @@ def kernel(function: Function) -> Function:
     """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
     made: Any = _compiled(function, {"no_cfunc_wrapper": True})
     if not _interpreted:
-        from kai_sched.solver.jit import tables
+        from kai_sched.solver.jit import references as tables
 
         made.__class__ = tables.Kernel
     found: Function = made
@@ -78,7 +78,7 @@ def inner(function: Function) -> Function:
     function.__qualname__ = PART + function.__qualname__
     made = _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False})
     if not _interpreted:
-        from kai_sched.solver.jit import parts
+        from kai_sched.solver.jit import inner_kernels as parts
 
         parts.widen_arguments(made)
     return made
@@ -99,7 +99,7 @@ def reference(table: Table) -> Table:
     """The table as kernels get it, for one that several kernels are called with; else each call makes its own."""
     if _interpreted:
         return table
-    from kai_sched.solver.jit import tables
+    from kai_sched.solver.jit import references as tables
 
     made: Any = tables.Reference(table)
     found: Table = made
@@ -138,7 +138,8 @@ def _prepare_numba() -> None:
     """How numba compiles inner kernels and how kernels get tables, settled once, before the first of them."""
     import numba
 
-    from kai_sched.solver.jit import parts, tables
+    from kai_sched.solver.jit import inner_kernels as parts
+    from kai_sched.solver.jit import references as tables
 
     # numba makes the attributes of its config at import time, where no type checker sees them.
     numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ from kai_sched.snapshot.tables import (
     TermRole,
 )
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claimed import hold_claimed, use_slots
+from kai_sched.solver.kernels.claims.holders import hold_claimed, use_slots
 from kai_sched.solver.kernels.devices import hold_now, keep_later, price_of
 from kai_sched.solver.state import Context
 

@@ -17,8 +17,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status, Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claimed import take_claimed
-from kai_sched.solver.kernels.claims import choose_claimed, has_claims
+from kai_sched.solver.kernels.claims.holders import take_claimed
+from kai_sched.solver.kernels.claims.search import choose_claimed, has_claims
 from kai_sched.solver.kernels.devices import LATER, choose_devices, take_devices
 from kai_sched.solver.kernels.find import find_node
 from kai_sched.solver.kernels.fit import has_room, has_room_now

@@ -22,7 +22,7 @@ from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import CPU, GPU, Verdict
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.claims import has_claims
+from kai_sched.solver.kernels.claims.search import has_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room
 from kai_sched.solver.state import Context

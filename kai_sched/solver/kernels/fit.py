@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.tables import GPU, Floats
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.claims import has_claims, survey_claims
+from kai_sched.solver.kernels.claims.search import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, survey_devices
 from kai_sched.solver.state import Context
 

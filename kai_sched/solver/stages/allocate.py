@@ -25,7 +25,7 @@ from kai_sched.solver.kernels.attempt import (
     put_on_devices,
     waits_for_minimum,
 )
-from kai_sched.solver.kernels.claimed import pick_saved, save_claimed
+from kai_sched.solver.kernels.claims.holders import pick_saved, save_claimed
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, push_job
 from kai_sched.solver.kernels.undo import undo_all

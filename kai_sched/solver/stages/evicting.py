@@ -21,16 +21,13 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Turn, Verdict
-from kai_sched.solver.eviction.blocked_devices import is_entitled, note_blocked
-from kai_sched.solver.eviction.candidates import in_leaf, list_candidates
 from kai_sched.solver.eviction.commit import commit_scenario
-from kai_sched.solver.eviction.minimal_bounds import free_gpus
-from kai_sched.solver.eviction.minimal_search import find_minimal_victims
-from kai_sched.solver.eviction.original_search import find_original_victims
-from kai_sched.solver.eviction.queue_losses import diverge
-from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
-from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
-from kai_sched.solver.eviction.validate import (
+from kai_sched.solver.eviction.minimal.bounds import free_gpus
+from kai_sched.solver.eviction.minimal.search import find_minimal_victims
+from kai_sched.solver.eviction.original.search import find_original_victims
+from kai_sched.solver.eviction.rules.blocked_devices import is_entitled, note_blocked
+from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.eviction.rules.validate import (
     any_runtime,
     has_quota_for,
     is_elastic,
@@ -39,9 +36,12 @@ from kai_sched.solver.eviction.validate import (
     note_short,
     requested_amounts,
 )
+from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
+from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
+from kai_sched.solver.eviction.victims.candidates import in_leaf, list_candidates
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import append_job, count_pending, has_next_chunk, note_next_request
-from kai_sched.solver.kernels.claims import has_claims, may_have_devices
+from kai_sched.solver.kernels.claims.search import has_claims, may_have_devices
 from kai_sched.solver.kernels.gang import next_chunk
 from kai_sched.solver.kernels.gates import ROUNDING, keeps_quota
 from kai_sched.solver.kernels.order import build_job_tree, pop_job, update_leaf

@@ -17,7 +17,7 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot, Verdict
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.kernels.claims import has_claims, survey_claims
+from kai_sched.solver.kernels.claims.search import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, survey_devices, whole_later
 from kai_sched.solver.kernels.score import is_first_of_kind, judge_placed
 from kai_sched.solver.state import Context

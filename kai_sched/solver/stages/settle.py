@@ -1,11 +1,11 @@
-"""The end of a cycle with evictions: which places are taken back, and that ``minimal_return`` and ``pipelined_room``
-run (semantics 3.6, 3.7, 4.5).
+"""The end of a cycle with evictions: which places are taken back, and that ``minimal.returning`` and
+``solver.pipelined_room`` run (semantics 3.6, 3.7, 4.5).
 
 Several searches of one cycle do not know of each other: a later one may evict a larger pod beside the victims of an
 earlier one, so that these are no longer needed, or promised room may turn out to be free. Only the end of the cycle can
 tell, as until then any room may still be given away.
 
-Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal_return`` and ``eviction.pipelined_room``.
+Cost: one pass over Q queues and T tasks, then the cost of ``eviction.minimal.returning`` and ``solver.pipelined_room``.
 Invariant: it runs after all actions, and nothing is decided on the state afterwards. What it changes is final.
 """
 
@@ -15,12 +15,12 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Status
 from kai_sched.solver.eviction.commit import finish_eviction
 from kai_sched.solver.eviction.evict import evict
-from kai_sched.solver.eviction.minimal_return import keep_victims
-from kai_sched.solver.eviction.pipelined_room import bind_pipelined_jobs, pipeline_incomplete_gangs
-from kai_sched.solver.eviction.potential_victims import is_overcommitted
+from kai_sched.solver.eviction.minimal.returning import keep_victims
 from kai_sched.solver.eviction.tables import Search
+from kai_sched.solver.eviction.victims.potential import is_overcommitted
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.devices import whole_later
+from kai_sched.solver.pipelined_room import bind_pipelined_jobs, pipeline_incomplete_gangs
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)

@@ -11,7 +11,7 @@ from kai_sched.cluster import delivery
 from kai_sched.cluster.claim_requests import ClaimReservation, ClaimWriter
 from kai_sched.cluster.claim_writes import ClaimTaken
 from kai_sched.cluster.client import ApiFailure
-from kai_sched.model.claims import AllocatedDevice, Allocation
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation
 from kai_sched.plan.allocations import wire_allocation
 from tests.unit.cluster.claim_server import ClaimServer
 from tests.unit.cluster.scripted import Naps, failure

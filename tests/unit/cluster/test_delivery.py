@@ -23,7 +23,7 @@ from kai_sched.cluster.retry import (
     RetryPolicy,
 )
 from kai_sched.cluster.work_queue import FifoQueue
-from kai_sched.telemetry.faults import AGAIN_S, FaultLog
+from kai_sched.telemetry.unexpected import AGAIN_S, FaultLog
 
 
 async def test_workers_do_all_items_whatever_one_raises() -> None:

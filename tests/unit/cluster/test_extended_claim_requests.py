@@ -15,7 +15,7 @@ from kai_sched.cluster.claim_requests import ClaimWriter
 from kai_sched.cluster.claim_writes import ClaimTaken
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.cluster.extended_claim_requests import ExtendedReservation
-from kai_sched.model.claims import AllocatedDevice, Allocation, DeviceOption, DeviceRequest, ExtendedRequests
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation, DeviceOption, DeviceRequest, ExtendedRequests
 from tests.unit.cluster.claim_server import ClaimServer
 from tests.unit.cluster.scripted import Naps, failure
 

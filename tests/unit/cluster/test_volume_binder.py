@@ -13,7 +13,7 @@ from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.cluster.volume_binder import VOLUME_BINDING, VolumeBinder
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
-from kai_sched.model.read import POD, Reader
+from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
 from kai_sched.reconcile.volume_plan import Refusal

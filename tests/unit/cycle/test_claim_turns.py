@@ -12,13 +12,13 @@ from kai_sched import Cluster, Config, CycleResult, HintTracker, Store, run_cycl
 from kai_sched.cycle.claim_turns import WAIT_MAX, ClaimTurns
 from kai_sched.lowering.settings import lower_settings
 from kai_sched.model.hints import SchedulingHints
-from kai_sched.model.read import Reader
+from kai_sched.model.read.kinds import Reader
 from kai_sched.plan.effects import Bind
 from kai_sched.snapshot.tables import Turn
 from kai_sched.solver.claim_state import ClaimSteps
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.jit import reference
-from kai_sched.solver.kernels.claim_steps import CLASS_STEPS, QUEUE_STEPS, SEARCH_STEPS
+from kai_sched.solver.kernels.claims.steps import CLASS_STEPS, QUEUE_STEPS, SEARCH_STEPS
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.fair_share import fair_share, feasibility

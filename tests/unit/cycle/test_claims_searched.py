@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai_sched import Config, Store, run_cycle
-from kai_sched.model.read import Reader
+from kai_sched.model.read.kinds import Reader
 from tests.unit.cycle.test_claims import CLASS, claim, count, node, pod, queue
 
 

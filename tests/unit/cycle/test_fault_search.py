@@ -6,9 +6,9 @@ import pytest
 
 from kai_sched.cycle import quarantine
 from kai_sched.cycle.quarantine import RETRY_S
-from kai_sched.lowering.claim_faults import ClaimJudge
-from kai_sched.model import claims as c
+from kai_sched.lowering.claims.refusals import ClaimJudge
 from kai_sched.model import objects as o
+from kai_sched.model.claims import objects as c
 from kai_sched.model.store import TABLES, Change
 from tests.unit.cycle.test_quarantine import GPU, Fragile, broken_by
 

@@ -12,7 +12,7 @@ from kai_sched import Config
 from kai_sched.cycle.run import run_cycle
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.hints import SchedulingHints
-from kai_sched.model.read import Reader
+from kai_sched.model.read.kinds import Reader
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult

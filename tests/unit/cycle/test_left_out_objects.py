@@ -11,8 +11,8 @@ import pytest
 
 from kai_sched import Config, Store, run_cycle
 from kai_sched.cycle.quarantine import Quarantine
-from kai_sched.model import claims as c
 from kai_sched.model import objects as o
+from kai_sched.model.claims import objects as c
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched import Config, run_cycle
-from kai_sched.model import claims as c
 from kai_sched.model import objects as o
+from kai_sched.model.claims import objects as c
 from kai_sched.model.store import TABLES, Cluster
 
 NOW_NS = 1_800_000_000 * 10**9

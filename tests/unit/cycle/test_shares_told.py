@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kai_sched.cycle.run import run_cycle
 from kai_sched.model.config import Config
 from kai_sched.model.objects import GpuShare, Node, Phase, Pod, PodGroup, PriorityClass, Queue, Shape, Share
-from kai_sched.model.read import POD, Reader
+from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.receipts import notice

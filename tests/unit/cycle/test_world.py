@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kai_sched.cycle.world import World, advance, restart_clocks
-from kai_sched.model.claims import AllocatedDevice, Allocation, PodClaim, ResourceClaim
+from kai_sched.cycle.world.pods import World, advance, restart_clocks
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation, PodClaim, ResourceClaim
 from kai_sched.model.objects import BindRequest, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import ClaimUse, Pipeline

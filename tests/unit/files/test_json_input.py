@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.files import json_input
-from kai_sched.files.faults import BrokenInput
+from kai_sched.files.errors import BrokenInput
 
 
 def read(text: str | bytes) -> list[Any]:

@@ -11,7 +11,7 @@ from kai_sched.files.controllers.registry import CONTROLLERS
 from kai_sched.files.load import load
 from kai_sched.model.config import Config
 from kai_sched.model.objects import PodGroup
-from kai_sched.model.read import POD_GROUP, Reader
+from kai_sched.model.read.kinds import POD_GROUP, Reader
 from tests.unit.files.inputs import Write, listing, queue, told
 from tests.unit.files.workloads import CLASSES, OURS, QUEUE, RAY_SPEC, Thing, described, new, only, roles
 from tests.unit.reconcile.kinds import Row

@@ -9,9 +9,9 @@ import pytest
 
 from kai_sched import Cluster, Config, Store, run_cycle
 from kai_sched.lowering.cache import Cache
-from kai_sched.lowering.classes import ABSENT_MAX, BASE_RESOURCES, UNKNOWN
 from kai_sched.lowering.limits import LATEST_NS, duration, moment, whole
 from kai_sched.lowering.lower import lower
+from kai_sched.lowering.pod_classes import ABSENT_MAX, BASE_RESOURCES, UNKNOWN
 from kai_sched.model import objects as o
 
 UNLIMITED = o.Share(-1.0, -1.0, 1.0)

@@ -8,7 +8,7 @@ import msgspec
 
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Node, Object, Pod, PodGroup, Queue
-from kai_sched.model.read import VERSIONS, Reader
+from kai_sched.model.read.kinds import VERSIONS, Reader
 
 AnyObject = TypeVar("AnyObject", bound=Object)
 Findings = list[tuple[str, str]]

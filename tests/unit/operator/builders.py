@@ -10,7 +10,7 @@ from typing import Any
 from kai_sched.cluster.owner_reader import OwnerReader
 from kai_sched.model.config import Config
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.read import Reader
+from kai_sched.model.read.kinds import Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.grouping.group_writer import GroupWriter
@@ -22,7 +22,7 @@ from kai_sched.operator.grouping.rule_settings import RuleSettings
 from kai_sched.operator.grouping.workload_grouper import WorkloadGrouper
 from kai_sched.operator.intake.event_sink import EventSink, Observer
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
 
 
 class Intake:

@@ -10,10 +10,10 @@ from typing import Any
 from kai_sched.cluster.client import ApiFailure
 from kai_sched.model.config import Config
 from kai_sched.model.objects import Pod, PodGroup, PriorityClass
-from kai_sched.model.read import POD, POD_GROUP, Kind
+from kai_sched.model.read.kinds import POD, POD_GROUP, Kind
 from kai_sched.model.store import Store
 from kai_sched.plan.effects import Emit
-from kai_sched.reconcile.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
 from tests.unit.operator.builders import Grouping, Intake
 
 Object = dict[str, Any]

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.model.read import POD, POD_GROUP
+from kai_sched.model.read.kinds import POD, POD_GROUP
 from kai_sched.operator.clock import Clock, SteadyWall
-from kai_sched.operator.cycle_loop import DEADLINE_MAX_S
+from kai_sched.operator.cycle.loop import DEADLINE_MAX_S
 from kai_sched.plan.effects import Bind
-from tests.unit.operator.test_cycle_loop import next_cycle, running, until
+from tests.unit.operator.cycle.test_loop import next_cycle, running, until
 from tests.unit.operator.worlds import NODE, World, raw_group, raw_node, raw_pod
 
 HOUR_NS = 3600 * 10**9

@@ -22,14 +22,14 @@ from kai_sched.cluster.status_writer import StatusWriter
 from kai_sched.cluster.work_queue import FifoQueue
 from kai_sched.cluster.write_queue import WriteQueue
 from kai_sched.model.config import Config
-from kai_sched.model.read import POD, POD_GROUP, QUEUE
+from kai_sched.model.read.kinds import POD, POD_GROUP, QUEUE
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
-from kai_sched.operator.cycle_health import CycleHealth
-from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.operator.cycle.health import CycleHealth
+from kai_sched.operator.cycle.loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
 from kai_sched.operator.delivery.bind_tracker import BindTracker
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.garbage_collection import GarbagePolicy

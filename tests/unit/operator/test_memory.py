@@ -17,7 +17,7 @@ import structlog
 from kai_sched.cluster import write_queue
 from kai_sched.lowering import cache
 from kai_sched.model import store
-from kai_sched.model.recent import SIZE_MAX, Recent
+from kai_sched.model.read.parse_cache import SIZE_MAX, Recent
 from kai_sched.operator import cycle_trigger
 from kai_sched.operator.reporting import status_reporter
 from tests.unit.operator.traffic import Traffic, resident_bytes

@@ -16,7 +16,7 @@ from kai_sched.model.store import Cluster
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.reporting.observations import Observations
 from kai_sched.operator.scaling import COOL_DOWN_S, ScalingPods
-from kai_sched.reconcile.pod_conditions import PodCondition
+from kai_sched.reconcile.status.pod_conditions import PodCondition
 
 SETTINGS = ScalingSettings(enabled=True, image="i")
 ON = Config(gpu_sharing=True, scaling=SETTINGS)

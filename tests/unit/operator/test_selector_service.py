@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kai_sched.model.claims import DeviceClass
-from kai_sched.model.device_selectors import SelectorQuestion
+from kai_sched.model.claims.objects import DeviceClass
+from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.model.store import Store
 from kai_sched.operator import selector_service
 from kai_sched.operator.selector_service import SelectorService
@@ -67,7 +67,7 @@ async def test_an_answer_comes_with_the_next_view_and_requests_a_cycle() -> None
 async def test_the_event_loop_does_not_wait_for_an_expression_that_takes_long() -> None:
     """The longest time for which it stands still, while the expression runs until it is ended."""
     async with running(Store()) as (service, _):
-        from kai_sched.model.device_selectors import DeviceView
+        from kai_sched.model.claims.selectors import DeviceView
 
         view = DeviceView(b"key", b'{"driver":"a","attributes":{},"capacity":{}}')
         service.ask([SelectorQuestion(SLOW, ("a",), (view,))])

@@ -8,15 +8,15 @@ from typing import Any
 
 from kai_sched.cluster.pod_binder import BindFailure
 from kai_sched.model.config import Config
-from kai_sched.model.read import QUEUE, Kind
+from kai_sched.model.read.kinds import QUEUE, Kind
 from kai_sched.model.store import Cluster, Store
 from kai_sched.operator.clock import Clock
-from kai_sched.operator.cycle_health import CycleHealth
-from kai_sched.operator.cycle_loop import CycleLoop
+from kai_sched.operator.cycle.health import CycleHealth
+from kai_sched.operator.cycle.loop import CycleLoop
 from kai_sched.operator.cycle_trigger import CycleTrigger
-from kai_sched.operator.decided import DecidedCycle
+from kai_sched.operator.decided_cycle import DecidedCycle
 from kai_sched.operator.delivery.bind_tracker import BindTracker
-from kai_sched.operator.delivery.claim_reservations import ClaimReservations
+from kai_sched.operator.delivery.claims.reservations import ClaimReservations
 from kai_sched.operator.delivery.cycle_executor import CycleExecutor
 from kai_sched.operator.delivery.eviction_tracker import EvictionTracker
 from kai_sched.operator.selector_service import SelectorService

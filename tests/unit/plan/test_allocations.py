@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kai_sched.model.claims import AllocatedDevice, Allocation
+from kai_sched.model.claims.objects import AllocatedDevice, Allocation
 from kai_sched.plan.allocations import whole_allocation, wire_allocation
 
 TOLERATION = {"key": "broken", "operator": "Exists", "tolerationSeconds": 60}

@@ -13,9 +13,9 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Annotate, Effect, Emit, PatchStatus, SetCondition, Write
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
-from kai_sched.reconcile.owner_reconciler import OwnerIndex
-from kai_sched.reconcile.pod_conditions import PodCondition
-from kai_sched.reconcile.status_reconciler import StatusReconciler
+from kai_sched.reconcile.status.owner_reconciler import OwnerIndex
+from kai_sched.reconcile.status.pod_conditions import PodCondition
+from kai_sched.reconcile.status.reconciler import StatusReconciler
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_767_268_800 * SECOND_NS  # 2026-01-01T12:00:00Z

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from kai_sched.model.claims import (
+from kai_sched.model.claims.objects import (
     AllocatedDevice,
     Allocation,
     ClaimRequests,
@@ -21,7 +21,7 @@ from kai_sched.plan.effects import Bind, ClaimUse, Evict
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.claims import claimed_devices
 from kai_sched.report.json import Cycle, cycle_document
-from kai_sched.report.tables import tables
+from kai_sched.report.text_tables import tables
 from tests.unit.report.sample import sample
 
 DRIVER = "gpu.example.com"

@@ -8,7 +8,7 @@ from kai_sched.plan.effects import Bind
 from kai_sched.plan.result import CycleResult, PodState
 from kai_sched.report.devices import shared_devices
 from kai_sched.report.json import Cycle, cycle_document
-from kai_sched.report.tables import tables
+from kai_sched.report.text_tables import tables
 from tests.unit.report.sample import sample
 
 HALF, FOURTH = Shape(share=GpuShare(1, 0.5)), Shape(share=GpuShare(1, 0.25))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kai_sched.model.device_selectors import DeviceView, SelectorQuestion
+from kai_sched.model.claims.selectors import DeviceView, SelectorQuestion
 from kai_sched.selectors import answer_book
 from kai_sched.selectors.answer_book import BURST_S, RETRY_S, SHARE, AnswerBook, Job, evaluated
 from kai_sched.selectors.wire import Reply

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from kai_sched.model.claims import Capacity, Device, Version
-from kai_sched.model.device_selectors import view_of
+from kai_sched.model.claims.objects import Capacity, Device, Version
+from kai_sched.model.claims.selectors import view_of
 from kai_sched.selectors.expressions import ExpressionFault, answers, compiled
 
 DEVICE = Device(

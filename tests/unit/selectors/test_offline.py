@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kai_sched.model.device_selectors import SelectorQuestion
+from kai_sched.model.claims.selectors import SelectorQuestion
 from kai_sched.selectors import offline
 from kai_sched.selectors.offline import TOO_MUCH, OfflineEvaluator
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Settings, Status
-from kai_sched.solver.eviction import potential_victims, validate
+from kai_sched.solver.eviction.rules import validate
 from kai_sched.solver.eviction.tables import Preemptor, Search
+from kai_sched.solver.eviction.victims import potential as potential_victims
 from kai_sched.solver.jit import entry
 from kai_sched.solver.state import Context
 from tests.unit.solver.searches import MINIMAL, searching

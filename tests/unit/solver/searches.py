@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Nodes, Queues, Settings, Snapshot, Status
-from kai_sched.solver.eviction import candidates
 from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.eviction.tables import Search
+from kai_sched.solver.eviction.victims import candidates
 from kai_sched.solver.jit import entry
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.state import Context

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from kai_sched.lowering.claim_rows import no_claims
+from kai_sched.lowering.claims.requests import no_claims
 from kai_sched.snapshot.columns import NULL, SCHEMA
 from kai_sched.snapshot.tables import (
     GPU,

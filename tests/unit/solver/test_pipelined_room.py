@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Floats, Snapshot, Status, TermRole, Turn
-from kai_sched.solver.eviction import pipelined_room
+from kai_sched.solver import pipelined_room
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import Context

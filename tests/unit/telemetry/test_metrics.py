@@ -15,9 +15,9 @@ from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, Effect, Evict, Pipeline
 from kai_sched.plan.reasons import Reason
 from kai_sched.plan.result import CycleResult, GroupState, QueueState
-from kai_sched.telemetry.faults import FaultLog
 from kai_sched.telemetry.metrics import CycleTimes, Metrics
 from kai_sched.telemetry.series import SERIES_MAX, Series
+from kai_sched.telemetry.unexpected import FaultLog
 
 TIMES = CycleTimes(whole_s=0.25, open_s=0.1, actions_s={"allocate": 0.0125}, close_s=0.05)
 

@@ -1,0 +1,301 @@
+"""Reads which settings the config file, SchedulingShard and Config objects change: plugins, actions, placement and
+flags (API 1.6, 1.7, 10.1).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from kai_sched.api import config as operator
+from kai_sched.api import scheduler_file, shard
+from kai_sched.api.custom import INT32_MAX
+from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS, SATURATION, VICTIMS, Config
+from kai_sched.model.field_errors import QUOTED_MAX, FieldError, Warn, shown
+from kai_sched.model.read.custom import parse_part
+from kai_sched.model.read.sharing_settings import with_memory_reserve, with_sharing
+from kai_sched.model.times import parse_duration
+
+SPREAD = "spread"
+BINPACK = "binpack"
+GPU_SPREAD = "gpuspread"
+# Highest first. gpupack and gpuspread share a place, as one of them is on.
+_PLUGIN_PRIORITIES = {
+    "predicates": 1900,
+    "proportion": 1800,
+    "priority": 1700,
+    "nodeavailability": 1600,
+    "resourcetype": 1500,
+    "podaffinity": 1400,
+    "elastic": 1300,
+    "kubeflow": 1200,
+    "ray": 1100,
+    "subgrouporder": 1000,
+    "taskorder": 900,
+    "nominatednode": 800,
+    "dynamicresources": 700,
+    "minruntime": 600,
+    "topology": 500,
+    "snapshot": 400,
+    "sg-nodelocalgreedy": 360,
+    "sg-multinodegang": 350,
+    "gpupack": 300,
+    GPU_SPREAD: 300,
+    "nodeplacement": 200,
+    "gpusharingorder": 100,
+}
+_ACTION_PRIORITIES = {action: 500 - 100 * place for place, action in enumerate(ACTIONS)}
+# Known, though off unless they are asked for.
+KNOWN_PLUGINS = frozenset({*_PLUGIN_PRIORITIES, "numa", "reflectjoborder"})
+
+# The arguments that have an effect; other plugins have none.
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "proportion": ("kValue", SATURATION),
+    "minruntime": ("defaultPreemptMinRuntime", "defaultReclaimMinRuntime", "reclaimResolveMethod"),
+    "nodeplacement": ("gpu", "cpu"),
+}
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def config_from_file(document: Mapping[str, Any], base: Config, warn: Warn) -> Config:
+    """``base`` changed as a scheduler config file says. ``document`` is the file, decoded. Raises FieldError."""
+    file = parse_part(scheduler_file.SchedulerFile, msgspec.json.encode(document), "", warn)
+    config = base
+    if file.actions is not None:
+        config = replace(config, actions=parse_actions(file.actions, "actions"))
+    if file.tiers is not None:
+        plugins: dict[str, Mapping[str, str]] = {}
+        for t, tier in enumerate(file.tiers):
+            for p, plugin in enumerate(tier.plugins or ()):
+                field = f"tiers[{t}].plugins[{p}]"
+                if plugin.name not in KNOWN_PLUGINS:
+                    warn(
+                        f"{field}.name",
+                        f"there is no plugin {shown(plugin.name)}; the entry is ignored: correct the name",
+                    )
+                    continue
+                if plugin.disabled():
+                    switches = ", ".join(plugin.disabled())
+                    warn(field, f"{switches}: parts of a plugin cannot be switched off; remove the plugin instead")
+                _check_arguments(plugin.name, plugin.arguments or {}, f"{field}.arguments", warn)
+                plugins[plugin.name] = {key: _text(value) for key, value in (plugin.arguments or {}).items()}
+        config = replace(config, plugins=plugins)
+    if file.queue_depth_per_action is not None:
+        config = replace(
+            config, queue_depth=_depths(file.queue_depth_per_action, config.actions, "queueDepthPerAction")
+        )
+    if file.victims is not None:
+        try:
+            config = replace(config, victims=_read_victims(file.victims))
+        except ValueError as error:
+            raise FieldError("victims", str(error)) from None
+    config = with_memory_reserve(file.gpu_memory_reserve, "gpuMemoryReserve", config)
+    for name, part in (
+        ("usageDBConfig", file.usage_db_config),
+        ("scenarioSearchBudgets", file.scenario_search_budgets),
+    ):
+        if part is not None:
+            warn(name, "not used by this version")
+    return config
+
+
+def _check_arguments(plugin: str, arguments: Mapping[str, object], field: str, warn: Warn) -> None:
+    """Warn of arguments that the plugin does not have: they have no effect."""
+    known = _ARGUMENTS.get(plugin, ())
+    for name in sorted(arguments.keys() - set(known)):
+        near = difflib.get_close_matches(name[:QUOTED_MAX], known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"the arguments here are {', '.join(known) or 'none'}"
+        warn(f"{field}.{name}", f"unknown argument, ignored: {remedy}")
+
+
+def parse_actions(text: str, field: str) -> tuple[str, ...]:
+    """The actions of a list with commas, in its order. Raises FieldError for an unknown one."""
+    actions = tuple(part for part in (each.strip() for each in text.split(",")) if part)
+    check_actions(actions, field)
+    return actions
+
+
+def check_actions(actions: tuple[str, ...], field: str) -> None:
+    """Raises FieldError for an unknown or repeated action, or none at all."""
+    for action in actions:
+        if action not in ACTIONS:
+            raise FieldError(field, f"there is no action {shown(action)}: use some of {', '.join(ACTIONS)}")
+        if actions.count(action) > 1:
+            raise FieldError(field, f"action {action!r} is there twice: name it once")
+    if not actions:
+        raise FieldError(field, f"names no action: use some of {', '.join(ACTIONS)}")
+
+
+def _depths(depths: Mapping[str, int], actions: tuple[str, ...], field: str) -> dict[str, int]:
+    for action, depth in depths.items():
+        if action not in actions:
+            raise FieldError(f"{field}.{action}", f"the action is not enabled: use some of {', '.join(actions)}")
+        if depth < 0:
+            raise FieldError(f"{field}.{action}", f"{depth} is below 0: give the number of jobs to try in each queue")
+    return dict(sorted(depths.items()))
+
+
+def _text(value: object) -> str:
+    """An argument as the text that plugins read; files often give plain numbers."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def config_from_operator(raw: bytes, base: Config, warn: Warn) -> Config:
+    """``base`` with what kai-config sets for all components; ``raw`` is its spec. Raises FieldError."""
+    spec = parse_part(operator.ConfigSpec, raw, "spec", warn)
+    shared = spec.global_settings
+    if shared is not None:
+        base = replace(
+            base,
+            scheduler_name=shared.scheduler_name or base.scheduler_name,
+            queue_label=shared.queue_label_key or base.queue_label,
+            node_pool_label=shared.node_pool_label_key or base.node_pool_label,
+        )
+    base = with_sharing(spec, base, warn)
+    grouper = spec.pod_grouper.args if spec.pod_grouper else None
+    return base if grouper is None else _with_grouper(grouper, base)
+
+
+def _with_grouper(args: operator.PodGrouperArgs, base: Config) -> Config:
+    place = (args.default_priorities_config_map_namespace, args.default_priorities_config_map_name)
+    if all(place):
+        base = replace(base, kinds_config_map="/".join(str(part) for part in place))
+    if args.gang_schedule_knative is not None:
+        base = replace(base, gang_schedule_knative=args.gang_schedule_knative)
+    return base
+
+
+def config_from_shard(raw: bytes, base: Config, warn: Warn) -> Config:
+    """``base`` changed as a SchedulingShard says; ``raw`` is its spec. Raises FieldError."""
+    spec = parse_part(shard.ShardSpec, raw, "spec", warn)
+    strategy = spec.placement_strategy
+    gpu = (strategy.gpu if strategy else None) or BINPACK
+    cpu = (strategy.cpu if strategy else None) or BINPACK
+    actions = _shard_actions(spec, SPREAD in (gpu, cpu))
+    config = replace(
+        base,
+        actions=actions,
+        plugins=_shard_plugins(spec, gpu, cpu, warn),
+        queue_depth=_depths(spec.queue_depth_per_action or {}, actions, "spec.queueDepthPerAction"),
+        node_pool=spec.partition_label_value or base.node_pool,
+    )
+    for name, part in (
+        ("usageDBConfig", spec.usage_db_config),
+        ("scenarioSearchBudgets", spec.scenario_search_budgets),
+    ):
+        if part is not None:
+            warn(f"spec.{name}", "not used by this version")
+    return _with_flags(spec.args or {}, config)
+
+
+def _shard_actions(spec: shard.ShardSpec, spread: bool) -> tuple[str, ...]:
+    # Consolidation packs; where pods are to be spread it is off.
+    enabled = {name: not (spread and name == "consolidation") for name in ACTIONS}
+    priority = dict(_ACTION_PRIORITIES)
+    for name, settings in (spec.actions or {}).items():
+        if name not in enabled:
+            raise FieldError(f"spec.actions.{name}", f"there is no such action: use some of {', '.join(ACTIONS)}")
+        enabled[name] = enabled[name] if settings.enabled is None else settings.enabled
+        priority[name] = priority[name] if settings.priority is None else settings.priority
+    return tuple(sorted((name for name in ACTIONS if enabled[name]), key=lambda name: (-priority[name], name)))
+
+
+def _shard_plugins(spec: shard.ShardSpec, gpu: str, cpu: str, warn: Warn) -> dict[str, Mapping[str, str]]:
+    arguments: dict[str, Mapping[str, str]] = {name: dict(defaults) for name, defaults in OPERATOR_PLUGINS.items()}
+    arguments["nodeplacement"] = {"gpu": gpu, "cpu": cpu}
+    if gpu == SPREAD:
+        del arguments["gpupack"], arguments["gpusharingorder"]
+        arguments[GPU_SPREAD] = {}
+    if spec.k_value is not None:
+        arguments["proportion"] = {"kValue": f"{spec.k_value:g}"}
+    if spec.min_runtime is not None:
+        given = {
+            "defaultPreemptMinRuntime": spec.min_runtime.preempt_min_runtime,
+            "defaultReclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,
+        }
+        arguments["minruntime"] = {key: value for key, value in given.items() if value}
+    priority = dict(_PLUGIN_PRIORITIES)
+    for name, settings in (spec.plugins or {}).items():
+        if name not in KNOWN_PLUGINS:
+            warn(f"spec.plugins.{name}", "there is no such plugin; it is ignored: correct the name")
+            continue
+        priority.setdefault(name, 0)
+        _check_arguments(name, settings.arguments or {}, f"spec.plugins.{name}.arguments", warn)
+        if settings.priority is not None:
+            priority[name] = settings.priority
+        if settings.enabled is False:
+            arguments.pop(name, None)
+        elif settings.enabled or name in arguments or name not in _PLUGIN_PRIORITIES:
+            replaced = settings.arguments is not None
+            arguments[name] = dict(settings.arguments or {}) if replaced else arguments.get(name, {})
+    return {name: arguments[name] for name in sorted(arguments, key=lambda name: (-priority[name], name))}
+
+
+def _with_flags(flags: Mapping[str, str], config: Config) -> Config:
+    """The config changed by the flags that affect scheduling; other flags of the original have no effect."""
+    changes: dict[str, Any] = {}
+    for flag, text in flags.items():
+        if flag == _RESERVATION_LABEL:
+            changes["reservation"] = replace(config.reservation, app_label=text)
+        if flag not in _FLAGS:
+            continue
+        name, read = _FLAGS[flag]
+        try:
+            changes[name] = read(text)
+        except ValueError as error:
+            raise FieldError(f"spec.args.{flag}", str(error)) from None
+    return replace(config, **changes)
+
+
+def _read_bool(text: str) -> bool:
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f"{shown(text)} is neither true nor false")
+    return text in _TRUE
+
+
+def _read_int(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = None
+    if value is None or not -INT32_MAX - 1 <= value <= INT32_MAX:
+        raise ValueError(f"{shown(text)} is not a whole number of 32 bits: correct it")
+    return value
+
+
+def _read_victims(text: str) -> str:
+    if text not in VICTIMS:
+        raise ValueError(f"{shown(text)} is not one of {', '.join(VICTIMS)}: write one of them")
+    return text
+
+
+def _read_stuck_s(text: str) -> float:
+    """0 means the default, as in the original."""
+    return parse_duration(text) or Config().stuck_in_releasing_s
+
+
+_RESERVATION_LABEL = "resource-reservation-app-label"
+_FLAGS: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "scheduler-name": ("scheduler_name", str),
+    "queue-label-key": ("queue_label", str),
+    "nodepool-label-key": ("node_pool_label", str),
+    "partition-label-value": ("node_pool", str),
+    "restrict-node-scheduling": ("restrict_node_scheduling", _read_bool),
+    "cpu-worker-node-label-key": ("cpu_worker_label", str),
+    "gpu-worker-node-label-key": ("gpu_worker_label", str),
+    "full-hierarchy-fairness": ("full_hierarchy_fairness", _read_bool),
+    "stuck-in-releasing-threshold": ("stuck_in_releasing_s", _read_stuck_s),
+    "default-staleness-grace-period": ("staleness_grace_s", parse_duration),
+    "max-consolidation-preemptees": ("max_consolidation_preemptees", _read_int),
+    "allow-consolidating-reclaim": ("allow_consolidating_reclaim", _read_bool),
+    "use-scheduling-signatures": ("use_scheduling_signatures", _read_bool),
+    "victims": ("victims", _read_victims),
+}

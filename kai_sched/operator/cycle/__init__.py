@@ -1,0 +1,6 @@
+"""How cycles run in ``kai-sched run``, and what follows one.
+
+``loop`` runs a cycle in the solver's thread, when ``cycle_trigger`` says that one is due, and hands the result
+(``decided_cycle``) to delivery and reporting. ``health`` decides what follows a cycle that fails, ``watch`` what
+follows one that takes too long, or failures that last.
+"""

@@ -1,0 +1,151 @@
+"""What follows a cycle that fails: the delay before the next one, when /healthz fails, and the logs and Events about it
+and about objects left out.
+
+The cycle loop calls it after each cycle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from traceback import extract_tb
+
+import structlog
+
+from kai_sched.api import names
+from kai_sched.cluster.backoff import Backoff
+from kai_sched.cycle.quarantine import RETRY_S, Outcome, Quarantined
+from kai_sched.model.objects import Object
+from kai_sched.model.read.kinds import CLASSES
+from kai_sched.plan.effects import Emit, Ref
+from kai_sched.reconcile.events import emit
+from kai_sched.telemetry.metrics import Metrics
+
+log = structlog.get_logger("cycle")
+
+BACKOFF = Backoff(1.0, 30.0)  # between cycles that fail
+# After this many failures in a row, over at least this many seconds, /healthz fails.
+FAILURES_MAX = 10
+FAILING_MAX_S = 60.0
+LOGGED_MAX = 1000  # distinct faults whose traceback is logged once
+_KINDS = {found: kind for kind, found in CLASSES.items()}
+
+Fault = tuple[type[BaseException], str, int | None]
+
+
+class CycleHealth:
+    """For one event loop.
+
+    Parameters
+    ----------
+    metrics
+        Counts failures.
+    submit
+        Takes Events.
+    may_report
+        Whether this replica may write Events.
+    lease
+        Namespace and name of the Lease, which Events about cycles are attached to.
+    monotonic
+        Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        submit: Callable[[list[Emit]], None],
+        may_report: Callable[[], bool],
+        lease: tuple[str, str],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._metrics = metrics
+        self._submit = submit
+        self._may_report = may_report
+        self._lease = Ref("coordination.k8s.io/v1", "Lease", *lease)
+        self._monotonic = monotonic
+        self._logged: set[Fault] = set()
+        self._in_a_row = 0
+        self._since = 0.0
+        self._problem = ""
+
+    def failed(self, error: Exception) -> float:
+        """A cycle failed; return after how many seconds the next one may run."""
+        if self._in_a_row == 0:
+            self._since = self._monotonic()
+        self._in_a_row += 1
+        self._problem = f"{type(error).__name__}: {error}"
+        self._metrics.observe_failure()
+        delay_s = BACKOFF.wait_s(self._in_a_row)
+        facts = {"in_a_row": self._in_a_row, "again_s": delay_s, "problem": self._problem}
+        log.error("cycle.failed", **facts, exc_info=error if self._is_new(error) else None)
+        text = f"the scheduler's cycle fails, nothing is scheduled: {self._problem}"
+        self._emit(emit(self._lease, names.WARNING, names.CYCLE_FAILED, text))
+        return delay_s
+
+    def decided(self, outcome: Outcome) -> None:
+        """A cycle was decided, perhaps without some objects."""
+        self._metrics.observe_left_out(Counter(kind_of(kind)[1] for kind, _ in outcome.result.left_out))
+        if outcome.transient is not None:
+            new = self._is_new(outcome.transient)
+            problem = f"{type(outcome.transient).__name__}: {outcome.transient}"
+            log.error("cycle.failed_once", problem=problem, exc_info=outcome.transient if new else None)
+        for entry in outcome.quarantined:
+            self._report_object(entry)
+        for kind, key in outcome.released:
+            log.info("object.readmitted", kind=kind_of(kind)[1], object=key)
+
+    def succeeded(self, now_s: float) -> None:
+        """A cycle was decided and carried out at that time (seconds since the epoch)."""
+        if self._in_a_row:
+            log.info("cycle.recovered", failures=self._in_a_row)
+        self._in_a_row = 0
+        self._metrics.observe_success(now_s)
+
+    def failure(self) -> str:
+        """The check "cycles" of readiness: why nothing is scheduled, from the second failure in a row on."""
+        return f"{self._in_a_row} cycles in a row have failed: {self._problem}" if self._in_a_row > 1 else ""
+
+    def problem(self) -> str:
+        """Return why /healthz has to fail, or an empty string."""
+        lasted_s = self._monotonic() - self._since
+        if self._in_a_row < FAILURES_MAX or lasted_s < FAILING_MAX_S:
+            return ""
+        return f"{self._in_a_row} cycles in a row have failed, for {lasted_s:.0f} s: {self._problem}"
+
+    def _report_object(self, entry: Quarantined) -> None:
+        kind, key = entry.name
+        version, name = kind_of(kind)
+        error = entry.error.__cause__ or entry.error
+        new = isinstance(error, Exception) and self._is_new(error)
+        log.warning("object.quarantined", kind=name, object=key, problem=entry.problem, exc_info=error if new else None)
+        text = (
+            f"the scheduler fails with this {name} and leaves it out: {entry.problem}; it is tried again when it "
+            f"changes, and in {RETRY_S / 60:.0f} minutes"
+        )
+        self._emit(emit(ref_of(entry.item, version, name), names.WARNING, names.LEFT_OUT, text))
+
+    def _emit(self, event: Emit) -> None:
+        """Emit the Event, unless another replica leads."""
+        if self._may_report():
+            self._submit([event])
+
+    def _is_new(self, error: Exception) -> bool:
+        """Whether an exception of this type from this line was not logged yet."""
+        frames = extract_tb(error.__traceback__)
+        fault = (type(error), frames[-1].filename, frames[-1].lineno) if frames else (type(error), "", 0)
+        if fault in self._logged:
+            return False
+        if len(self._logged) >= LOGGED_MAX:
+            self._logged.clear()
+        self._logged.add(fault)
+        return True
+
+
+def kind_of(kind: type[Object]) -> tuple[str, str]:
+    """Return apiVersion and kind of the objects of this class."""
+    return _KINDS[kind]
+
+
+def ref_of(item: Object, version: str, kind: str) -> Ref:
+    """Return the reference of the object."""
+    return Ref(version, kind, getattr(item, "namespace", ""), item.name, getattr(item, "uid", ""))

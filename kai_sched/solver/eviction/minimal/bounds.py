@@ -1,0 +1,317 @@
+"""Minimal search: which candidate set comes first and last, and bounds on the GPUs that shares let victims leave
+(semantics 4.6, 4.7); ``bounds`` is for both searches.
+
+A bound proves that an attempt must fail, so that the search skips it; no bound changes the plan
+(tests/properties/test_proofs.py). All but ``hosts_suffice`` rest on one quantity: ``lacking``, the GPUs that the
+pending tasks request beyond what is free on all nodes together. Moves free no GPU in sum, so victims that leave
+for good have to supply it. What they may supply is bounded by the validator's rules 1 and 2 (4.7). Queues pay for
+parts of GPUs in hundredths; ``scratch.overshoot`` bounds how much more a pod may free than its queue pays.
+
+Cost: ``most_given`` visits the siblings along one path of the queue tree, at most Q queues; the others are
+cheaper, but for ``free_gpus`` (N) and ``note_who_gives`` (Q x depth). Invariant: only scratch of the search is
+written, and no state.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot, Verdict
+from kai_sched.solver.eviction.minimal.simulation import chunk_end
+from kai_sched.solver.eviction.minimal.taking import amount_of, queue_of
+from kai_sched.solver.eviction.rules.losses import diverge, may_lose_more
+from kai_sched.solver.eviction.rules.validate import ratio
+from kai_sched.solver.eviction.tables import Preemptor, Search
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.state import Context, State
+
+OK = int(Verdict.OK)
+CONSOLIDATION = int(Action.CONSOLIDATION)
+RECLAIM = int(Action.RECLAIM)
+ROUNDING = 1e-6
+MANY_ROLES = 64
+PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
+
+
+class CandidateSet(enum.IntEnum):
+    """The candidate sets of a reclaim, in the order of the search (4.5, step 1).
+
+    Moves are evictions, too, so they come last.
+    """
+
+    ALONE = 0  # victims that may leave alone
+    TOGETHER = 1  # victims that may leave with others
+    ALL_VICTIMS = 2  # all victims, which may also move
+
+
+ALONE = int(CandidateSet.ALONE)
+TOGETHER = int(CandidateSet.TOGETHER)
+ALL_VICTIMS = int(CandidateSet.ALL_VICTIMS)
+
+
+@inner
+def free_gpus(state: State) -> float:
+    """Return the GPUs that are idle or releasing on all nodes together, a scalar; overcommitted nodes count as 0."""
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return free
+
+
+@inner
+def first_candidate_set(action: int, length: int, lacking: float) -> int:
+    """Return the candidate set that is searched first: ALONE, TOGETHER or ALL_VICTIMS, a scalar.
+
+    If no GPUs are lacking, the room is only in the wrong place. Then moves may help, and the search begins with
+    ALL_VICTIMS. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
+    """
+    if action != RECLAIM or lacking <= 0.0:
+        return ALL_VICTIMS
+    return ALONE if length == 1 else TOGETHER
+
+
+@inner
+def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Settings) -> int:
+    """Return the candidate set that is searched last, TOGETHER or ALL_VICTIMS, a scalar.
+
+    A victim that moves needs room that is free now. So ALL_VICTIMS comes only if some of the requested GPUs are
+    free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` is CPU,
+    memory, GPUs.
+    """
+    if action != RECLAIM:
+        return ALL_VICTIMS
+    may_move = settings.consolidating_reclaim == 1 and (need[GPU] == 0.0 or lacking < need[GPU])
+    return ALL_VICTIMS if may_move or lacking <= 0.0 else TOGETHER
+
+
+@inner
+def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: Search) -> None:
+    """Mark the leaf queues from which shares let a chunk leave for good: ``queues.gives_up`` (Q,).
+
+    For ALONE, only leaves from which a single GPU may leave with no other victim. For preempt and consolidation
+    all are marked: shares do not matter there. Resets ``queues.given`` and ``most_given`` (Q,), and by a new
+    clock ``queues.remains`` (Q, 3). Reads ``queues.old_held`` (Q, 3), what queues held before the search.
+    """
+    snapshot = ctx.snapshot
+    search.counts.presence[0] += 1
+    for q in range(snapshot.queues.parent.shape[0]):
+        gives = preemptor.action != RECLAIM
+        if not gives and search.queues.is_open[q] == 1.0:
+            gives = may_lose_more(preemptor.job, preemptor.need, q, ctx, search)
+            if gives and candidates == ALONE:
+                gives = leaves_alone(q, (0.0, 0.0, 1.0), preemptor, ctx, search)
+        search.queues.gives_up[q] = gives
+        search.queues.given[q] = 0.0
+        search.queues.most_given[q] = 0.0
+
+
+@inner
+def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Return whether shares keep so many GPUs that no victims can supply the lacking ones (reclaim).
+
+    Bound: ``most_given`` with an unlimited supply below each queue that may lose. If even that is less than
+    ``preemptor.lacking``, each scenario would leave too few GPUs free for the pending tasks. Writes
+    ``queues.given`` and ``most_given`` (Q,), and sets them to 0 again.
+    """
+    p, lacking = preemptor.job, preemptor.lacking
+    snapshot = ctx.snapshot
+    queues, given = snapshot.queues, search.queues
+    if lacking <= 0.0:
+        return False
+    note_who_gives(TOGETHER, preemptor, ctx, search)
+    for q in range(queues.parent.shape[0]):
+        if given.gives_up[q] == 1.0:
+            _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)
+            given.given[victim], given.most_given[victim] = np.inf, np.inf
+    most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search)
+    for q in range(queues.parent.shape[0]):
+        given.given[q], given.most_given[q] = 0.0, 0.0
+    return bool(most + ROUNDING < lacking)
+
+
+@inner
+def leaves_alone(q: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Return whether rule 2 (4.7) lets ``amount`` leave from leaf ``q`` if no other victim leaves.
+
+    Like ``minimal.taking.stays_behind_it``, but against what queues held before the search, ``queues.old_held``
+    (Q, 3).
+    """
+    need = preemptor.need
+    snapshot = ctx.snapshot
+    book = ctx.state.book
+    mine, theirs = diverge(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
+    for r in range(3):
+        used = ratio(search.queues.old_held[mine, r] + need[r], book.fair[mine, r])
+        if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
+            continue
+        if book.fair[theirs, r] <= 0.0 and book.fair[mine, r] > 0.0:
+            continue
+        if used * ctx.settings.saturation >= ratio(search.queues.old_held[theirs, r] - amount[r], book.fair[theirs, r]):
+            return False
+    return True
+
+
+@inner
+def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[float, bool, bool]:
+    """Return the GPUs of the chunk that came last, and whether it may leave for good: with others, and by itself.
+
+    A chunk that may leave is added to ``queues.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
+    the queue where its path parts from the reclaimer's.
+
+    Returns
+    -------
+    amount : scalar
+        The GPUs that the chunk holds on its nodes.
+    with_others, alone : bool
+        Whether it may leave for good after other victims left, and whether it may if it is the only victim.
+    """
+    snapshot = ctx.snapshot
+    g = int(search.counts.batches[0]) - 1
+    q, whole = queue_of(g, snapshot, search), amount_of(g, snapshot, search)
+    amount = 0.0
+    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
+        amount += snapshot.classes.request[snapshot.tasks.cls[search.lists.potential[at]], GPU]
+    if search.queues.gives_up[q] == 0.0:
+        return amount, False, False
+    if preemptor.action != RECLAIM:
+        return amount, True, True
+    _, victim = diverge(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
+    search.queues.given[victim] += whole[GPU]
+    search.queues.most_given[victim] = max(search.queues.most_given[victim], whole[GPU])
+    return amount, True, leaves_alone(q, whole, preemptor, ctx, search)
+
+
+@inner
+def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Return whether the victims so far could leave the lacking GPUs; ``gone`` is how many those that may leave hold.
+
+    Bound: False proves that no scenario of them can make the room, as moves free no GPU. In a reclaim shares are
+    counted as well (``most_given``). For consolidation it says nothing: True. Reads ``queues.given`` (Q,).
+    """
+    action, lacking = preemptor.action, preemptor.lacking
+    if action == CONSOLIDATION:
+        return True
+    if gone < lacking:
+        return False
+    most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search) if action == RECLAIM else np.inf
+    return bool(most + ROUNDING >= lacking)
+
+
+@inner
+def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
+    """Return an upper bound on the GPUs that shares let leave of the victims so far, a scalar.
+
+    Reads ``queues.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
+    the largest.
+    """
+    snapshot = ctx.snapshot
+    queues, total = snapshot.queues, 0.0
+    u = int(snapshot.jobs.queue[preemptor.job])
+    # Walk from the reclaimer's leaf to the root. At each level, what leaves below a sibling ``v`` is bounded by
+    # ``most_given_by``. What leaves at lower levels leaves the reclaimer's side as well (``total``): that side
+    # then holds less, and may overtake less easily, so the bound has to count it. Each victim leaf lies below
+    # exactly one sibling of the path, so the sum counts each once.
+    while True:  # Bound: the depth of the queue tree.
+        above = int(queues.parent[u])
+        row = above if above != NULL else queues.parent.shape[0]
+        found = 0.0
+        for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
+            v = int(queues.child[child])
+            if v != u and search.queues.given[v] > 0.0:
+                found += most_given_by(u, v, total, preemptor, ctx, search)
+        total += found
+        if above == NULL:
+            return total
+        u = above
+
+
+@inner
+def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Context, search: Search) -> float:
+    """Return an upper bound on the GPUs that leave from below queue ``v``, sibling of ``u``, a scalar.
+
+    ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
+
+    - all that came so far below ``v``: ``queues.given`` (Q,);
+    - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into the
+      excess, and the last is at most the largest, ``queues.most_given`` (Q,). If ``v`` is above its threshold in
+      another resource, too, chunks may leave for that, and this bound does not apply; nor where the second rule
+      counts devices that parts block;
+    - rule 2: if ``u`` ends above its fair share even after it lost ``total``, ``v`` must keep more than the same part
+      of its own share, times the multiplier. Only what is above that may leave.
+    """
+    need, book, queue = preemptor.need, ctx.state.book, search.queues
+    deserved, other = True, False
+    for r in range(3):
+        deserved = deserved and queue.old_held[u, r] + need[r] <= book.quota[u, r]
+    most = 0.0
+    for r in range(3):
+        threshold = book.share[v, r]
+        if deserved and search.counts.short[r] == 1:
+            threshold = min(threshold, book.quota[v, r])
+        above = queue.old_held[v, r] - threshold
+        other = other or (r != GPU and above > 0.0)
+        other = other or (r == GPU and deserved and search.counts.short[r] == 1 and queue.blocked[v] > 0.0)
+        if r == GPU and above > 0.0:
+            most = above + queue.most_given[v]
+    most = queue.given[v] if other else min(queue.given[v], most)
+    mine, theirs = book.fair[u, GPU], book.fair[v, GPU]
+    used = ratio(queue.old_held[u, GPU] - total + need[GPU], mine)
+    if used <= 1.0 or theirs == 0.0:
+        return float(most)
+    if theirs == np.inf:
+        return 0.0
+    return float(max(0.0, min(most, queue.old_held[v, GPU] - used * ctx.settings.saturation * theirs + ROUNDING)))
+
+
+@inner
+def lacks_relief(p: int, need: Amounts, ctx: Context) -> bool:
+    """Return whether limits or quotas stop the preemptor as long as no victim leaves (3.4).
+
+    Writes ``scratch.need``, (3,). Reads what queues hold, ``book.held`` and ``held_fixed`` (Q + 1, 3).
+    """
+    snapshot, scratch = ctx.snapshot, ctx.scratch
+    for r in range(3):
+        scratch.need[r] = need[r]
+    fixed = snapshot.jobs.preemptible[p] == 0
+    verdict, _, _ = pass_gates(snapshot.jobs.queue[p], scratch.need, fixed, snapshot.queues.parent, ctx.state.book)
+    return bool(verdict != OK)
+
+
+@inner
+def hosts_suffice(n_hosts: int, snapshot: Snapshot, state: State, search: Search) -> bool:
+    """Return whether the first pending task would fit one of the ``n_hosts`` nodes with all potential victims gone.
+
+    The nodes are in ``search.hosts`` (L,), L being the tasks of the longest job. Bound: ``rooms.requests`` (N, R)
+    is all that potential victims hold on a node. If the task does not fit with all of it free, no choice among
+    them clears the node. Inter-pod terms and ports could only refuse more.
+    """
+    request = snapshot.classes.request[snapshot.tasks.cls[search.pending[0]]]
+    for place in range(n_hosts):
+        n = int(search.hosts[place])
+        fits = True
+        for r in range(request.shape[0]):
+            free = state.idle[n, r] + state.releasing[n, r] + search.rooms.requests[n, r]
+            fits = fits and request[r] <= free
+        if fits:
+            return True
+    return False
+
+
+@inner
+def patience(snapshot: Snapshot, search: Search) -> int:
+    """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
+
+    ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search that
+    ends earlier does not pay for it. It is 1 for pods whose claims wait for volumes, as most victims free none, and for
+    pods with many roles, for which an attempt costs as much.
+    """
+    roles, volumes = snapshot.term_roles.ptr, snapshot.volumes.ptr
+    for kind in range(search.counts.kinds[0]):
+        c = search.kinds.cls[kind]
+        if volumes[c + 1] > volumes[c] or roles[c + 1] - roles[c] > MANY_ROLES:
+            return 1
+    return int(max(PATIENCE, snapshot.tasks.job.shape[0] // PATIENCE))

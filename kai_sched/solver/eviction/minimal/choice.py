@@ -1,0 +1,248 @@
+"""Choose the chunks of victims that make room for a preemptor, node by node (semantics 4.5, step 3).
+
+Each pending task in turn takes the best node that has room; if there is none, the cheapest node (``node_costs``) is
+cleared for it.
+
+Cost: for K tasks, up to 4 orders of the tasks, and for each task that finds no room the costs of the nodes with
+potential victims, and the evictions on the node that is cleared.
+Invariant: evictions and placements of a choice go through the undo log, and ``choose`` undoes them all. What
+remains is the list ``search.lists.chosen`` (T + 1,) and the nodes ``search.place`` (L,), L being the tasks of the
+longest job.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Snapshot, Verdict
+from kai_sched.solver.eviction.minimal.blockers import clear_blockers, is_blocked, is_near_required
+from kai_sched.solver.eviction.minimal.node_costs import cheapest_node
+from kai_sched.solver.eviction.minimal.simulation import pipeline_task, terms_allow
+from kai_sched.solver.eviction.minimal.taking import (
+    abandon,
+    choose_for_limits,
+    choose_with_dependents,
+    forget_cost,
+    unbar,
+)
+from kai_sched.solver.eviction.tables import MOST_KINDS, PODS_A_UNIT, Preemptor, Search
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.attempt import best_node
+from kai_sched.solver.kernels.fit import has_room
+from kai_sched.solver.kernels.score import is_affordable
+from kai_sched.solver.kernels.undo import undo_all
+from kai_sched.solver.state import Context, Log
+
+OK = int(Verdict.OK)
+NOT_OFFERED = int(Verdict.NO_ROOM)
+
+
+class ClearResult(enum.IntEnum):
+    """Whether the victims on a node make room for a task there."""
+
+    CLEARED = 0
+    NOT_CLEARED = 1
+    REFUSED = 2  # not without victims that shares keep
+
+
+CLEARED = int(ClearResult.CLEARED)
+NOT_CLEARED = int(ClearResult.NOT_CLEARED)
+REFUSED = int(ClearResult.REFUSED)
+
+
+@inner
+def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Choose chunks that make room for the pending tasks; return whether there are such chunks.
+
+    The result is ``search.lists.chosen`` (T + 1,), the numbers of the chunks, and ``search.place`` (L,), the node
+    for each entry of ``search.pending`` (L,), which may be in another order than before. The state is as before.
+    The choice is not validated yet.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        Only the first so many nodes of ``search.hosts`` (L,) are cleared; 0: any node with potential victims.
+    preemptor : Preemptor
+        With ``moves`` victims that may not leave for good are given other nodes.
+    """
+    k = preemptor.n_tasks
+    for entry in range(k):
+        search.pending[entry] = search.pending_in_order[entry]
+    # The first order is that of the job. If a task finds no node, the tasks of its class choose first the next
+    # time: they are the hardest to place, and others had taken their room. At most four orders are tried, as many
+    # as there are classes in the counts of room; each brings another class to the front.
+    for _ in range(MOST_KINDS):
+        failed = choose_in_turn(n_hosts, preemptor, ctx, search)
+        undo_all(ctx)
+        if failed == k:
+            return True
+        if failed == NULL or not bring_forward(failed, k, ctx.snapshot, search):
+            break
+    return False
+
+
+@inner
+def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bool:
+    """Move the pending tasks of the class of the task at place ``failed`` to the front; False: they are there already.
+
+    Reorders the first ``k`` entries of ``search.pending`` (L,) in place; within a class the order stays.
+    """
+    pending, cls = search.pending, snapshot.tasks.cls
+    c = cls[pending[failed]]
+    if cls[pending[0]] == c:
+        return False
+    front = 0
+    for entry in range(k):
+        t = pending[entry]
+        if cls[t] != c:
+            continue
+        for at in range(entry, front, -1):
+            pending[at] = pending[at - 1]
+        pending[front] = t
+        front += 1
+    return True
+
+
+@inner
+def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Choose for one pending task after the other, in the order of ``search.pending`` (L,).
+
+    Leaves the choice simulated, through the undo log, for the caller to undo. Writes ``search.place`` (L,).
+
+    Returns
+    -------
+    entry : scalar
+        The place of the task that finds no node; ``preemptor.n_tasks`` if each found one; NULL if limits or
+        quotas forbid all of it, whatever is evicted.
+    """
+    k = preemptor.n_tasks
+    snapshot = ctx.snapshot
+    begin_choice(ctx.log, search)
+    if not choose_for_limits(preemptor, ctx, search):
+        return NULL
+    c = NULL
+    for entry in range(k):
+        t = int(search.pending[entry])
+        # Costs and barred nodes are those of one class. A new clock forgets them without a loop over the nodes.
+        if snapshot.tasks.cls[t] != c:
+            c = int(snapshot.tasks.cls[t])
+            search.counts.choice_clock[0] += 1
+        n = best_node(t, ctx)
+        if n == NULL:
+            n = clear_some_node(t, n_hosts, preemptor, ctx, search)
+        search.counts.work[0] += 1 + search.counts.looked[0] // PODS_A_UNIT
+        search.counts.looked[0] %= PODS_A_UNIT
+        if n == NULL:
+            return entry
+        pipeline_task(preemptor.job, t, n, ctx, search)
+        search.place[entry] = n
+        forget_cost(n, search)
+    return k
+
+
+@inner
+def begin_choice(log: Log, search: Search) -> None:
+    """Forget the last choice: empty ``search.lists.chosen`` and ``is_chosen`` (T + 1,), the log and the placements.
+
+    New clocks also forget the costs of nodes (N,) and what the choice took from queues (``queues.remains``,
+    (Q, 3)).
+    """
+    log.size[:] = 0
+    search.counts.choice_clock[0] += 1
+    for entry in range(search.counts.chosen[0]):
+        search.lists.is_chosen[search.lists.chosen[entry]] = 0
+    search.counts.chosen[0] = 0
+    search.counts.placed[0] = 0
+    search.counts.presence[0] += 1
+
+
+@inner
+def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Evict chunks until task ``t`` fits the node that costs least to clear; return the node.
+
+    Returns NULL if no node can be cleared. The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted
+    through the undo log. Nodes that cannot be cleared are barred for the class of the task (``nodes.barred``,
+    (N,)), until more chunks are chosen there.
+
+    Parameters
+    ----------
+    n_hosts : scalar
+        As for ``choose``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
+    """
+    log = ctx.log
+    while True:  # Bound: each turn bars one more node.
+        n = cheapest_node(t, n_hosts, preemptor, ctx, search)
+        if n == NULL:
+            return NULL
+        floats, integers = log.size[0], log.size[1]
+        chosen, placed = search.counts.chosen[0], search.counts.placed[0]
+        outcome, skipped, going = REFUSED, 0, True
+        # Shares let the last chunk take its queue below its share, and none after it (4.7, rule 1). So a small
+        # chunk that goes first can keep out a larger one that would make the room alone. If shares refuse a node,
+        # the attempt is repeated without its first chunk, then without the first two, and so on. Bound: chunks
+        # that were refused before any chunk went would be refused again, so leaving them out ends the same. The
+        # repetition therefore starts after the first one that went.
+        while outcome == REFUSED and going:  # Bound: each turn skips more chunks of the node.
+            outcome, first = clear_node(t, n, skipped, preemptor, ctx, search)
+            skipped, going = first, first > 0
+            if outcome != CLEARED:
+                abandon(floats, integers, chosen, placed, ctx, search)
+        if outcome == CLEARED:
+            for entry in range(chosen, search.counts.chosen[0]):
+                unbar(entry, search)
+            return n
+        search.nodes.barred[n] = search.counts.choice_clock[0]
+        forget_cost(n, search)
+
+
+@inner
+def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[int, int]:
+    """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
+
+    Before them go all chunks that block the node (``minimal.blockers``). The first ``skipped`` chunks of the node that
+    are not chosen yet are left out. Evictions go through the undo log and the chunks into ``search.lists.chosen``
+    (T + 1,); unless the node is cleared, the caller takes both back.
+
+    Returns
+    -------
+    outcome : scalar
+        CLEARED; REFUSED: the task does not fit and shares refused a chunk; NOT_CLEARED: it does not fit with all
+        of them gone, or inter-pod terms or ports forbid the node, or GPU memory costs too much there.
+    went_first : scalar
+        Which of the chunks, from 1 on, was the first that could go; 0: none.
+    """
+    snapshot, log = ctx.snapshot, ctx.log
+    c = snapshot.tasks.cls[t]
+    dynamic = ctx.finder.dynamic[c] == 1
+    here = search.nodes.first_potential[n]
+    outcome, last, number, went_first = NOT_CLEARED, NULL, 0, 0
+    if is_blocked(c, n, ctx):
+        cleared, refused = clear_blockers(c, n, preemptor, ctx, search)
+        if not cleared:
+            return (REFUSED if refused and not preemptor.moves else NOT_CLEARED), 0
+        if has_room(c, n, ctx):
+            return (CLEARED if is_affordable(t, n, ctx) else NOT_CLEARED), 0
+    while here != 0:  # Bound: the victims on the node, each once.
+        g = int(search.tasks.batch[here - 1])
+        here = search.tasks.next_on_node[here - 1]
+        if search.lists.is_chosen[g] != 0 or g == last:
+            continue
+        last, number = g, number + 1
+        if number <= skipped:
+            continue
+        floats, integers = log.size[0], log.size[1]
+        chosen, placed = search.counts.chosen[0], search.counts.placed[0]
+        taken, refused = choose_with_dependents(g, n, preemptor, ctx, search)
+        outcome = REFUSED if refused and not preemptor.moves else outcome
+        # Evicting the pods that the task must be near would make the node useless for it. So that chunk stays.
+        if taken and dynamic and not is_near_required(c, n, ctx):
+            abandon(floats, integers, chosen, placed, ctx, search)
+            taken = False
+        if not taken:
+            continue
+        went_first = number if went_first == 0 else went_first
+        if has_room(c, n, ctx):
+            good = not dynamic or (terms_allow(c, n, ctx) and is_affordable(t, n, ctx))
+            return (CLEARED if good else NOT_CLEARED), went_first
+    return outcome, went_first

@@ -1,0 +1,352 @@
+"""The search of v0.17.0: for how many tasks it probes, which generators it runs, and when it gives up (semantics 4.5,
+``victims: original``).
+
+For each generator the search probes for growing parts of the pending tasks: 1, 2, 4, ... and then by bisection. A
+probe accumulates victims chunk by chunk; after each chunk the generator makes scenarios (``scenarios``), which
+are simulated whole (``simulation``) and validated. The victims of a solved probe are recorded: they are part of
+all larger probes. The first valid scenario for all tasks is taken.
+
+Cost: for K pending tasks about 2 log2(K) probes for each generator. In a probe each chunk makes one scenario for each
+node of its job (node-local), or about log2(P) for P nodes with victims (multi-node); a scenario costs its victims plus
+the queues. Proofs (``bounds``, ``precedence``) and known failures (``original.failed``) skip scenarios that cannot be
+solved, and ``settings.search_work`` ends the search (4.8).
+
+Invariant: between two scenarios the state is the state before the search and the undo log is empty; HELPED leaves the
+solution simulated, for ``commit.commit_scenario``. L is the number of tasks of the longest job.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.choices import Generator
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Verdict
+from kai_sched.solver.eviction.bounds import refute
+from kai_sched.solver.eviction.original.failed import has_failed_recorded, note_failure
+from kai_sched.solver.eviction.original.precedence import all_victims_come_back, may_leave
+from kai_sched.solver.eviction.original.recorded import all_have_gone, drop_known, record
+from kai_sched.solver.eviction.original.scenarios import (
+    begin_scenario,
+    free_gpus_without_recorded,
+    hosts,
+    multi_node_scenario,
+    node_local_scenario,
+    rank_nodes,
+)
+from kai_sched.solver.eviction.original.simulation import simulate_scenario
+from kai_sched.solver.eviction.rules.validate import is_valid
+from kai_sched.solver.eviction.tables import Preemptor, Search
+from kai_sched.solver.eviction.victims.potential import (
+    accumulate,
+    begin,
+    count_kinds,
+    forget,
+    last_job,
+    may_suffice,
+)
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.undo import undo_all
+from kai_sched.solver.state import Context, State
+
+OK = int(Verdict.OK)
+NODE_LOCAL = int(Generator.NODE_LOCAL)
+NONE = int(Generator.NONE)
+RECLAIM = int(Action.RECLAIM)
+HELPED = int(Help.HELPED)
+NOT_FOUND = int(Help.NOT_FOUND)
+TOO_LONG = int(Help.TOO_LONG)
+VICTIMS_GO_FIRST = int(Help.VICTIMS_GO_FIRST)
+SECOND, PATIENCE = 2, 8  # chunks of victims
+
+
+@inner
+def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Search for victims that make room for the ``preemptor.n_tasks`` tasks in ``search.pending`` (L,) (semantics 4.5).
+
+    On HELPED the evictions and placements are left simulated in ``ctx.state``, and ``search.lists.scenario``,
+    ``placed`` and ``jobs`` (T + 1,) name what takes part. On any other result the state is as before.
+    ``search.counts.work`` grows.
+
+    Returns
+    -------
+    help : scalar, a ``Help``
+        HELPED. NO_VICTIMS, NO_ROOM, SHARES: ``bounds.refute`` proves that no victims help. VICTIMS_GO_FIRST: the
+        precedence proof says that all victims would be placed again before the preemptor. TOO_LONG: the budget is used
+        up. NOT_FOUND.
+    """
+    action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
+    settings = ctx.settings
+    outcome = NOT_FOUND
+    search.counts.precedence_known[0] = 0
+    search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
+    search.counts.pending[0] = length
+    # For a gang the proofs are asked at once: its search is long. For a single task they are asked after the
+    # first chunks (``reason_to_stop``): one that succeeds at once does not pay for them.
+    if length > 1:
+        count_kinds(length, ctx, search)
+        why = refute(action, p, preemptor.ceiling, ctx, search)
+        if why != OK:
+            return why
+        if action == RECLAIM and all_victims_come_back(p, ctx, search):
+            return VICTIMS_GO_FIRST
+    for place in range(2):
+        generator = settings.first_generator if place == 0 else settings.second_generator
+        if generator == NONE or outcome != NOT_FOUND:
+            break
+        outcome = escalate(generator, preemptor, ctx, search)
+    forget(search)
+    drop_known(search)
+    return outcome
+
+
+@inner
+def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Probe for growing parts of the pending tasks with one generator.
+
+    Returns a scalar ``Help``: HELPED, with the solution simulated; NOT_FOUND; or what ended the whole search
+    (``probe``). ``lower`` tasks were solved, ``upper`` were not. After a success the simulation is undone and only its
+    victims stay recorded (``search.lists.recorded``, (T + 1,)). The probe for all tasks is done once more at the end,
+    as in v0.17.0: its result is what is committed.
+    """
+    length = preemptor.n_tasks
+    snapshot, state = ctx.snapshot, ctx.state
+    forget(search)
+    drop_known(search)
+    lower, upper, k = 0, NULL, 1
+    while k != NULL:  # Bound: doubled up to ``length``, then the interval is halved, then one probe.
+        is_last = upper != NULL and upper - lower == 1
+        outcome = probe(generator, k, preemptor, ctx, search)
+        solved = outcome == HELPED
+        if is_last or (not solved and outcome != NOT_FOUND):
+            return outcome
+        # The last probe would begin with the recorded victims alone. If all victims of this scenario would be
+        # recorded, that is this very scenario, so it is solved already. Unless it is known as failed with its
+        # victims recorded: the last probe would then skip it and go on.
+        if solved and k == length and all_have_gone(snapshot, state, search) and not has_failed_recorded(k, search):
+            return HELPED  # the last probe would begin with just this scenario
+        if solved:
+            record(snapshot, state, search)
+            undo_all(ctx)
+            lower = k
+            upper = k + 1 if k == length else upper
+        else:
+            upper = k
+        k = next_size(lower, upper, k, length)
+    return NOT_FOUND
+
+
+@inner
+def next_size(lower: int, upper: int, k: int, length: int) -> int:
+    """Return for how many tasks the next probe is, a scalar; NULL: the search ends.
+
+    ``lower`` tasks were solved and ``upper`` were not (NULL: none failed yet). Doubles ``k`` up to ``length``,
+    then halves the interval. If it is closed and something was solved, all ``length`` tasks are probed once more.
+    """
+    if upper == NULL:
+        return min(2 * k, length)
+    if upper - lower > 1:
+        return (lower + upper) // 2
+    return length if lower > 0 else NULL
+
+
+@inner
+def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
+    """Return whether task ``t`` requests more GPUs than are idle or releasing on all nodes together.
+
+    If so, some GPU of a victim has to leave its queue for good, which the precedence proof uses. Reads
+    ``state.idle`` and ``state.releasing`` (N, R).
+    """
+    free = 0.0
+    for n in range(state.idle.shape[0]):
+        free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
+    return bool(free < snapshot.classes.request[snapshot.tasks.cls[t], GPU])
+
+
+@inner
+def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Search for a valid scenario for the first ``k`` tasks of ``search.pending`` (L,) with one ``generator``.
+
+    The recorded victims are part of each scenario. Returns a scalar ``Help``: HELPED, with the scenario simulated; or,
+    with the state as before, NOT_FOUND, or the reason for which the whole search ends (``reason_to_stop``).
+
+    Parameters
+    ----------
+    generator : scalar, a ``Generator``
+        NODE_LOCAL or MULTI_NODE: how scenarios are made of the potential victims.
+    k : scalar
+        How many of the pending tasks are to be placed, with the minimums of the job lowered to match.
+    """
+    ceiling = preemptor.ceiling
+    snapshot, state = ctx.snapshot, ctx.state
+    search.counts.local[0] = generator == NODE_LOCAL
+    count_kinds(k, ctx, search)
+    begin(ceiling, False, ctx, search)
+    if search.counts.recorded[0] > 0 and may_suffice(search.kinds.with_potential, search):
+        begin_scenario(snapshot, state, search)
+        if perform(k, preemptor, ctx, search):
+            return HELPED
+    free = free_gpus_without_recorded(state, search) if generator != NODE_LOCAL else 0.0
+    steps, shortest, n_nodes, exposed = 0, NULL, 0, False
+    # After each chunk only scenarios that contain it are new. They are skipped where a bound shows that none can
+    # be valid: no victim so far may stay away (``any_exposed``), or there is no room with all potential victims
+    # gone (``may_suffice``). Multi-node scenarios grow by 0, 1, 3, 7, ... nodes over the fewest that could have
+    # enough GPUs; the prefixes that the last chunk does not change were simulated before (``tried_before``).
+    while accumulate(ceiling, ctx, search):  # Bound: each turn takes one chunk, and ``reason_to_stop`` asks the budget.
+        steps += 1
+        why = reason_to_stop(steps, preemptor, ctx, search)
+        if why != OK:
+            return why
+        if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
+            exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, search)
+            if not exposed:
+                shortest = NULL
+                continue
+        if not may_suffice(search.kinds.with_potential, search):
+            continue
+        if generator == NODE_LOCAL:
+            if perform_locally(k, preemptor, ctx, search):
+                return HELPED
+            continue
+        total, size = rank_nodes(k, free, snapshot, state, search)
+        tried = tried_before(total, n_nodes, state, search) if size == shortest else 0
+        shortest, n_nodes = size, search.counts.nodes[0]
+        step = 1
+        while 0 <= size <= total:  # Bound: ``step`` doubles.
+            if size > tried and multi_node_scenario(size, ctx, search) and perform(k, preemptor, ctx, search):
+                return HELPED
+            if size == total:
+                break
+            size, step = min(size + step, total), 2 * step
+    return NOT_FOUND
+
+
+@inner
+def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Attempt the scenario of each node that hosts the job that came last; return whether one is valid, left simulated.
+
+    Uses ``search.hosts`` (L,). A scenario that has only the pods of this job is the same for each of its nodes
+    (``is_by_itself``) and is attempted once.
+
+    Parameters
+    ----------
+    k : scalar
+        How many of the pending tasks are to be placed.
+    """
+    snapshot = ctx.snapshot
+    by_itself = False
+    for place in range(hosts(last_job(snapshot, search), snapshot, ctx.state, search)):
+        if not node_local_scenario(search.hosts[place], ctx, search):
+            continue
+        if is_by_itself(snapshot, search):
+            if by_itself:
+                continue
+            by_itself = True
+        if perform(k, preemptor, ctx, search):
+            return True
+    return False
+
+
+@inner
+def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
+    """Return whether a victim of the last ``groups`` chunks may stay away for good.
+
+    Bound: a leaf ``cannot_stay_evicted`` (Q,) if the precedence proof holds for all its possible victims. A pod that
+    was moved before in this cycle (``tasks.left_node``, (T,)) may return without room in node-local scenarios, so it is
+    exposed.
+    """
+    for entry in range(search.counts.potential[0] - 1, -1, -1):
+        t = search.lists.potential[entry]
+        if search.tasks.batch[t] < search.counts.batches[0] - groups:
+            break
+        if search.queues.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
+            return True
+        if search.counts.local[0] == 1 and search.tasks.left_node[t] != 0:
+            return True
+    return False
+
+
+@inner
+def reason_to_stop(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return why the whole search ends after ``steps`` chunks of a probe, a scalar ``Help``; OK: it goes on.
+
+    TOO_LONG at the budget; for a single task VICTIMS_GO_FIRST after two chunks, or the result of ``bounds.refute``
+    after eight. Both proofs hold for the whole search, not only for this probe.
+    """
+    action, p = preemptor.action, preemptor.job
+    search.counts.work[0] += 1
+    if search.counts.work[0] > ctx.settings.search_work:
+        return TOO_LONG
+    if search.counts.pending[0] == 1:
+        if steps == SECOND and action == RECLAIM and all_victims_come_back(p, ctx, search):
+            return VICTIMS_GO_FIRST
+        if steps == PATIENCE:
+            return int(refute(action, p, preemptor.ceiling, ctx, search))
+    return OK
+
+
+@inner
+def is_by_itself(snapshot: Snapshot, search: Search) -> bool:
+    """Return whether the scenario has no potential victims but those of the job that came last.
+
+    Reads ``search.lists.scenario`` (T + 1,) behind the recorded victims.
+    """
+    j = last_job(snapshot, search)
+    for entry in range(search.counts.recorded[0], search.counts.scenario[0]):
+        if snapshot.tasks.job[search.lists.scenario[entry]] != j:
+            return False
+    return True
+
+
+@inner
+def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
+    """Return how many of the first ranked nodes are the same as after the chunk before, a scalar.
+
+    Bound: prefixes of at most this length make scenarios that were simulated and failed. A new chunk that only
+    touches new nodes leaves the room of the others as it was. These keep their order among themselves, so up to
+    the first new node the ranking (``search.nodes.rank``, (N,)) is the old one, and no pod of the new chunk is on
+    these nodes. If the chunk touches a node that had victims before, its room has changed, and the result is 0.
+    The caller asks only while the shortest prefix has the same length, so the same lengths were attempted.
+
+    Parameters
+    ----------
+    total : scalar
+        How many nodes are ranked now.
+    n_nodes : scalar
+        How many nodes had potential victims after the chunk before.
+    """
+    newest = search.counts.batches[0] - 1
+    for entry in range(search.counts.potential[0] - 1, -1, -1):
+        t = search.lists.potential[entry]
+        if search.tasks.batch[t] != newest:
+            break
+        home = state.task.node[t]
+        if home != NULL and search.tasks.batch[search.nodes.first_potential[home] - 1] != newest:
+            return 0
+    size = 0
+    while size < total and search.nodes.rank[size] < n_nodes:  # Bound: ``size`` grows.
+        size += 1
+    return size
+
+
+@inner
+def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+    """Simulate and validate the scenario for ``k`` tasks; return whether it is valid. If not, all is undone.
+
+    The scenario is in ``search.lists.scenario`` (T + 1,). Skipped are scenarios that the precedence proof
+    excludes (``may_leave``) and those that failed before. The failure is noted first (``search.tried``, 65536
+    rows) and erased if the scenario is valid. ``search.counts.work`` grows by the victims and the queues.
+    """
+    p = preemptor.job
+    if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
+        if not may_leave(p, ctx, search):
+            return False
+    row = note_failure(k, search)
+    if row == NULL:
+        return False
+    search.counts.work[0] += search.counts.scenario[0] + ctx.snapshot.queues.parent.shape[0]
+    if not simulate_scenario(p, k, ctx, search):
+        return False
+    if is_valid(preemptor.action, p, k, ctx, search):
+        search.tried[row, 0] = 0
+        return True
+    undo_all(ctx)
+    return False

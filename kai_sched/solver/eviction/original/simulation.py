@@ -1,0 +1,275 @@
+"""Original search only: how a scenario is simulated: the jobs of victims and the preemptor compete for the room in the
+order of allocate (semantics 4.5).
+
+All victims of the scenario are evicted first. Then jobs come in the order of allocate (3.1). A victim's job that comes
+before the preemptor has one attempt at one chunk, and may take the room back. The preemptor has one attempt at its
+chunk. The scenario succeeds if that attempt does; jobs that come later have their attempt, too.
+
+Cost: O(victims x (R + depth)) to evict them, O(Q log Q) for the order of queues, about O(square root of N) for each
+task that is placed (``kernels.find``), or O(N) if its node depends on other pods.
+
+Invariant: all changes of the working state go through the undo log, from an empty log on. After a failure the state is
+bit for bit what it was before. After a success it is left simulated, for the validator (4.7) and ``commit``.
+"""
+
+from __future__ import annotations
+
+from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Status, Verdict
+from kai_sched.solver.eviction.evict import evict, place_in_search
+from kai_sched.solver.eviction.tables import DEAD, Search
+from kai_sched.solver.eviction.victims.leaf_order import first_job, push_heap, rewind, skip_equal_jobs
+from kai_sched.solver.eviction.victims.queue_order import build_queue_heaps, next_leaf, take_next_job
+from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.attempt import best_node, gate_chunk
+from kai_sched.solver.kernels.gang import next_chunk, stage_of
+from kai_sched.solver.kernels.place import count_affinity
+from kai_sched.solver.kernels.score import is_affordable, score_nodes
+from kai_sched.solver.kernels.undo import rollback, undo_all
+from kai_sched.solver.state import Context
+
+OK = int(Verdict.OK)
+NOT_OFFERED = int(Verdict.NO_ROOM)
+IS_EVICTED = int(Status.EVICTED)
+IS_PIPELINED = int(Status.PIPELINED)
+NO_CEILING = 2**62  # a ceiling that no priority reaches
+
+
+@inner
+def simulate_scenario(p: int, k: int, ctx: Context, search: Search) -> bool:
+    """Simulate the scenario in ``lists.scenario`` (T + 1,), and return whether the preemptor finds room.
+
+    Writes the working state through the undo log, which is empty before. On success the simulation stays done: the
+    placed tasks are in ``lists.placed``, the jobs that took part in ``lists.jobs``, the preemptor last. On failure it
+    is undone.
+
+    Parameters
+    ----------
+    p, k : int
+        The preemptor, and how many tasks of ``search.pending`` (L,) it asks for.
+    """
+    count = search.counts
+    if count.scenario[0] == 0:
+        return False
+    ctx.log.size[:] = 0
+    count.placed[0] = 0
+    begin_simulation(p, k, ctx, search)
+    # Only jobs of the scenario get anything. Jobs that wait besides are in the order of queues, as v0.17.0 has them:
+    # what they ask for next decides how their queue compares. They are taken out without an attempt. When all jobs of
+    # the scenario had their attempt, the rest of the order cannot matter.
+    n_left = count.jobs[0]
+    found = False
+    while n_left > 0:  # Bound: each turn takes one job out of the order, and none is put back; it counts as work.
+        q, turned = next_leaf(ctx, search.contenders)
+        if q == NULL:
+            break
+        count.work[0] += 1
+        j, listed = first_job(q, NO_CEILING, ctx, search.contenders, count.scenario_clock[0])
+        if listed and not turned:
+            # The job waits and is not of the scenario. Pass it together with the jobs behind it that get nothing
+            # either.
+            skip_equal_jobs(q, ctx, search.contenders, count.scenario_clock[0])
+        take_next_job(q, NO_CEILING, ctx, search.contenders, count.scenario_clock[0])
+        if listed:
+            continue
+        n_left -= 1
+        if j != p:
+            try_victim(j, ctx, search)
+            continue
+        for entry in range(k):
+            ctx.scratch.chunk[entry] = search.pending[entry]
+        found = try_chunk(p, k, ctx, search)
+        if not found:
+            break
+    restore_contenders(search)
+    if not found:
+        undo_all(ctx)
+    return found
+
+
+@inner
+def begin_simulation(p: int, k: int, ctx: Context, search: Search) -> None:
+    """Evict the victims through the undo log, and build the order of the jobs that compete.
+
+    These are the jobs of the victims, the preemptor, and all jobs that wait. Those of the scenario stand differently
+    now, and go into the heaps of their leaves with their new stage and request, ``contenders.held`` (J, 3).
+
+    Parameters
+    ----------
+    p, k : int
+        The preemptor, and how many tasks of ``search.pending`` (L,) it asks for.
+    """
+    snapshot, state = ctx.snapshot, ctx.state
+    count, jobs, sets, queues = search.counts, snapshot.jobs, snapshot.sets, snapshot.queues
+    prices, cls = snapshot.classes.quota, snapshot.tasks.cls
+    clock = count.scenario_clock[0]
+    count.jobs[0] = 0
+    for q in range(queues.parent.shape[0]):
+        search.contenders.heap.job_heap_size[q] = 0
+    for entry in range(count.scenario[0]):
+        t = search.lists.scenario[entry]
+        evict(snapshot.tasks.job[t], t, search.tasks.times[t], ctx, search)
+    for entry in range(count.scenario[0]):
+        j = snapshot.tasks.job[search.lists.scenario[entry]]
+        # Each job once. The negative mark says that it is entered; no scenario has a negative clock.
+        if search.jobs.scenario_mark[j] != clock:
+            continue
+        search.jobs.scenario_mark[j] = -clock
+        first, end = jobs.set_ptr[j], jobs.set_ptr[j + 1]
+        length = next_chunk(j, ctx)
+        add_contender(j, stage_of(first, end, sets, state.sets), clock, search)
+        for r in range(3):
+            search.contenders.held[j, r] = 0.0
+            for place in range(length):
+                search.contenders.held[j, r] += prices[cls[ctx.scratch.chunk[place]], r]
+        push_heap(jobs.queue[j], j, ctx, search.contenders)
+    add_contender(p, stage_of(snapshot.jobs.set_ptr[p], snapshot.jobs.set_ptr[p + 1], sets, state.sets), clock, search)
+    for r in range(3):
+        search.contenders.held[p, r] = 0.0
+        for entry in range(k):
+            search.contenders.held[p, r] += prices[cls[search.pending[entry]], r]
+    push_heap(jobs.queue[p], p, ctx, search.contenders)
+    for q in range(queues.parent.shape[0]):
+        rewind(q, search.contenders)
+    build_queue_heaps(NO_CEILING, ctx, search.contenders, clock)
+
+
+@inner
+def add_contender(j: int, stage: int, clock: int, search: Search) -> None:
+    """Note that job ``j`` takes part as it stands now, not as it is listed, in place.
+
+    Appends it to ``lists.jobs`` (T + 1,), sets its stage (J,), and marks its listed entry with ``clock``, so that the
+    entry does not count in this scenario.
+    """
+    search.lists.jobs[search.counts.jobs[0]] = j
+    search.counts.jobs[0] += 1
+    search.contenders.jobs.stage[j] = stage
+    if search.contenders.jobs.skip[j] != DEAD:
+        search.contenders.jobs.skip[j] = clock
+
+
+@inner
+def restore_contenders(search: Search) -> None:
+    """Let the jobs that took part stand as they are listed: their stage (J,) and what they ask for (J, 3), in place."""
+    for entry in range(search.counts.jobs[0]):
+        j = search.lists.jobs[entry]
+        search.contenders.jobs.stage[j] = search.jobs.stage_waiting[j]
+        for r in range(3):
+            search.contenders.held[j, r] = search.ask[j, r]
+
+
+@inner
+def try_victim(j: int, ctx: Context, search: Search) -> None:
+    """Make one attempt to place the next chunk of job ``j`` of the scenario again.
+
+    Evicted tasks count as pending (3.2), so that the chunk may hold tasks that waited before. A victim's job has one
+    attempt: if its chunk does not fit, it gets nothing, and an elastic job that lost several chunks returns in part.
+    Writes through the undo log; overwrites ``scratch.chunk`` (L,).
+    """
+    snapshot = ctx.snapshot
+    jobs = snapshot.jobs
+    if jobs.refused[j] != OK:
+        return
+    length = next_chunk(j, ctx)
+    if length > 0:
+        try_chunk(j, length, ctx, search)
+
+
+@inner
+def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
+    """Place all tasks of ``scratch.chunk`` (L,), or none of them, and return whether they were placed (3.3).
+
+    The capacity gates (3.4) must let the whole chunk pass. Writes through the undo log; on failure rolls back to where
+    the log was. Appends placed tasks to ``lists.placed`` (T + 1,) in place.
+
+    Parameters
+    ----------
+    j, length : int
+        The job, and the number of tasks in the chunk.
+    """
+    log, finder = ctx.log, ctx.finder
+    tasks = ctx.snapshot.tasks
+    if not within_limits(j, length, ctx):
+        return False
+    floats, integers = log.size[0], log.size[1]
+    placed = search.counts.placed[0]
+    for entry in range(length):
+        t = ctx.scratch.chunk[entry]
+        n = NULL
+        if finder.refused[tasks.cls[t]] == OK:
+            # An evicted task stays on its node for terms and host ports (3.6). It must not keep itself away, so it is
+            # not counted while its own node is chosen.
+            apart = finder.dynamic[tasks.cls[t]] == 1 and ctx.state.task.status[t] == IS_EVICTED
+            if apart:
+                count_at_home(t, -1, ctx, search)
+            n = best_offered_node(t, ctx, search)
+            if apart:
+                count_at_home(t, 1, ctx, search)
+            if n != NULL and not is_affordable(t, n, ctx):
+                n = NULL
+        if n == NULL:
+            rollback(floats, integers, ctx)
+            search.counts.placed[0] = placed
+            return False
+        place_in_search(j, t, n, ctx, search)
+        search.lists.placed[search.counts.placed[0]] = t
+        search.counts.placed[0] += 1
+    return True
+
+
+@inner
+def within_limits(j: int, length: int, ctx: Context) -> bool:
+    """Return whether the capacity gates (3.4) let job ``j`` have the tasks of ``scratch.chunk`` (L,), too.
+
+    Overwrites ``scratch.need`` with what they request, in the units of queues.
+    """
+    verdict, _, _ = gate_chunk(j, length, ctx)
+    return bool(verdict == OK)
+
+
+@inner
+def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
+    """Count evicted task ``t`` for inter-pod affinity at its nodes, or (``sign`` -1) no longer.
+
+    For anti-affinity and host ports it is leaving already (``evict.evict``). Writes ``state.domains`` (D,) through the
+    undo log. The nodes are the one that the task
+    was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
+
+    Parameters
+    ----------
+    t : int
+        An evicted task, of a class that is ``dynamic``: its node depends on other pods.
+    sign : int
+        -1: it no longer counts. 1: it counts again. Calls come in pairs.
+    """
+    snapshot = ctx.snapshot
+    c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
+    if home != NULL:
+        count_affinity(c, home, sign, ctx)
+    # With a share it may have been promised other devices of the same node: then it counts twice there.
+    if start != NULL and (start != home or search.tasks.prior[t] == IS_PIPELINED):
+        count_affinity(c, start, sign, ctx)
+
+
+@inner
+def best_offered_node(t: int, ctx: Context, search: Search) -> int:
+    """Return the best feasible node for task ``t``, or NULL.
+
+    The search is restricted if all tasks of the preemptor ask for GPUs. Then only nodes with idle or releasing GPUs and
+    the nodes of the victims are feasible (4.5). Fills ``search.offered`` (N,) with the verdicts in place.
+
+    Returns
+    -------
+    int
+        The node with the best score on which the task fits later, which is all that a simulation asks (3.5), or NULL.
+    """
+    snapshot = ctx.snapshot
+    c = snapshot.tasks.cls[t]
+    # A pod with GPUs fits no node without GPUs anyway. So only CPU-only pods of victims need the slow way.
+    if search.counts.restricted[0] == 0 or snapshot.classes.cpu_only[c] == 0:
+        return best_node(t, ctx)
+    verdicts = ctx.finder.verdicts[snapshot.classes.signature[c]]
+    for n in range(verdicts.shape[0]):
+        feasible = search.nodes.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
+        search.offered[n] = verdicts[n] if feasible else NOT_OFFERED
+    return score_nodes(t, ctx, search.offered)

@@ -1,0 +1,244 @@
+"""The scheduler's configuration (API 1.6, 1.7, 10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from kai_sched.model.config import ACTIONS, BUILT_IN_PLUGINS, OPERATOR_PLUGINS, Config
+from kai_sched.model.field_errors import FieldError
+from kai_sched.model.read.config import config_from_file, config_from_operator, config_from_shard, parse_actions
+from tests.unit.model.reading import Findings
+
+
+def told(read: Callable[..., Config], document: dict[str, Any], base: Config) -> tuple[Config, Findings]:
+    found: Findings = []
+
+    def warn(field: str, message: str) -> None:
+        found.append((field, message))
+
+    raw: Any = document if read is config_from_file else msgspec.json.encode(document)
+    return read(raw, base, warn), found
+
+
+def from_file(document: dict[str, Any], base: Config | None = None) -> Config:
+    config, found = told(config_from_file, document, base or Config())
+    assert found == []
+    return config
+
+
+def from_shard(spec: dict[str, Any]) -> Config:
+    config, found = told(config_from_shard, spec, Config())
+    assert found == []
+    return config
+
+
+class TestFile:
+    def test_absent_parts_keep_what_is_set(self) -> None:
+        base = Config(plugins=BUILT_IN_PLUGINS, staleness_grace_s=0)
+        assert from_file({}, base) == base
+
+    def test_actions_are_a_text_with_commas(self) -> None:
+        assert from_file({"actions": " reclaim, allocate "}).actions == ("reclaim", "allocate")
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [("allocate, bind", "no action 'bind'"), ("", "names no action"), ("preempt,preempt", "twice")],
+    )
+    def test_bad_actions(self, text: str, words: str) -> None:
+        with pytest.raises(FieldError, match=words) as caught:
+            told(config_from_file, {"actions": text}, Config())
+        assert caught.value.field == "actions"
+
+    def test_tiers_replace_the_plugin_list_in_their_order(self) -> None:
+        plugins = [
+            {"name": "proportion", "arguments": {"kValue": 2, "relcaimerSaturationMultiplier": 1.5}},
+            {"name": "gpuspread"},
+        ]
+        tiers = [{"plugins": plugins}, {"plugins": [{"name": "priority"}]}]
+        found = from_file({"tiers": tiers}).plugins
+        assert list(found.items()) == [
+            ("proportion", {"kValue": "2", "relcaimerSaturationMultiplier": "1.5"}),
+            ("gpuspread", {}),
+            ("priority", {}),
+        ]
+
+    def test_the_sets_of_victims(self) -> None:
+        assert from_file({"victims": "original"}).victims == "original"
+        with pytest.raises(FieldError, match="'few' is not one of minimal, original") as caught:
+            told(config_from_file, {"victims": "few"}, Config())
+        assert caught.value.field == "victims"
+
+    def test_depths_are_of_enabled_actions(self) -> None:
+        assert from_file({"queueDepthPerAction": {"reclaim": 5, "allocate": 0}}).queue_depth == {
+            "allocate": 0,
+            "reclaim": 5,
+        }
+        for depths in ({"preempt": 1}, {"allocate": -1}):
+            with pytest.raises(FieldError) as caught:
+                told(config_from_file, {"actions": "allocate", "queueDepthPerAction": depths}, Config())
+            assert caught.value.field == f"queueDepthPerAction.{next(iter(depths))}"
+
+    def test_what_has_no_effect_is_told(self) -> None:
+        document = {
+            "action": "allocate",
+            "tiers": [
+                {"plugins": [{"name": "priorty"}, {"name": "elastic", "disableJobOrder": True, "argumnets": {}}]}
+            ],
+            "usageDBConfig": {"clientType": "prometheus"},
+        }
+        config, found = told(config_from_file, document, Config())
+        assert config.plugins == {"elastic": {}}
+        assert [field for field, _ in found] == [
+            "action",
+            "tiers[0].plugins[1].argumnets",
+            "tiers[0].plugins[0].name",
+            "tiers[0].plugins[1]",
+            "usageDBConfig",
+        ]
+
+    @pytest.mark.parametrize(
+        ("document", "field"),
+        [
+            ({"actions": ["allocate"]}, "actions"),
+            ({"tiers": {}}, "tiers"),
+            ({"tiers": [{"plugins": [{"arguments": {}}]}]}, "tiers[0].plugins[0].name"),
+        ],
+    )
+    def test_wrong_types_name_the_field(self, document: dict[str, Any], field: str) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_file, document, Config())
+        assert caught.value.field == field
+
+
+class TestShard:
+    def test_an_empty_one_is_the_operators_default(self) -> None:
+        config = from_shard({})
+        assert config == Config()
+        assert list(config.plugins) == list(OPERATOR_PLUGINS)
+
+    def test_spreading_gpus(self) -> None:
+        config = from_shard({"placementStrategy": {"gpu": "spread"}})
+        assert config.actions == tuple(action for action in ACTIONS if action != "consolidation")
+        assert config.plugins["nodeplacement"] == {"gpu": "spread", "cpu": "binpack"}
+        assert "gpuspread" in config.plugins
+        assert not {"gpupack", "gpusharingorder"} & config.plugins.keys()
+
+    def test_spreading_cpus_only_keeps_gpus_packed(self) -> None:
+        config = from_shard({"placementStrategy": {"cpu": "spread"}})
+        assert "consolidation" not in config.actions
+        assert {"gpupack", "gpusharingorder"} <= config.plugins.keys()
+
+    def test_arguments_from_fields(self) -> None:
+        config = from_shard({"kValue": 0.5, "minRuntime": {"reclaimMinRuntime": "1h"}, "partitionLabelValue": "a100"})
+        assert config.plugins["proportion"] == {"kValue": "0.5"}
+        assert config.plugins["minruntime"] == {"defaultReclaimMinRuntime": "1h"}
+        assert config.node_pool == "a100"
+
+    def test_plugins_are_merged_over_the_defaults(self) -> None:
+        plugins = {
+            "elastic": {"enabled": False},
+            "priority": {"priority": 5000},
+            "nodeplacement": {"arguments": {"gpu": "spread"}},
+            "numa": {"enabled": True},
+        }
+        found = from_shard({"plugins": plugins}).plugins
+        assert next(iter(found)) == "priority"
+        assert list(found)[-1] == "numa"
+        assert "elastic" not in found
+        assert found["nodeplacement"] == {"gpu": "spread"}
+
+    def test_actions_are_merged_over_the_defaults(self) -> None:
+        actions = {"preempt": {"priority": 1000}, "consolidation": {"enabled": False}}
+        assert from_shard({"actions": actions}).actions == ("preempt", "allocate", "reclaim", "stalegangeviction")
+
+    def test_flags_win(self) -> None:
+        args = {
+            "partition-label-value": "b",
+            "restrict-node-scheduling": "true",
+            "default-staleness-grace-period": "-1s",
+            "stuck-in-releasing-threshold": "0",
+            "max-consolidation-preemptees": "-1",
+            "victims": "original",
+            "v": "5",
+        }
+        config = from_shard({"partitionLabelValue": "a", "args": args})
+        assert (config.node_pool, config.restrict_node_scheduling, config.staleness_grace_s) == ("b", True, -1)
+        assert (config.stuck_in_releasing_s, config.max_consolidation_preemptees) == (120, -1)
+        assert config.victims == "original"
+
+    @pytest.mark.parametrize(
+        ("spec", "field"),
+        [
+            ({"args": {"restrict-node-scheduling": "maybe"}}, "spec.args.restrict-node-scheduling"),
+            ({"args": {"victims": "few"}}, "spec.args.victims"),
+            ({"args": {"max-consolidation-preemptees": "x"}}, "spec.args.max-consolidation-preemptees"),
+            ({"args": {"default-staleness-grace-period": "x"}}, "spec.args.default-staleness-grace-period"),
+            ({"actions": {"bind": {}}}, "spec.actions.bind"),
+            ({"queueDepthPerAction": {"bind": 1}}, "spec.queueDepthPerAction.bind"),
+            ({"placementStrategy": {"gpu": "pile"}}, "spec.placementStrategy.gpu"),
+            ({"goMemLimitRatio": 2}, "spec.goMemLimitRatio"),
+            ({"kValue": "1"}, "spec.kValue"),
+        ],
+    )
+    def test_bad_values_name_the_field(self, spec: dict[str, Any], field: str) -> None:
+        with pytest.raises(FieldError) as caught:
+            told(config_from_shard, spec, Config())
+        assert caught.value.field == field
+
+    def test_unknown_plugins_are_told(self) -> None:
+        config, found = told(config_from_shard, {"plugins": {"elstic": {"enabled": True}}}, Config())
+        assert config == Config()
+        assert [field for field, _ in found] == ["spec.plugins.elstic"]
+
+
+def test_operator_config_sets_the_names_for_all() -> None:
+    spec = {
+        "global": {"schedulerName": "s", "queueLabelKey": "q", "nodePoolLabelKey": "p"},
+        "binder": {"resourceReservation": {"appLabel": "r", "namespace": "n"}},
+        "nodeScaleAdjuster": {"args": {"nodeScaleNamespace": "s"}},
+    }
+    config, found = told(config_from_operator, spec, Config())
+    assert (config.scheduler_name, config.queue_label, config.node_pool_label) == ("s", "q", "p")
+    assert (config.reservation.app_label, config.reservation.namespace, found) == ("r", "n", [])
+    assert config.scaling.namespace == "s"
+
+
+def test_utility_pods_have_namespaces_by_default() -> None:
+    config, _ = told(config_from_operator, {"binder": {"resourceReservation": {}}, "nodeScaleAdjuster": {}}, Config())
+    assert (config.reservation.namespace, config.scaling.namespace) == ("kai-resource-reservation", "kai-scale-adjust")
+
+
+def test_operator_config_says_how_pods_are_grouped() -> None:
+    """The ConfigMap of kinds counts where both its name and its namespace are given."""
+    arguments = {"defaultPrioritiesConfigMapName": "kinds", "gangScheduleKnative": False}
+    config, found = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
+    assert (config.kinds_config_map, config.gang_schedule_knative, found) == ("", False, [])
+    arguments["defaultPrioritiesConfigMapNamespace"] = "kai"
+    config, _ = told(config_from_operator, {"podGrouper": {"args": arguments}}, Config())
+    assert config.kinds_config_map == "kai/kinds"
+
+
+def test_actions_of_a_list() -> None:
+    assert parse_actions("allocate,reclaim,", "--actions") == ("allocate", "reclaim")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "argument", "words"),
+    [
+        ("proportion", "kValeu", "did you mean kValue?"),
+        ("minruntime", "defaultPreemptMinRunTime", "did you mean defaultPreemptMinRuntime?"),
+        ("nodeplacement", "gpus", "did you mean gpu?"),
+        ("nodeplacement", "x", "the arguments here are gpu, cpu"),
+        ("elastic", "x", "the arguments here are none"),
+    ],
+)
+def test_arguments_that_a_plugin_does_not_have_are_told(plugin: str, argument: str, words: str) -> None:
+    file = {"tiers": [{"plugins": [{"name": plugin, "arguments": {argument: "3"}}]}]}
+    _, found = told(config_from_file, file, Config())
+    assert found == [(f"tiers[0].plugins[0].arguments.{argument}", f"unknown argument, ignored: {words}")]
+    _, found = told(config_from_shard, {"plugins": {plugin: {"arguments": {argument: "3"}}}}, Config())
+    assert found == [(f"spec.plugins.{plugin}.arguments.{argument}", f"unknown argument, ignored: {words}")]

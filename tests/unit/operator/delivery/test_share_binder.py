@@ -1,0 +1,170 @@
+"""What pods that share GPUs have when their bind is sent, whatever happened to them while it was prepared."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from kai_sched.api import names
+from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
+from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.model.inflight import Overlay
+from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.read.kinds import POD, Reader
+from kai_sched.model.store import Store
+from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
+from kai_sched.operator.delivery.share_binder import SHARING, ShareBinder
+from kai_sched.plan.effects import Bind
+from kai_sched.reconcile.gpu_reservation import GpuGroup
+from tests.properties.sharing_world import CONFIG, Object, Server, pod
+from tests.properties.test_sharing_machine import groups_of
+
+
+class Reservations:
+    """Every device is reserved at once, unless ``failure`` says why not."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def acquire(self, device: GpuGroup, tolerations: tuple[Toleration, ...]) -> str:
+        assert tolerations == ()
+        self.meanwhile()
+        if self.failure is not None:
+            raise self.failure
+        return f"GPU-{device.group}"
+
+    def reserved(self, device: GpuGroup) -> str:
+        return f"GPU-{device.group}"
+
+    def is_closing(self, node: str) -> bool:
+        return not node
+
+    async def wait_freed(self, node: str) -> None:
+        raise AssertionError(node)
+
+
+class Bench:
+    """The binder before an API server; the store shows what ``show`` is told."""
+
+    def __init__(self) -> None:
+        self.server, self.store = Server(1), Store()
+        self.overlay = Overlay(self.store)
+        self.reservations = Reservations()
+        self.sent: list[Bind] = []
+        self.versions: dict[str, str] = {}
+        self.failures: dict[str, BindFailure] = {}
+        self.closed: list[str] = []
+        api: Any = self.server
+        self.binder = ShareBinder(
+            SharingRequests(api, random.Random(1)),
+            self.reservations,
+            self.store,
+            lambda: CONFIG,
+            self.send,
+            self,
+        )
+        self._reader = Reader(CONFIG)
+        self.store.put(Node("node-0"))
+
+    def add(self, content: Object) -> str:
+        """Create the pod, and show it; return its key."""
+        self.server.put(content)
+        key = f"ml/{content['metadata']['name']}"
+        self.show(key)
+        return key
+
+    def show(self, key: str) -> None:
+        found = self._reader.read(POD, json.dumps(self.server.pods[key]).encode(), lambda *_: None)
+        assert isinstance(found, Pod)
+        self.overlay.observe(found)
+
+    def device_in(self, config_map: str) -> object:
+        return self.server.maps[f"ml/{config_map}"]["data"][names.VISIBLE_DEVICES_ENV]
+
+    async def bind(self, key: str, *groups: str) -> Bind:
+        """Prepare the bind; return it once it is sent or given up."""
+        bind = Bind(key, self.server.pods[key]["metadata"]["uid"], "node-0", groups)
+        self.failures.pop(key, None)
+        assert self.overlay.assume(key, bind.uid, "node-0", groups)
+        self.binder.submit([bind])
+        async with asyncio.timeout(5.0):
+            while bind not in self.sent and key not in self.failures:  # noqa: ASYNC110 - tells nobody
+                await asyncio.sleep(0.005)
+        return bind
+
+    def send(self, group: Sequence[Bind], versions: Mapping[str, str]) -> None:
+        self.sent.extend(group)
+        self.versions |= versions
+
+    def check(self, _: Bind) -> str:
+        return ""
+
+    def failed(self, bind: Bind, failure: BindFailure) -> None:
+        self.overlay.forget(bind.pod, bind.uid)
+        self.failures[bind.pod] = failure
+
+    def reserved(self, node: str, succeeded: bool) -> None:
+        self.closed += [] if succeeded else [node]
+
+
+async def test_labels_of_a_bind_that_failed_go_though_the_watch_is_late() -> None:
+    """Else the pod would hold devices that it was not given, and others those that it was."""
+    bench = Bench()
+    key = bench.add(pod("a", "0.5", 2))
+    first = await bench.bind(key, "g1", "g2")
+    assert groups_of(bench.server.pods[key]) == ["g1", "g2"]
+    bench.failed(first, BindFailure("Forbidden", "by the test", 403))
+    await bench.bind(key, "g3", "g4")
+    meta = bench.server.pods[key]["metadata"]
+    assert groups_of(bench.server.pods[key]) == ["g3", "g4"]
+    assert bench.versions == {meta["uid"]: meta["resourceVersion"]}, "it is bound as it is with these labels"
+
+
+async def test_a_pod_that_asks_for_more_meanwhile_is_decided_again() -> None:
+    """The device was chosen for what it asked for before."""
+    bench = Bench()
+    key = bench.add(pod("a", "0.5"))
+
+    def more() -> None:
+        notes = {**bench.server.pods[key]["metadata"]["annotations"], names.GPU_FRACTION_ANNOTATION: "0.9"}
+        meta = {**bench.server.pods[key]["metadata"], "annotations": notes}
+        bench.server.put({**bench.server.pods[key], "metadata": meta})
+
+    bench.reservations.meanwhile = more
+    await bench.bind(key, "g1")
+    assert bench.sent == []
+    assert bench.failures[key].reason == OBSOLETE
+
+
+@pytest.mark.parametrize(("is_of_node", "closed"), [(True, ["node-0"]), (False, [])])
+async def test_a_node_gets_no_shares_for_a_while_if_it_is_at_fault(is_of_node: bool, closed: list[str]) -> None:
+    bench = Bench()
+    bench.reservations.failure = ReservationFailure("by the test", is_of_node=is_of_node)
+    key = bench.add(pod("a", "0.5"))
+    await bench.bind(key, "g1")
+    assert bench.failures[key].reason == SHARING
+    assert bench.closed == closed
+
+
+async def test_no_pod_takes_the_config_map_of_another_one() -> None:
+    """A copy of a pod has its annotation, too, and the container of the first would read the device of the second."""
+    bench = Bench()
+    first, second = pod("a", "0.5"), pod("b", "0.5")
+    second["metadata"]["annotations"] = dict(first["metadata"]["annotations"])
+    one, other = bench.add(first), bench.add(second)
+    await bench.bind(one, "g1")
+    await bench.bind(other, "g2")
+    assert bench.device_in("a-maps-0") == "GPU-g1"
+    assert bench.failures[other].reason == SHARING
+    assert "tells the devices of pod ml/a" in bench.failures[other].message
+    bench.server.put({**bench.server.pods[one], "status": {"phase": "Succeeded"}})
+    bench.failed(await bench.bind(other, "g2"), BindFailure("Forbidden", "by the test", 403))
+    assert bench.device_in("a-maps-0") == "GPU-g2"
+    await bench.bind(other, "g3")
+    assert bench.device_in("a-maps-0") == "GPU-g3"

@@ -1,0 +1,105 @@
+"""Which settings are in force, from flags, kai-config and the shard."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kai_sched.model.config import Config
+from kai_sched.model.read.kinds import OPERATOR_CONFIG, SHARD
+from kai_sched.operator.intake.live_settings import LiveSettings
+
+
+def raw(spec: dict[str, object]) -> bytes:
+    return msgspec.json.encode({"metadata": {"name": "x"}, "spec": spec})
+
+
+def test_flags_hold_where_the_cluster_says_nothing() -> None:
+    base = Config(scheduler_name="mine", gpu_sharing=False)
+    settings = LiveSettings(base, "default")
+    assert settings.config == base
+    assert (settings.admission.scheduler_name, settings.admission.gpu_sharing) == ("mine", False)
+
+
+def test_the_shard_changes_how_pods_are_placed_until_it_is_gone() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.observe(SHARD, "default", raw({"placementStrategy": {"gpu": "spread"}}))
+    assert settings.config.plugins["nodeplacement"]["gpu"] == "spread"
+    settings.observe(SHARD, "default", None)
+    assert settings.config == Config(gpu_sharing=False)
+
+
+def test_another_shard_and_another_config_are_others_business() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.observe(SHARD, "blue", raw({"placementStrategy": {"gpu": "spread"}}))
+    settings.observe(OPERATOR_CONFIG, "mine", raw({"admission": {"gpuSharing": True}}))
+    assert settings.config == Config(gpu_sharing=False)
+    assert not settings.admission.gpu_sharing
+
+
+def test_a_mistake_is_told_and_the_rest_goes_on() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
+    settings.observe(SHARD, "default", raw({"args": {"scheduler-name": 7}, "placementStrategy": {"gpu": "scatter"}}))
+    assert settings.config.queue_label == "team"
+    assert "spec" in settings.problems["SchedulingShard default"]
+
+
+def test_admission_is_set_up_by_kai_config() -> None:
+    settings = LiveSettings(Config(), "default")
+    spec = {
+        "global": {"schedulerName": "other"},
+        "admission": {"gpuSharing": True, "gpuPodRuntimeClassName": "", "blockNvidiaVisibleDevices": True},
+        "binder": {"plugins": {"hamicore": {"enabled": True}}},
+    }
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw(spec))
+    admission = settings.admission
+    assert (admission.scheduler_name, admission.gpu_sharing, admission.block_visible_devices) == ("other", True, True)
+    assert (admission.hami_core, admission.runtime_class) == (True, "")
+
+
+def test_gpu_sharing_is_on_where_kai_config_says_so() -> None:
+    """For admission and the scheduler alike, at once, and only in a process that can do it."""
+    settings = LiveSettings(Config(), "default")
+    assert not settings.config.gpu_sharing
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (True, True)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"admission": {"gpuSharing": True}}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (True, True)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({}))
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (False, False)
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    settings.observe(OPERATOR_CONFIG, "kai-config", None)
+    assert (settings.config.gpu_sharing, settings.admission.gpu_sharing) == (False, False)
+
+    without = LiveSettings(Config(gpu_sharing=False), "default")
+    without.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuSharing": True}}))
+    assert not without.config.gpu_sharing
+
+
+def test_what_objects_were_read_with_stays_until_the_process_starts_anew() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"queueLabelKey": "team"}}))
+    settings.observe(SHARD, "default", raw({"partitionLabelValue": "blue", "placementStrategy": {"cpu": "spread"}}))
+    assert (settings.config.queue_label, settings.config.node_pool) == (Config().queue_label, "")
+    assert settings.config.plugins["nodeplacement"]["cpu"] == "spread"
+
+
+def test_where_reservation_pods_are_stays_until_the_process_starts_anew() -> None:
+    """They would no longer be found, and the devices that they hold would look free."""
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    before = settings.config.reservation
+    where = {"namespace": "elsewhere", "appLabel": "others", "allocationTimeout": 7}
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"binder": {"resourceReservation": where}}))
+    after = settings.config.reservation
+    assert (after.namespace, after.app_label) == (before.namespace, before.app_label)
+    assert after.allocation_timeout_s == 7
+    assert settings.admission.reservation_namespace == before.namespace
+
+
+def test_what_drivers_keep_is_in_force_at_once() -> None:
+    settings = LiveSettings(Config(), "default")
+    settings.fixed = True
+    settings.observe(OPERATOR_CONFIG, "kai-config", raw({"global": {"gpuMemoryReserve": {"percent": 3}}}))
+    assert settings.config.gpu_memory_reserve_percent == 3

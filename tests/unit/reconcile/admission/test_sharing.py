@@ -1,0 +1,105 @@
+"""Reviews of pods with a part of a GPU: what may change, what is taken off, and that nothing passes unread (API 8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai_sched.model.read.sharing import read_gpu_annotations
+from kai_sched.reconcile.admission.review import AdmissionSettings
+from tests.unit.reconcile.admission.test_review import BLOCKING, HALF, POD, ask, devices, mutated, pod, refusal
+
+SHARED = {"runai/shared-gpu-configmap": "train-0-abc1234-shared-gpu"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "node", "words"),
+    [
+        (HALF, {"gpu-fraction": "0.6"}, "", ()),
+        (HALF, {"gpu-fraction": "0.6"}, "n1", ("gpu-fraction", "has its devices", "create another pod")),
+        (HALF, {"gpu-memory": "5"}, "", ()),
+        (HALF, {"gpu-memory": "5"}, "n1", ("gpu-fraction", "has its devices")),
+        (HALF, {**HALF, "gpu-fraction-num-devices": "2"}, "n1", ("gpu-fraction-num-devices", "has its devices")),
+        (HALF, {}, "", ("gpu-fraction", "its containers were made")),
+        ({}, HALF, "", ("gpu-fraction", "its containers were made")),
+        (HALF, HALF | SHARED, "n1", ()),
+        (HALF | SHARED, HALF, "", ("runai/shared-gpu-configmap", "its containers were made")),
+        (HALF, HALF | {"other": "1"}, "n1", ()),
+        ({}, {"mps": "true"}, "n1", ("mps",)),
+    ],
+)
+def test_what_containers_were_made_for_stays(before: Any, after: Any, node: str, words: tuple[str, ...]) -> None:
+    """What a device has is booked by the annotations, so they may not change under a pod that runs."""
+    old, new = pod(before, nodeName=node), pod(after, nodeName=node)
+    text = refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+    assert bool(text) == bool(words)
+    assert [word for word in words if word not in text] == []
+
+
+def test_a_pod_whose_bind_is_prepared_asks_for_no_more() -> None:
+    """It has the labels of its devices, and the rest of them is given to others."""
+    old, new = pod(HALF), pod({"gpu-fraction": "0.9"})
+    for each in (old, new):
+        each["metadata"]["labels"] = {"runai-gpu-group": "g"}
+    assert "has its devices" in refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+
+
+@pytest.mark.parametrize("annotations", [HALF, None])
+@pytest.mark.parametrize("labels", [{}, {"runai-gpu-group": "h"}, {"runai-gpu-group": "g", "runai-gpu-group/h": "h"}])
+def test_the_labels_of_its_devices_stay_on_a_pod_with_a_node(labels: dict[str, str], annotations: Any) -> None:
+    """Its device would be given away while it runs there; the scheduler writes them before the bind."""
+    for node, words in (("n1", "has its devices"), ("", "")):
+        old, new = pod(annotations, nodeName=node), pod(annotations, nodeName=node)
+        old["metadata"]["labels"], new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "a"}, labels
+        text = refusal(ask(POD, new, operation="UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+        new["metadata"]["labels"] = {"runai-gpu-group": "g", "app": "b"}
+        assert refusal(ask(POD, new, operation="UPDATE", oldObject=old)) == ""
+
+
+def test_a_pod_that_is_leaving_keeps_its_devices_until_it_is_gone() -> None:
+    """Its grace period may be long. All else passes, such as taking off its finalizers."""
+    old, freed, smaller, done = (pod(HALF, nodeName="n1") for _ in range(4))
+    for each in (old, freed, smaller, done):
+        each["metadata"] |= {"labels": {"runai-gpu-group": "g"}, "deletionTimestamp": "2026-01-01T12:00:00Z"}
+    old["metadata"]["finalizers"] = ["example.com/held"]
+    freed["metadata"]["labels"] = {}
+    smaller["metadata"]["annotations"] = {"gpu-fraction": "0.1"}
+    done["metadata"]["labels"] |= {"app": "kai-resource-reservation", "priorityClassName": "system-node-critical"}
+    for new, words in ((freed, "has its devices"), (smaller, "has its devices"), (done, "")):
+        text = refusal(ask(POD, new, AdmissionSettings(), "UPDATE", oldObject=old))
+        assert (words in text, bool(text)) == (True, bool(words))
+
+
+@pytest.mark.parametrize("settings", [AdmissionSettings(), BLOCKING])
+def test_an_update_passes_what_was_there_before(settings: AdmissionSettings) -> None:
+    """Sharing was turned off, or devices were closed, after the pod was created: it can still be labelled."""
+    obj = pod(HALF, containers=[{"name": "main"}, {"name": "b", "env": devices(value="all")}])
+    assert refusal(ask(POD, obj, settings))
+    assert refusal(ask(POD, obj, settings, "UPDATE", oldObject=obj)) == ""
+    worse = pod(HALF, containers=[{"name": "main", "env": devices(value="all")}, {"name": "b"}, {"name": "c"}])
+    worse["spec"]["containers"][2]["env"] = devices(value="0")
+    assert ("'c'" in refusal(ask(POD, worse, settings, "UPDATE", oldObject=obj))) == settings.block_visible_devices
+
+
+def test_labels_of_devices_are_the_schedulers_to_set() -> None:
+    """A copy of a pod that runs has none yet."""
+    copied = {"runai-gpu-group": "g", "runai-gpu-group/h": "h", "runai-gpu-groups": "mine", "app": "web"}
+    for asked in (HALF, None):
+        obj = pod(asked)
+        obj["metadata"]["labels"] = copied
+        assert mutated(obj)["metadata"]["labels"] == {"runai-gpu-groups": "mine", "app": "web"}
+
+
+@given(st.one_of(st.text(max_size=80), st.from_regex(r"\A[+-]?[0-9]{0,12}\.?[0-9]{0,70}([eE][+-]?[0-9]{1,4})?\Z")))
+def test_what_is_let_in_is_what_the_scheduler_reads(text: str) -> None:
+    """It ignores what it cannot read, and would place such a pod as one without GPUs."""
+    for key, more in (("gpu-fraction", {}), ("gpu-memory", {}), ("gpu-fraction-num-devices", HALF)):
+        annotations = {**more, key: text}
+        if refusal(ask(POD, pod(annotations))) == "":
+            found: list[str] = []
+            share = read_gpu_annotations(annotations, lambda field, _, found=found: found.append(field)).share
+            assert (share is not None, found) == (True, []), annotations
