@@ -34,7 +34,7 @@ def index(package: Iterable[Module]) -> str:
         if module.tree.body:
             sentence = first_sentence(ast.get_docstring(module.tree) or "")
             folders.setdefault(str(module.path.parent), []).append(f"- `{module.path.name}`: {sentence}")
-    return "\n\n".join(f"### {folder}\n\n" + "\n".join(lines) for folder, lines in sorted(folders.items()))
+    return "\n\n".join(f"## {folder}\n\n" + "\n".join(lines) for folder, lines in sorted(folders.items()))
 
 
 def render() -> str:

@@ -23,7 +23,7 @@ from kai_sched.operator.intake.sources import SOURCES
 from kai_sched.operator.kopf_frame import KINDS
 from kai_sched.operator.lifecycle import DRAIN_S, RELEASE_S
 from kai_sched.operator.options import RunOptions
-from kai_sched.reconcile.admission.review import review as admission
+from kai_sched.reconcile.admission import review as admission
 from kai_sched.reconcile.grouping.registry import RULES, SKIPPED, SKIPPED_IN_GROUP
 from tests.cluster import components
 from tests.tree import ROOT, modules

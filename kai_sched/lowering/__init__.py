@@ -5,4 +5,10 @@ store. A module for each table: ``queues``, ``jobs`` with ``sub_group_tree``, ``
 ``terms`` (bounded by ``term_work``), ``volumes`` and, in a room of their own, ``claims``. ``pod_classes`` finds pods
 that placement cannot tell apart, ``equivalence`` jobs that differ in their requests only, ``constraints`` what pods ask
 of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows back into names.
+
+Each pod is a row of integers: names are numbers that never change meaning (``Names``), so nothing that is cached
+depends on whether another object is there. Tables are gathered in canonical order with numpy; their docstrings have the
+sorting keys. So any order of the input, and a cold or a warm cache, give the same bytes. Inter-pod terms and sets of
+labels find each other by what they have in common, so a new pod pays for those that concern it. A cycle that raises
+leaves an empty cache.
 """
