@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.claims.objects import AllocatedDevice, Allocation, Device, DeviceOption, ResourceClaim
-from kai_sched.model.objects import NodeSelector, Requirement
+from kai_sched.model.constraints import NodeSelector, Requirement
 from kai_sched.model.selectors import NODE_NAME
 from kai_sched.plan.effects import ClaimUse
 from kai_sched.snapshot.tables import Status

@@ -22,17 +22,8 @@ from kai_sched.model.claims.objects import (
     ResourceSlice,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.objects import (
-    BindRequest,
-    Namespace,
-    Node,
-    Object,
-    Pod,
-    PodGroup,
-    PodTerm,
-    PriorityClass,
-    Shape,
-)
+from kai_sched.model.constraints import PodTerm
+from kai_sched.model.objects import BindRequest, Namespace, Node, Object, Pod, PodGroup, PriorityClass, Shape
 from kai_sched.model.store import TABLES, Change, Cluster
 
 NEVER_STALE_S = -1.0  # a staleness grace without end

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from kai_sched.lowering.cache import Cache
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, NodeSelector, Requirement, Shape, Taint, Toleration, VolumeClaim
+from kai_sched.model.constraints import NodeSelector, Requirement, Taint, Toleration
+from kai_sched.model.objects import Node, Shape, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, holds
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.gpu_kinds import GpuKind

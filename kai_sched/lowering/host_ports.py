@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.model.objects import HostPort
+from kai_sched.model.constraints import HostPort
 from kai_sched.snapshot.tables import HostPorts, Ints
 
 ANY_ADDRESS = ("", "0.0.0.0", "::")

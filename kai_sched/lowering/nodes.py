@@ -16,7 +16,8 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.claims.tables import ClaimRows
 from kai_sched.lowering.devices import device_memories
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, Taint
+from kai_sched.model.constraints import Taint
+from kai_sched.model.objects import Node
 from kai_sched.model.resources import GPU, mig_gpus
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES, MigMode
 from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict

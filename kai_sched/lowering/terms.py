@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from kai_sched.api import names
 from kai_sched.lowering.errors import TermWorkError
-from kai_sched.model.objects import Namespace, Pod, PodTerm, Shape
+from kai_sched.model.constraints import PodTerm
+from kai_sched.model.objects import Namespace, Pod, Shape
 from kai_sched.model.selectors import holds
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import TermKind

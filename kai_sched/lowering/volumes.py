@@ -24,7 +24,8 @@ from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.class_records import PodClass
 from kai_sched.lowering.constraints import TOO_MANY_DEMANDS, label_column
 from kai_sched.model.budgets import Budget
-from kai_sched.model.objects import Node, NodeSelector, Term, Volume, VolumeClaim
+from kai_sched.model.constraints import NodeSelector, Term
+from kai_sched.model.objects import Node, Volume, VolumeClaim
 from kai_sched.model.problems import some_of
 from kai_sched.model.selectors import admits
 from kai_sched.model.volumes import Demand, VolumeBook, demand_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from kai_sched.model.objects import Node, NodeSelector, Requirement
+from kai_sched.model.constraints import NodeSelector, Requirement
+from kai_sched.model.objects import Node
 
 # The key under which requirements speak of a node's name.
 NODE_NAME = "metadata.name"

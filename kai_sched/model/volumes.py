@@ -13,7 +13,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_sched.model.budgets import Budget
-from kai_sched.model.objects import Node, NodeSelector, Requirement, StorageClass, Term, Volume, VolumeClaim
+from kai_sched.model.constraints import NodeSelector, Requirement, Term
+from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, admits, holds
 from kai_sched.model.store import Cluster
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from kai_sched.api import names
 from kai_sched.model.config import Config, ReservationSettings
+from kai_sched.model.constraints import Toleration
 from kai_sched.model.gpu_memory import memory_price
-from kai_sched.model.objects import GpuShare, Pod, Toleration
+from kai_sched.model.objects import GpuShare, Pod
 from kai_sched.model.read.sharing import is_device_label
 
 NAME_DIGITS = 16

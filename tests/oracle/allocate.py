@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kai_sched import Cluster, Config
-from kai_sched.model.objects import HostPort, Node, Requirement, Taint, Toleration
+from kai_sched.model.constraints import HostPort, Requirement, Taint, Toleration
+from kai_sched.model.objects import Node
 from tests.oracle.chunk import next_chunk, reachable
 from tests.oracle.devices import HUNDREDTHS, allows, choose, has_devices, has_mig, kind_of, may_join
 from tests.oracle.order import JobTree

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from kai_sched.model.objects import Object, Pod, PodGroup, PodTerm, PriorityClass, Requirement
+from kai_sched.model.constraints import PodTerm, Requirement
+from kai_sched.model.objects import Object, Pod, PodGroup, PriorityClass
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kai_sched.model.objects import Object, PodTerm, PriorityClass, Requirement
+from kai_sched.model.constraints import PodTerm, Requirement
+from kai_sched.model.objects import Object, PriorityClass
 from kai_sched.model.store import Store
 from tests.perf.builder import GPUS_PER_NODE, HOSTNAME, Builder
 from tests.perf.crowded import many_queues, mixed_reclaim, one_elastic, own_constraints

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
 
 MINUTE_NS = 60 * 10**9
@@ -19,7 +20,7 @@ NOW_NS = 1_800_000_000 * 10**9
 G = 10**9
 FRESH = ("Pending",)
 MIXED = ("Pending", "Pending", "Running", "Releasing", "Releasing", "Gated", "Bound")
-DEDICATED = o.Taint("dedicated", "ml", "NoSchedule")
+DEDICATED = Taint("dedicated", "ml", "NoSchedule")
 TREES: tuple[tuple[o.SubGroup, ...], ...] = (
     (o.SubGroup("a", "", 1), o.SubGroup("b", "", 2)),
     (o.SubGroup("a", "", 0), o.SubGroup("b", "", 1), o.SubGroup("c", "", 0)),
@@ -228,13 +229,13 @@ def _shape(rng: random.Random, spice: Spice) -> o.Shape:
         "gpu": float(rng.choice((0, 1, 1, 1, 2, 4))),
         "pods": 1.0,
     }
-    zone = o.Requirement("zone", rng.choice(("In", "NotIn")), (rng.choice("xyz"),))
+    zone = Requirement("zone", rng.choice(("In", "NotIn")), (rng.choice("xyz"),))
     return o.Shape(
         request=tuple(sorted((name, amount) for name, amount in request.items() if amount)),
         node_selector=(("zone", rng.choice("xyz")),) if rng.random() < 0.08 else (),
         node_affinity=((zone,),) if rng.random() < 0.08 else None,
-        tolerations=(o.Toleration("dedicated", "Exists"),) if rng.random() < 0.3 else (),
-        host_ports=(o.HostPort(80),) if rng.random() < 0.06 else (),
+        tolerations=(Toleration("dedicated", "Exists"),) if rng.random() < 0.3 else (),
+        host_ports=(HostPort(80),) if rng.random() < 0.06 else (),
         affinity=_terms(rng, 0.15) if spice.pod_affinity else (),
         anti_affinity=_terms(rng, 0.15) if spice.pod_affinity else (),
         preferred_affinity=_preferences(rng) if spice.pod_affinity else (),
@@ -242,12 +243,12 @@ def _shape(rng: random.Random, spice: Spice) -> o.Shape:
     )
 
 
-def _terms(rng: random.Random, chance: float) -> tuple[o.PodTerm, ...]:
+def _terms(rng: random.Random, chance: float) -> tuple[PodTerm, ...]:
     if rng.random() > chance:
         return ()
-    selector = (o.Requirement("app", "In", (rng.choice(("web", "db")),)),)
-    return (o.PodTerm(rng.choice(("zone", "host")), selector, ("ns",)),)
+    selector = (Requirement("app", "In", (rng.choice(("web", "db")),)),)
+    return (PodTerm(rng.choice(("zone", "host")), selector, ("ns",)),)
 
 
-def _preferences(rng: random.Random) -> tuple[o.WeightedPodTerm, ...]:
-    return tuple(o.WeightedPodTerm(rng.choice((1, 5, -3)), term) for term in _terms(rng, 0.15))
+def _preferences(rng: random.Random) -> tuple[WeightedPodTerm, ...]:
+    return tuple(WeightedPodTerm(rng.choice((1, 5, -3)), term) for term in _terms(rng, 0.15))

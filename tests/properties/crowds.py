@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration
 from tests.properties.clusters import MINUTE_NS, NOW_NS, TREES, G
 from tests.properties.shares import Rooms, Sharing, label_node, share_of
 
@@ -69,16 +70,16 @@ def make_crowd(n_nodes: int, n_queues: int, n_groups: int, rng: random.Random, c
     return [*found, *rooms.reservations(rng)]
 
 
-def _terms(rng: random.Random, n_groups: int) -> dict[str, tuple[o.PodTerm, ...]]:
+def _terms(rng: random.Random, n_groups: int) -> dict[str, tuple[PodTerm, ...]]:
     """What the pods of a group ask of where others are: seldom anything."""
     if rng.random() < 0.6:
         return {"": ()}
-    other = o.Requirement("app", "In", (f"g{rng.randrange(n_groups)}",))
-    term = o.PodTerm(rng.choice(("zone", HOST, HOST)), (other,), ("ns",))
+    other = Requirement("app", "In", (f"g{rng.randrange(n_groups)}",))
+    term = PodTerm(rng.choice(("zone", HOST, HOST)), (other,), ("ns",))
     return {rng.choice(("affinity", "anti_affinity")): (term,)}
 
 
-def _social(pod: o.Pod, terms: dict[str, tuple[o.PodTerm, ...]]) -> o.Pod:
+def _social(pod: o.Pod, terms: dict[str, tuple[PodTerm, ...]]) -> o.Pod:
     """The pod with the label that others know it by, and with these terms."""
     given = {name: value for name, value in terms.items() if name}
     return replace(pod, labels={"app": pod.group}, shape=replace(pod.shape, **given))
@@ -86,7 +87,7 @@ def _social(pod: o.Pod, terms: dict[str, tuple[o.PodTerm, ...]]) -> o.Pod:
 
 def _node(rng: random.Random, k: int, crowd: Crowd) -> o.Node:
     capacity = {"cpu": 64_000.0, "memory": 256.0 * G, "gpu": float(rng.choice((1, 2, 2, 4, 8))), "pods": 110.0}
-    taints = (o.Taint("only", "others", "NoSchedule"),) if crowd.picky and rng.random() < 0.1 else ()
+    taints = (Taint("only", "others", "NoSchedule"),) if crowd.picky and rng.random() < 0.1 else ()
     return o.Node(f"n{k}", f"uid-{rng.random()}", {"zone": rng.choice("xy"), HOST: f"n{k}"}, capacity, taints)
 
 
@@ -164,8 +165,8 @@ def _pod(rng: random.Random, name: str, group: str, tree: tuple[o.SubGroup, ...]
     shape = o.Shape(
         request=tuple(sorted((key, amount) for key, amount in request.items() if amount)),
         node_selector=(("zone", rng.choice("xy")),) if crowd.picky and rng.random() < 0.1 else (),
-        tolerations=(o.Toleration("only", "Exists"),) if crowd.picky and rng.random() < 0.5 else (),
-        host_ports=(o.HostPort(80),) if crowd.picky and rng.random() < 0.05 else (),
+        tolerations=(Toleration("only", "Exists"),) if crowd.picky and rng.random() < 0.5 else (),
+        host_ports=(HostPort(80),) if crowd.picky and rng.random() < 0.05 else (),
     )
     return o.Pod(
         namespace="ns",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kai_sched import Cluster, Config, CycleResult
-from kai_sched.model.objects import Object, PodTerm
+from kai_sched.model.constraints import PodTerm
+from kai_sched.model.objects import Object
 from tests.oracle.allocate import accepts
 from tests.oracle.chunk import satisfied
 from tests.oracle.world import ACTIVE, RESOURCES, UNLIMITED, USED, Job, Machine, Task, World, charge, world_of

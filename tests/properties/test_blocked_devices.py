@@ -12,6 +12,7 @@ import pytest
 
 from kai_sched import Cluster, CycleResult
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import PodTerm, Requirement
 from kai_sched.plan.effects import Evict
 from tests.properties.clusters import NOW_NS
 from tests.properties.device_life import FREE, PLAIN, Life
@@ -56,7 +57,7 @@ class Tenants(Life):
         shape = o.Shape((*PLAIN[:1], ("gpu", float(rng.choice((1, 1, 1, 2)))), *PLAIN[1:]))
         if queue == "q0" or rng.random() < 0.1:
             share = o.GpuShare(rng.choice((1, 2, 2, 4)), rng.choice((0.01, 0.01, 0.01, 0.3, 0.6)))
-            apart = (o.PodTerm(HOST, (o.Requirement("team", "In", (queue,)),), ("ml",)),)
+            apart = (PodTerm(HOST, (Requirement("team", "In", (queue,)),), ("ml",)),)
             shape = o.Shape(PLAIN, share=share, anti_affinity=apart if rng.random() < 0.7 else ())
         self.store.put(o.PodGroup("ml", name, f"{name}-uid", created, queue, "train", min_member=1))
         pod = o.Pod("ml", f"{name}-0", shape, f"{name}-0-uid", created, group=name, queue=queue)

@@ -27,18 +27,8 @@ from kai_sched.model.claims.objects import (
     ResourceSlice,
 )
 from kai_sched.model.config import Config
-from kai_sched.model.objects import (
-    Node,
-    Object,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Queue,
-    Shape,
-    Share,
-    Taint,
-    Toleration,
-)
+from kai_sched.model.constraints import Taint, Toleration
+from kai_sched.model.objects import Node, Object, Pod, PodGroup, PriorityClass, Queue, Shape, Share
 from kai_sched.model.store import Cluster, Store
 from kai_sched.plan.effects import Bind
 from tests.oracle.claims import DRIVER, SELECTORS, can_allocate, is_overused, serves, way_of

@@ -21,6 +21,7 @@ from kai_sched.model.claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from kai_sched.model.constraints import Requirement
 from kai_sched.model.selectors import NODE_NAME
 from tests.properties.clusters import NOW_NS
 from tests.properties.crowds import Crowd, crowds
@@ -53,7 +54,7 @@ def _with_claim(pod: o.Pod, count: int, used: Counter[str]) -> list[o.Object]:
     if pod.node:
         names = [f"d{used[pod.node] + number:02}" for number in range(count)]
         used[pod.node] += count
-        there = ((o.Requirement(NODE_NAME, "In", (pod.node,)),),)
+        there = ((Requirement(NODE_NAME, "In", (pod.node,)),),)
         allocation = Allocation(tuple(AllocatedDevice("r", DRIVER, pod.node, name) for name in names), there)
     asks = ClaimRequests((DeviceRequest("r", (DeviceOption(DRIVER, selectors=(SELECTOR,), count=count),)),))
     consumers = ((pod.name, pod.uid),) if pod.node else ()

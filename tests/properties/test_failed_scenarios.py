@@ -19,6 +19,7 @@ from kai_sched.lowering import pod_classes as classes
 from kai_sched.lowering.cached_rows import Names, RowTable
 from kai_sched.lowering.errors import LoweringError
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import PodTerm, Requirement
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.plans import CONFIG, text_of
 from tests.properties.snapshots import snapshot_of
@@ -126,7 +127,7 @@ def test_each_stage_can_break(owner: Any, name: str) -> None:
     """The property above says something about each of them: a cold cycle, or one after some news, does break there."""
     store, cache = Store(), Cache()
     share = o.Share(-1.0, -1.0, 1.0)
-    anti = o.PodTerm("zone", (o.Requirement("app", "In", ("web",)),), (), (o.Requirement("team", "Exists"),))
+    anti = PodTerm("zone", (Requirement("app", "In", ("web",)),), (), (Requirement("team", "Exists"),))
     shape = o.Shape((("gpu", 1.0), ("pods", 1.0)), node_selector=(("zone", "x"),), anti_affinity=(anti,))
     store.put(o.Queue("q0", cpu=share, memory=share, gpu=share))
     store.put(o.Node("n", labels={"zone": "x"}, allocatable={"gpu": 8.0, "pods": 110.0}))

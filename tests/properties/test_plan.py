@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, run_cycle
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import Toleration
 from tests.oracle.allocate import allocate
 from tests.properties.clusters import NOW_NS, Spice, clusters
 from tests.properties.deciders import check_allocated
@@ -84,7 +85,7 @@ def test_a_failed_attempt_leaves_no_trace(objects: list[o.Object], n_pods: int, 
         )
         grown.append(old)
     endless = o.Share(-1.0, -1.0, 0.0)
-    asks = o.Shape((("cpu", 1.0), odd, ("pods", 1.0)), tolerations=(o.Toleration(operator="Exists"),))
+    asks = o.Shape((("cpu", 1.0), odd, ("pods", 1.0)), tolerations=(Toleration(operator="Exists"),))
     never = o.Shape(asks.request, node_selector=(("no", "where"),))
     gang: list[o.Object] = [
         o.PodGroup("ns", "doomed", "doomed", 0, "doomed", "top", min_member=n_pods + 1, preemptible=True)

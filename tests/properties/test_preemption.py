@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Toleration
 from kai_sched.plan.effects import Bind
 from tests.properties.clusters import MINUTE_NS, NOW_NS, G
 from tests.properties.crowds import HOST, UNLIMITED, Crowd, make_crowd
@@ -28,13 +29,13 @@ def shunned(running: list[o.Object]) -> list[str]:
 def preemptor(rng: random.Random, n_groups: int, running: list[o.Object]) -> list[o.Object]:
     """One pod that may ask for labels of nodes, ports and other company than what runs there."""
     app = f"g{rng.randrange(n_groups)}"
-    apart = o.PodTerm(rng.choice(("zone", HOST)), (o.Requirement("app", "In", (app,)),), ("ns",))
+    apart = PodTerm(rng.choice(("zone", HOST)), (Requirement("app", "In", (app,)),), ("ns",))
     request = {"cpu": 1000.0, "gpu": float(rng.choice((0, 1, 1, 2, 4))), "memory": float(G), "pods": 1.0}
     shape = o.Shape(
         request=tuple((key, amount) for key, amount in request.items() if amount),
         node_selector=(("zone", rng.choice("xy")),) if rng.random() < 0.5 else (),
-        tolerations=(o.Toleration("only", "Exists"),) if rng.random() < 0.5 else (),
-        host_ports=(o.HostPort(80),) if rng.random() < 0.3 else (),
+        tolerations=(Toleration("only", "Exists"),) if rng.random() < 0.5 else (),
+        host_ports=(HostPort(80),) if rng.random() < 0.3 else (),
         anti_affinity=(apart,) if rng.random() < 0.5 else (),
     )
     group = o.PodGroup(

@@ -11,6 +11,7 @@ from kai_sched import Cache, Store
 from kai_sched.lowering.cached_rows import PodCell
 from kai_sched.lowering.terms import Term, terms_of
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import PodTerm, Requirement, WeightedPodTerm
 from kai_sched.model.selectors import holds
 from tests.properties.clusters import NOW_NS
 from tests.properties.plans import CONFIG
@@ -74,7 +75,7 @@ def change(store: Store, rng: random.Random) -> None:
             (("cpu", float(rng.choice((500, 1000)))), ("pods", 1.0)),
             affinity=some_terms(rng, 0.2),
             anti_affinity=some_terms(rng, 0.3),
-            preferred_affinity=tuple(o.WeightedPodTerm(rng.choice((1, -2)), term) for term in some_terms(rng, 0.2)),
+            preferred_affinity=tuple(WeightedPodTerm(rng.choice((1, -2)), term) for term in some_terms(rng, 0.2)),
         )
         node = rng.choice(("", "n"))
         store.put(o.Pod(rng.choice(SPACES), name, shape, labels=some_labels(rng), node=node, phase=o.Phase.RUNNING))
@@ -84,18 +85,18 @@ def some_labels(rng: random.Random) -> dict[str, str]:
     return {key: rng.choice(VALUES) for key in rng.sample(KEYS, rng.randrange(4))}
 
 
-def some_terms(rng: random.Random, chance: float) -> tuple[o.PodTerm, ...]:
+def some_terms(rng: random.Random, chance: float) -> tuple[PodTerm, ...]:
     return tuple(some_term(rng) for _ in range(rng.choice((1, 1, 2)) if rng.random() < chance else 0))
 
 
-def some_term(rng: random.Random) -> o.PodTerm:
+def some_term(rng: random.Random) -> PodTerm:
     selector = None if rng.random() < 0.05 else some_requirements(rng)
     spaces = tuple(rng.choices(SPACES, k=rng.choice((0, 1, 1, 2))))
-    return o.PodTerm("zone", selector, spaces, some_requirements(rng) if rng.random() < 0.25 else None)
+    return PodTerm("zone", selector, spaces, some_requirements(rng) if rng.random() < 0.25 else None)
 
 
-def some_requirements(rng: random.Random) -> tuple[o.Requirement, ...]:
+def some_requirements(rng: random.Random) -> tuple[Requirement, ...]:
     return tuple(
-        o.Requirement(rng.choice(KEYS), rng.choice(OPERATORS), tuple(rng.choices(VALUES, k=rng.choice((0, 1, 1, 2)))))
+        Requirement(rng.choice(KEYS), rng.choice(OPERATORS), tuple(rng.choices(VALUES, k=rng.choice((0, 1, 1, 2)))))
         for _ in range(rng.choice((0, 1, 1, 2)))
     )

@@ -14,6 +14,7 @@ import pytest
 from kai_sched import Cache, Cluster, Config, CycleResult, HintTracker, Store, run_cycle
 from kai_sched.cycle.world.pods import World, advance
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import Requirement
 from kai_sched.model.selectors import admits
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import Bind
@@ -53,7 +54,7 @@ class Life:
             self.store.put(o.Queue(name, name, NOW_NS, cpu=FREE, memory=FREE, gpu=o.Share(1.0, -1.0, 1.0)))
         for name, value in (("train", 50), ("build", 75)):
             self.store.put(o.PriorityClass(name, value))
-        zones = (((o.Requirement(ZONE, "In", ("x",)),),), None)
+        zones = (((Requirement(ZONE, "In", ("x",)),),), None)
         for item in (
             o.StorageClass("local", True, "kubernetes.io/no-provisioner"),
             o.StorageClass("zonal", True, "csi.example.com", self.rng.choice(zones)),
@@ -92,7 +93,7 @@ class Life:
         rng = self.rng
         self._made += 1
         label, value = rng.choice(((HOST, f"n{rng.randint(0, 4)}"), (ZONE, rng.choice("xyz")), ("", "")))
-        reach = ((o.Requirement(label, "In", (value,)),),) if label else None
+        reach = ((Requirement(label, "In", (value,)),),) if label else None
         name, storage = f"v{self._made}", rng.choice(("local", "local", "local", "zonal"))
         size, claims = float(rng.randint(1, 3)), sorted(self.store.cluster().volume_claims)
         holder = rng.choice(claims) if claims and rng.random() < 0.1 else ""
@@ -116,7 +117,7 @@ class Life:
             claims = [f"{name}-all" if shared else f"{name}-{k}-{n}" for n in range(rng.choice((1, 1, 2)))]
             for key in dict.fromkeys(claims):
                 if self.store.get(o.VolumeClaim, f"ml/{key}") is None:
-                    selector = (o.Requirement("n", "In", ("1", "3", "5")),) if rng.random() < 0.1 else ()
+                    selector = (Requirement("n", "In", ("1", "3", "5")),) if rng.random() < 0.1 else ()
                     self.store.put(
                         o.VolumeClaim(
                             "ml",

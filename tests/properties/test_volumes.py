@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kai_sched import Cluster, Config, run_cycle
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import Requirement
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import ClaimVolume, SelectNode, VolumeWrite
 from kai_sched.reconcile.volume_plan import Refusal, VolumePlan, plan_volumes
@@ -43,7 +44,7 @@ def storage(rng: random.Random) -> list[o.Object]:
 
 def affinity(rng: random.Random) -> o.NodeSelector | None:
     chosen = tuple(sorted(rng.sample(ZONES, rng.randrange(1, 3))))
-    return ((o.Requirement("zone", "In", chosen),),) if rng.random() < 0.8 else None
+    return ((Requirement("zone", "In", chosen),),) if rng.random() < 0.8 else None
 
 
 def claim(rng: random.Random, k: int) -> o.VolumeClaim:
@@ -122,7 +123,7 @@ def carried_out(cluster: Cluster, decided: dict[str, VolumeWrite]) -> Cluster:
         elif isinstance(write, SelectNode) or item.selected_node:
             name = f"made-{item.name}"
             node = write.node if isinstance(write, SelectNode) else item.selected_node
-            volumes[name] = o.Volume(name, ((o.Requirement("metadata.name", "In", (node,)),),))
+            volumes[name] = o.Volume(name, ((Requirement("metadata.name", "In", (node,)),),))
         elif kept and not item.volume:
             name = kept[0]
         else:

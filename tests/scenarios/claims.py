@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from kai_sched import Cluster, CycleResult
 from kai_sched.model.claims import objects as c
-from kai_sched.model.objects import Object, Pod, Taint
+from kai_sched.model.constraints import Taint
+from kai_sched.model.objects import Object, Pod
 from kai_sched.plan.effects import Bind
 
 DRIVER = "gpu.example.com"

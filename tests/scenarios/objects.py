@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from kai_sched.model import objects as o
+from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Taint, Toleration, WeightedPodTerm
 from tests.scenarios import claims as c
 
 MINUTE_NS = 60 * 10**9
@@ -53,7 +54,7 @@ def amounts(words: Words, defaults: Mapping[str, float]) -> dict[str, float]:
 def requirements(text: str) -> o.Term:
     """ "key Op a,b & key2 Op" as requirements."""
     parts = [part.split() for part in text.split("&") if part.strip()]
-    return tuple(o.Requirement(part[0], part[1], tuple(part[2].split(",")) if part[2:] else ()) for part in parts)
+    return tuple(Requirement(part[0], part[1], tuple(part[2].split(",")) if part[2:] else ()) for part in parts)
 
 
 def node_selector(words: Words, key: str) -> o.NodeSelector | None:
@@ -61,7 +62,7 @@ def node_selector(words: Words, key: str) -> o.NodeSelector | None:
     return tuple(requirements(term) for term in words[key].split("|")) if key in words else None
 
 
-def pod_term(text: str) -> o.PodTerm:
+def pod_term(text: str) -> PodTerm:
     """ "requirements @ topology key [@ namespaces]".
 
     "any" selects every pod, "none" no pod; namespaces are names, "*", or requirements on their labels.
@@ -70,14 +71,14 @@ def pod_term(text: str) -> o.PodTerm:
     selector = None if chosen == "none" else () if chosen == "any" else requirements(chosen)
     where = spaces[0] if spaces else "ns"
     if where == "*":
-        return o.PodTerm(key, selector, (), ())
+        return PodTerm(key, selector, (), ())
     if " " in where:
-        return o.PodTerm(key, selector, (), requirements(where))
-    return o.PodTerm(key, selector, tuple(where.split(",")))
+        return PodTerm(key, selector, (), requirements(where))
+    return PodTerm(key, selector, tuple(where.split(",")))
 
 
 def node(words: Words, _place: int) -> o.Node:
-    taints = tuple(o.Taint(*taint.split(":")) for taint in listed(words, "taints"))
+    taints = tuple(Taint(*taint.split(":")) for taint in listed(words, "taints"))
     conditions = tuple(listed(words, "bad"))
     capacity = amounts(words, NODE_DEFAULTS)
     return o.Node(
@@ -162,11 +163,11 @@ def shape(words: Words) -> o.Shape:
         request=tuple(sorted((name, amount) for name, amount in amounts(words, POD_DEFAULTS).items() if amount)),
         node_selector=tuple(sorted(mapped(words, "selector").items())),
         node_affinity=node_selector(words, "affinity"),
-        tolerations=tuple(o.Toleration(*text.split(":")) for text in listed(words, "tolerates")),
-        host_ports=tuple(o.HostPort(int(number), *rest) for number, *rest in ports),
+        tolerations=tuple(Toleration(*text.split(":")) for text in listed(words, "tolerates")),
+        host_ports=tuple(HostPort(int(number), *rest) for number, *rest in ports),
         affinity=tuple(map(pod_term, listed(words, "near", "|"))),
         anti_affinity=tuple(map(pod_term, listed(words, "apart", "|"))),
-        preferred_affinity=tuple(o.WeightedPodTerm(int(weight), pod_term(term)) for weight, term in weighted),
+        preferred_affinity=tuple(WeightedPodTerm(int(weight), pod_term(term)) for weight, term in weighted),
         claims=tuple(f"ns/{name}" for name in listed(words, "claims")),
         config_maps=tuple(f"ns/{name}" for name in listed(words, "configmaps")),
         n_claims=len(c.uses(words)),

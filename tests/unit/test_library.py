@@ -14,7 +14,8 @@ import kai_sched
 from kai_sched import library
 from kai_sched.files.load import load
 from kai_sched.model.config import Config
-from kai_sched.model.objects import Node, Phase, Pod, PodTerm, Shape
+from kai_sched.model.constraints import PodTerm
+from kai_sched.model.objects import Node, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.telemetry.progress import Progress
 from tests.unit.cli.command import ROOT, environment

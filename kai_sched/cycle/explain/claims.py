@@ -16,7 +16,7 @@ from kai_sched.lowering.claims.refusals import request_for
 from kai_sched.lowering.lower import Lowered
 from kai_sched.model.claims.objects import ClaimRequests, DeviceOption, DeviceRequest
 from kai_sched.model.claims.selectors import SelectorError
-from kai_sched.model.objects import Toleration
+from kai_sched.model.constraints import Toleration
 
 ANY_TAINT = (Toleration(operator="Exists"),)
 

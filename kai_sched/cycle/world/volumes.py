@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kai_sched.model.objects import Node, NodeSelector, Pod, Requirement, StorageClass, Volume, VolumeClaim
+from kai_sched.model.constraints import NodeSelector, Requirement
+from kai_sched.model.objects import Node, Pod, StorageClass, Volume, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, admits
 from kai_sched.model.store import Cluster, Store
 from kai_sched.model.volumes import VolumeBook

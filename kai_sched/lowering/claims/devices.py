@@ -22,7 +22,8 @@ from kai_sched.lowering.constraints import truth_of, untolerated
 from kai_sched.model.claims.objects import Device, DeviceOption, ResourceSlice, is_gpu_name
 from kai_sched.model.claims.pools import newest_slices, pool_fault
 from kai_sched.model.claims.selectors import SelectorAnswers, UnansweredError
-from kai_sched.model.objects import Node, NodeSelector, Taint
+from kai_sched.model.constraints import NodeSelector, Taint
+from kai_sched.model.objects import Node
 from kai_sched.model.resources import GPU_NAMES
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.claim_tables import TAINTED, DraDevices

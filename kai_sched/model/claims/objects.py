@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kai_sched.model.constraints import NodeSelector, Taint, Toleration
 from kai_sched.model.keys import ObjectKey, object_key, split_key
 from kai_sched.model.resources import GPU, MIG_PREFIX, canonical
-
-if TYPE_CHECKING:
-    from kai_sched.model.objects import NodeSelector, Taint, Toleration
 
 # The most consumers of a claim, and the most devices of one allocation, that the API server takes.
 CONSUMERS_MAX = 256

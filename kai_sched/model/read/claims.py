@@ -25,8 +25,9 @@ from kai_sched.model.claims.objects import (
     Version,
 )
 from kai_sched.model.claims.selectors import SELECTORS_MAX
+from kai_sched.model.constraints import Taint, Toleration
 from kai_sched.model.field_errors import FieldError, Warn, shown
-from kai_sched.model.objects import NO_LABELS, Taint, Toleration
+from kai_sched.model.objects import NO_LABELS
 from kai_sched.model.read.constraints import read_node_selector
 from kai_sched.model.read.meta import identity, namespace_of, time_ns
 from kai_sched.model.resources import QuantityError, parse_quantity

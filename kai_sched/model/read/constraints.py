@@ -9,17 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from kai_sched.api import core, names
+from kai_sched.model.constraints import HostPort, NodeSelector, PodTerm, Requirement, Term, Toleration, WeightedPodTerm
 from kai_sched.model.field_errors import FieldError, Warn, decode_part, shown
 from kai_sched.model.keys import object_key
-from kai_sched.model.objects import (
-    HostPort,
-    NodeSelector,
-    PodTerm,
-    Requirement,
-    Term,
-    Toleration,
-    WeightedPodTerm,
-)
 from kai_sched.model.read.parse_cache import Recent
 from kai_sched.model.read.requests import SIDECAR_POLICY
 from kai_sched.model.selectors import compared

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from kai_sched.api import core, names
 from kai_sched.api.custom import INT32_MAX
+from kai_sched.model.constraints import NodeSelector, Requirement, Taint
 from kai_sched.model.field_errors import FieldError, Warn, shown
 from kai_sched.model.keys import object_key
 from kai_sched.model.objects import (
@@ -15,11 +16,8 @@ from kai_sched.model.objects import (
     ConfigMap,
     Namespace,
     Node,
-    NodeSelector,
     PriorityClass,
-    Requirement,
     StorageClass,
-    Taint,
     Volume,
     VolumeClaim,
 )

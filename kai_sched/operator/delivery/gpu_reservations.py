@@ -19,8 +19,9 @@ from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
 from kai_sched.cluster.work_queue import WorkQueue
 from kai_sched.model.config import Config, in_pool
+from kai_sched.model.constraints import Toleration
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.objects import Node, Pod
 from kai_sched.model.store import Store
 from kai_sched.operator.clock import Clock
 from kai_sched.operator.delivery.device_users import DeviceUsers

@@ -15,8 +15,9 @@ from kai_sched.cluster.failure import ApiFailure
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import MapTaken, SharingRequests
 from kai_sched.model.config import Config
+from kai_sched.model.constraints import Toleration
 from kai_sched.model.gpu_memory import memory_limit, usable_memory_mib
-from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.objects import Node, Pod
 from kai_sched.model.read.sharing import read_gpu_annotations
 from kai_sched.model.resources import GPU
 from kai_sched.model.store import Store

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.cli.main import app
 from kai_sched.model.claims.objects import DeviceTaintRule
-from kai_sched.model.objects import Taint
+from kai_sched.model.constraints import Taint
 from kai_sched.model.read.kinds import Reader
 
 FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}

@@ -13,6 +13,7 @@ from kai_sched import Config, Store, run_cycle
 from kai_sched.cycle.quarantine import Quarantine
 from kai_sched.model import objects as o
 from kai_sched.model.claims import objects as c
+from kai_sched.model.constraints import PodTerm, Requirement, Taint
 from kai_sched.model.store import Change, Cluster
 from kai_sched.plan.effects import Bind, Evict
 from kai_sched.plan.result import CycleResult
@@ -161,7 +162,7 @@ def test_without_a_slice_no_older_one_and_no_other_of_its_pool_is_used() -> None
 def test_a_taint_rule_that_is_left_out_keeps_away_from_what_it_names(bad: str) -> None:
     world = World()
     world.put(c.DeviceClass("some"))
-    rule = c.DeviceTaintRule("rule", o.Taint("k", "", "NoSchedule"), device="gpu-0", device_class="some")
+    rule = c.DeviceTaintRule("rule", Taint("k", "", "NoSchedule"), device="gpu-0", device_class="some")
     world.put(rule, claim("a"), claim("b"), pod("a", uses="a"), pod("b", uses="b", created_ns=1))
     name = (c.DeviceTaintRule, "rule") if bad == "rule" else (c.DeviceClass, "some")
     assert bound(world.without(name)) == {"ml/a"}, "the other device is tainted"
@@ -185,7 +186,7 @@ def test_who_depends_on_a_priority_class_waits_and_who_runs_with_it_stays() -> N
 def test_who_depends_on_a_namespace_waits() -> None:
     world = World()
     world.put(o.Namespace("ml", {"team": "red"}), o.Namespace("other", {"team": "blue"}))
-    by_labels = (o.PodTerm("kubernetes.io/hostname", (), (), (o.Requirement("team", "Exists"),)),)
+    by_labels = (PodTerm("kubernetes.io/hostname", (), (), (Requirement("team", "Exists"),)),)
     world.put(pod("waits"), pod("runs", node="n"))
     world.put(replace(pod("apart", shape=replace(PLAIN, anti_affinity=by_labels)), namespace="other"))
     world.put(replace(pod("free"), namespace="other"))

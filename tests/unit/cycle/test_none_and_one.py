@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kai_sched import Config, run_cycle
 from kai_sched.model import objects as o
 from kai_sched.model.claims import objects as c
+from kai_sched.model.constraints import Taint
 from kai_sched.model.store import TABLES, Cluster
 
 NOW_NS = 1_800_000_000 * 10**9
@@ -52,7 +53,7 @@ ONE: tuple[o.Object, ...] = (
     c.DeviceClass("gpu.example.com", extended_resource="example.com/gpu"),
     c.ResourceSlice("s", "gpu.example.com", "n", counters=(("set", "memory", Fraction(1)),), devices=(DEVICE,)),
     c.ResourceClaim("ml", "claim", asks=ASKS, queue="q"),
-    c.DeviceTaintRule("t", o.Taint("k", "", "NoSchedule"), driver="gpu.example.com"),
+    c.DeviceTaintRule("t", Taint("k", "", "NoSchedule"), driver="gpu.example.com"),
 )
 CORE = (o.Queue, o.Node, o.PodGroup, c.DeviceClass, c.ResourceSlice, c.ResourceClaim, c.DeviceTaintRule)
 RUNS = replace(POD, node="n", phase=o.Phase.RUNNING)

@@ -6,19 +6,8 @@ import pytest
 
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.lowering import cache as lowering_cache
-from kai_sched.model.objects import (
-    GpuShare,
-    Namespace,
-    Node,
-    Phase,
-    Pod,
-    PodGroup,
-    PodTerm,
-    Queue,
-    Requirement,
-    Shape,
-    Share,
-)
+from kai_sched.model.constraints import PodTerm, Requirement
+from kai_sched.model.objects import GpuShare, Namespace, Node, Phase, Pod, PodGroup, Queue, Shape, Share
 
 UNLIMITED = Share(-1.0, -1.0, 1.0)
 REQUEST = (("cpu", 1000.0), ("gpu", 1.0), ("pods", 1.0))

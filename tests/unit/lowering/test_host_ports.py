@@ -11,7 +11,8 @@ import numpy as np
 from kai_sched import Cache, Config, Store, run_cycle
 from kai_sched.lowering.host_ports import ANY_ADDRESS, CONFLICTS_MAX, POD_PORTS_MAX
 from kai_sched.lowering.lower import lower
-from kai_sched.model.objects import HostPort, Node, Object, Phase, Pod, Queue, Shape, Share
+from kai_sched.model.constraints import HostPort
+from kai_sched.model.objects import Node, Object, Phase, Pod, Queue, Shape, Share
 from kai_sched.plan.effects import Bind
 from kai_sched.snapshot.tables import Snapshot, TermRole
 

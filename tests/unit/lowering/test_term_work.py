@@ -12,7 +12,8 @@ from kai_sched.lowering import term_work
 from kai_sched.lowering.cache import Cache as LoweringCache
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.objects import Node, Object, Phase, Pod, PodTerm, Requirement, Shape
+from kai_sched.model.constraints import PodTerm, Requirement
+from kai_sched.model.objects import Node, Object, Phase, Pod, Shape
 from kai_sched.snapshot.tables import Verdict
 from tests.properties.snapshots import snapshot_of
 

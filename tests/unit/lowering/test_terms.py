@@ -7,7 +7,8 @@ import pytest
 from kai_sched import Cache, Config, Store
 from kai_sched.lowering.lower import lower
 from kai_sched.lowering.terms import TermBook
-from kai_sched.model.objects import Namespace, Node, Phase, Pod, PodTerm, Requirement, Shape
+from kai_sched.model.constraints import PodTerm, Requirement
+from kai_sched.model.objects import Namespace, Node, Phase, Pod, Shape
 
 REQUEST = (("cpu", 100.0), ("pods", 1.0))
 

@@ -11,18 +11,8 @@ from kai_sched import Config, CycleResult, Store, run_cycle
 from kai_sched.lowering.constraints import POD_CLAIMS_MAX
 from kai_sched.model import volumes
 from kai_sched.model.budgets import OF_NAMESPACE, Budget
-from kai_sched.model.objects import (
-    Node,
-    Object,
-    Pod,
-    Queue,
-    Requirement,
-    Shape,
-    Share,
-    StorageClass,
-    Volume,
-    VolumeClaim,
-)
+from kai_sched.model.constraints import Requirement
+from kai_sched.model.objects import Node, Object, Pod, Queue, Shape, Share, StorageClass, Volume, VolumeClaim
 from kai_sched.plan.effects import Bind
 
 FREE = Share(math.inf, math.inf, 1.0)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kai_sched.model.config import Config, ReservationSettings
-from kai_sched.model.objects import GpuShare, Phase, Pod, Shape, Toleration
+from kai_sched.model.constraints import Toleration
+from kai_sched.model.objects import GpuShare, Phase, Pod, Shape
 from kai_sched.reconcile.gpu_reservation import (
     GpuGroup,
     device_maps,

@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kai_sched import Cluster
-from kai_sched.model.objects import (
-    Node,
-    NodeSelector,
-    Object,
-    Pod,
-    Requirement,
-    Shape,
-    StorageClass,
-    Volume,
-    VolumeClaim,
-)
+from kai_sched.model.constraints import NodeSelector, Requirement
+from kai_sched.model.objects import Node, Object, Pod, Shape, StorageClass, Volume, VolumeClaim
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.plan.effects import ClaimVolume, Ref, SelectNode, VolumeWrite
 from kai_sched.reconcile.volume_plan import Refusal, VolumePlan, plan_volumes

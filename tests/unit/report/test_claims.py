@@ -15,7 +15,8 @@ from kai_sched.model.claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
-from kai_sched.model.objects import BindRequest, Node, NodeSelector, Phase, Pod, Requirement, Shape
+from kai_sched.model.constraints import NodeSelector, Requirement
+from kai_sched.model.objects import BindRequest, Node, Phase, Pod, Shape
 from kai_sched.model.store import Cluster
 from kai_sched.plan.effects import Bind, ClaimUse, Evict
 from kai_sched.plan.result import CycleResult, PodState

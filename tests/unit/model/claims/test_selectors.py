@@ -21,8 +21,9 @@ from kai_sched.model.claims.selectors import (
     view_of,
 )
 from kai_sched.model.config import Config
+from kai_sched.model.constraints import Taint
 from kai_sched.model.field_errors import FieldError
-from kai_sched.model.objects import Object, Taint
+from kai_sched.model.objects import Object
 from kai_sched.model.read.kinds import DEVICE_TAINT_RULE, RESOURCE_CLAIM, Reader
 
 DEVICE = Device(

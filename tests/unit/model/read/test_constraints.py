@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kai_sched.model.config import Config
-from kai_sched.model.objects import HostPort, Pod, PodTerm, Requirement, Toleration, WeightedPodTerm
+from kai_sched.model.constraints import HostPort, PodTerm, Requirement, Toleration, WeightedPodTerm
+from kai_sched.model.objects import Pod
 from kai_sched.model.read.kinds import Reader
 from tests.unit.model.reading import clean, pod, read
 

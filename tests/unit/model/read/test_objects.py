@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from kai_sched.model.constraints import Requirement, Taint
 from kai_sched.model.field_errors import FieldError
-from kai_sched.model.objects import Node, Requirement, StorageClass, Taint, Volume, VolumeClaim
+from kai_sched.model.objects import Node, StorageClass, Volume, VolumeClaim
 from tests.unit.model.reading import clean, read
 
 

@@ -13,8 +13,9 @@ import pytest
 from kai_sched.api import names
 from kai_sched.cluster.pod_binder import OBSOLETE, BindFailure
 from kai_sched.cluster.sharing_requests import SharingRequests
+from kai_sched.model.constraints import Toleration
 from kai_sched.model.inflight import Overlay
-from kai_sched.model.objects import Node, Pod, Toleration
+from kai_sched.model.objects import Node, Pod
 from kai_sched.model.read.kinds import POD, Reader
 from kai_sched.model.store import Store
 from kai_sched.operator.delivery.gpu_reservations import ReservationFailure
