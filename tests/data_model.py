@@ -1,4 +1,5 @@
-"""docs/data-model.md, made from the schema of the snapshot and the tables of the solver by `make docs`.
+"""docs/data-model.md, made from the schema of the snapshot and the tables of the solver by `make docs`, and what
+tests hold the arrays against.
 
 The columns of the solver's tables are described where they are declared, in the comment behind each field::
 
@@ -21,10 +22,14 @@ import re
 import sys
 from types import ModuleType
 
-from kai_sched.snapshot import columns
+from kai_sched.snapshot import claim_tables, columns
+from kai_sched.snapshot import tables as snapshot_tables
 from kai_sched.snapshot.columns import SCHEMA, Column
 from kai_sched.solver import claim_state, decisions, state
 from kai_sched.solver.eviction import tables
+from kai_sched.solver.eviction.minimal import tables as minimal_tables
+from kai_sched.solver.eviction.original import tables as original_tables
+from tests.module_index import first_sentence
 
 DTYPES = {"Flags": "u1", "Ints": "i4", "Longs": "i8", "Floats": "f8"}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
@@ -37,11 +42,14 @@ AXES = (
     "`2t` is 2 times t."
 )
 
-PARTS = {
-    "Working state": (state, "Made from `kai_sched/solver/state.py`. " + AXES),
-    "Claims for devices": (claim_state, "Made from `kai_sched/solver/claim_state.py`. " + AXES),
-    "Decision log": (decisions, "Made from `kai_sched/solver/decisions.py`. " + AXES),
-    "Search for victims": (tables, "Made from `kai_sched/solver/eviction/tables.py`. " + AXES),
+INTRODUCTION = (
+    "A line for each table. What a column means, with its type and axes, stands where it is declared; "
+    "tests hold the arrays against that."
+)
+PARTS: dict[str, tuple[ModuleType, ...]] = {
+    "Working state": (state, claim_state),
+    "Decision log": (decisions,),
+    "Search for victims": (tables, minimal_tables, original_tables),
 }
 
 
@@ -97,28 +105,28 @@ def axes_of(shape: str) -> str:
 
 
 def render() -> str:
-    """The page in Markdown."""
-    lines = ["# Data model", "", "Made by `make docs`; do not edit.", "", "## Snapshot", ""]
-    lines += ["Made from `kai_sched/snapshot/columns.py`.", "", prose(columns.__doc__)]
+    """The page in Markdown: each table with what its rows are, and the files where its columns are described."""
+    lines = ["# Data model", "", "Made by `make docs`; do not edit.", f"{INTRODUCTION}", "", "## Snapshot", ""]
+    lines += ["Columns: `kai_sched/snapshot/columns.py`.", "", prose(columns.__doc__), ""]
     for name, schema in SCHEMA.items():
-        lines += ["", f"### {name}", *table_of(schema)]
-    for title, (module, source) in PARTS.items():
-        lines += ["", f"## {title}", "", source, "", prose(module.__doc__)]
-        for name, (text, schema) in tables_of(module).items():
-            lines += ["", f"### {name}", *(["", prose(text)] if text else []), *table_of(schema)]
+        table = getattr(snapshot_tables, name, None) or getattr(claim_tables, name)
+        lines.append(line_of(name, table.__doc__, schema))
+    for title, modules in PARTS.items():
+        lines += ["", f"## {title}", "", AXES, ""]
+        for module in modules:
+            lines += [f"Columns: `{module.__name__.replace('.', '/')}.py`.", ""]
+            lines += [line_of(name, text, schema) for name, (text, schema) in tables_of(module).items()]
+            lines.append("")
+        lines.pop()
     return "\n".join(lines) + "\n"
+
+
+def line_of(name: str, text: str | None, schema: dict[str, Column]) -> str:
+    return f"- **{name}** ({len(schema)} columns): {first_sentence(inspect.cleandoc(text or ''))}"
 
 
 def prose(text: str | None) -> str:
     return inspect.cleandoc(text or "").replace("``", "`")
-
-
-def table_of(schema: dict[str, Column]) -> list[str]:
-    lines = ["", "| column | type | axes | meaning |", "| --- | --- | --- | --- |"]
-    for name, each in schema.items():
-        meaning = prose(each.doc).replace("|", "/") + (f" (row of {each.row_of})" if each.row_of else "")
-        lines.append(f"| {name} | {each.dtype} | {each.axes.replace('*', chr(92) + '*')} | {meaning} |")
-    return lines
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def test_numbered_sections_have_anchors(path: Path) -> None:
         ("Semantics 12.2, step 6", [(SEMANTICS, "12.2")]),
         ("API 4.4 to 4.10", [(API, "4.4"), (API, "4.10")]),
         ("Queue (API 5.2), PodGroup (6.2) and Topology (8.3)", [(API, "5.2"), (API, "6.2"), (API, "8.3")]),
-        ("as shares allow (4.7, the second rule)", [(SEMANTICS, "4.7")]),
+        ("as shares allow (4.7, rule 2)", [(SEMANTICS, "4.7")]),
         ("the rounds (2.3 step 2a)", [(SEMANTICS, "2.3")]),
         ("an example (2.6: asking for less)", [(SEMANTICS, "2.6")]),
         ("half of it (0.5 GPUs) takes 2.5 s, the API server 1.30", []),

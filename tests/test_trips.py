@@ -74,7 +74,7 @@ TRIPS = {
         Step(MINIMAL_SEARCH, "try_victims_in_order"),
         Step("kai_sched/solver/eviction/victims/potential.py", "accumulate"),
         Step(MINIMAL_SEARCH, "try_choices", caller="try_victims_in_order"),
-        Step("kai_sched/solver/eviction/minimal/choice.py", "choose"),
+        Step("kai_sched/solver/eviction/minimal/choice.py", "choose_chunks"),
         Step("kai_sched/solver/eviction/minimal/simulation.py", "simulate_choice", caller="try_choices"),
         Step("kai_sched/solver/eviction/rules/validate.py", "is_valid"),
         Step(MINIMAL_SEARCH, "drop_unneeded_victims", caller="try_choices"),
@@ -165,5 +165,5 @@ def test_a_broken_trip_is_found() -> None:
     assert broken(steps[:5] + steps[11:]) == []
     assert broken(steps[4:]) == ["search_for_victims, which calls commit_scenario, is no earlier step"]
     choices, choose = steps[6:8]
-    assert broken((*steps[:5], replace(choose, caller="make_room"))) == ["make_room does not mention choose"]
-    assert broken((choices, choose, replace(choices, caller=""))) == ["choose does not mention try_choices"]
+    assert broken((*steps[:5], replace(choose, caller="make_room"))) == ["make_room does not mention choose_chunks"]
+    assert broken((choices, choose, replace(choices, caller=""))) == ["choose_chunks does not mention try_choices"]

@@ -19,7 +19,8 @@ from kai_sched.model.objects import Node, Shape, VolumeClaim
 from kai_sched.model.selectors import NODE_NAME, holds
 from kai_sched.model.volumes import VolumeBook
 from kai_sched.snapshot.gpu_kinds import GpuKind
-from kai_sched.snapshot.tables import Signatures, Verdict
+from kai_sched.snapshot.tables import Signatures
+from kai_sched.snapshot.verdicts import Verdict
 
 POD_CLAIMS_MAX = 64  # claims of one pod that wait for volumes
 TOO_MANY_CLAIMS = f"more than {POD_CLAIMS_MAX} of its claims wait for volumes: give the pod fewer claims"

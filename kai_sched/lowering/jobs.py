@@ -26,7 +26,8 @@ from kai_sched.model.objects import PriorityClass
 from kai_sched.model.priorities import PREEMPTIBLE_BELOW, default_priority
 from kai_sched.model.store import Cluster
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import DEFERRED, Flags, Ints, Jobs, Longs, Sets, Turn, Verdict
+from kai_sched.snapshot.tables import DEFERRED, Flags, Ints, Jobs, Longs, Sets, Turn
+from kai_sched.snapshot.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from kai_sched.model.constraints import Taint
 from kai_sched.model.objects import Node
 from kai_sched.model.resources import GPU, mig_gpus
 from kai_sched.snapshot.gpu_kinds import BY_DEVICES, MigMode
-from kai_sched.snapshot.tables import Flags, Floats, Nodes, Verdict
+from kai_sched.snapshot.tables import Flags, Floats, Nodes
+from kai_sched.snapshot.verdicts import Verdict
 
 MIG_STRATEGIES = {"single": MigMode.SINGLE, "mixed": MigMode.MIXED}
 CONDITIONS = {

@@ -40,8 +40,8 @@ from kai_sched.snapshot.tables import (
     TermRole,
     TermRoles,
     Terms,
-    Verdict,
 )
+from kai_sched.snapshot.verdicts import Verdict
 
 BASE_RESOURCES = (CPU, MEMORY, GPU, PODS)
 # Users can request resources of any name, and each name is a column of all nodes and classes. Of the resources that no

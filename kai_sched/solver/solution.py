@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from kai_sched.snapshot.claim_tables import DraClaims
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Longs, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.claim_state import ClaimState
-from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.kernels.claims.steps import CUT
 from kai_sched.solver.pipelined_room import FREE
 from kai_sched.solver.stages.explain import Facts
@@ -236,7 +237,7 @@ class Solution:
     def _compared(self, victim: int, winner: int) -> tuple[int, int]:
         """The queues of both sides whose holdings were compared; the second is NULL if there is only one."""
         if NULL not in (victim, winner) and victim != winner:
-            a, b = diverge(victim, winner, self._snapshot.queues.parent)
+            a, b = sides_of(victim, winner, self._snapshot.queues.parent)
             return int(a), int(b)
         return victim, NULL if winner == victim else winner
 

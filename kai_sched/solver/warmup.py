@@ -34,7 +34,7 @@ from kai_sched.snapshot.tables import (
     freeze,
 )
 from kai_sched.solver import jit
-from kai_sched.solver.eviction.rules.losses import diverge
+from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages.fair_share import divide
 
@@ -51,7 +51,7 @@ def compile_all() -> None:
     solve(empty_snapshot(), plain_settings(), EVERYTHING)
     column = np.zeros(1)
     divide(1.0, 1.0, column, column, column, column, column, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    diverge(0, 0, freeze((np.full(1, NULL, np.int32),))[0])
+    sides_of(0, 0, freeze((np.full(1, NULL, np.int32),))[0])
     jit.mark_warm()
 
 

@@ -1,5 +1,5 @@
 """Parts of GPUs keep no queue from its quota: at rest nobody waits within its quota for devices that one pod blocks, of
-a queue that counts for more devices than its own quota (semantics 4.7, the second rule)."""
+a queue that counts for more devices than its own quota (semantics 4.7, the quota branch)."""
 
 from __future__ import annotations
 

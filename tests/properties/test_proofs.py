@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kai_sched import Cluster, Config
 from kai_sched.model import objects as o
 from kai_sched.model.config import ACTIONS, OPERATOR_PLUGINS
-from kai_sched.snapshot.tables import Verdict
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import Search
 from tests.afresh import afresh
 from tests.properties.clusters import NOW_NS
@@ -110,12 +110,12 @@ def come_to(objects: list[o.Object], config: Config) -> list[tuple[int, frozense
         found[int(scene.counts.clock[0]), frozenset(victims.tolist())] = None
         return False
 
-    kept = search.perform
-    search.perform = perform
+    kept = search.simulate_new_scenario
+    search.simulate_new_scenario = perform
     try:
         run.run_cycle(Cluster.of(objects), config, NOW_NS)
     finally:
-        search.perform = kept
+        search.simulate_new_scenario = kept
     return list(found)
 
 

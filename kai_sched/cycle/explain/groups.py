@@ -25,7 +25,8 @@ from kai_sched.plan.reasons import Free, NoFit, Reason
 from kai_sched.plan.result import QUEUE_RESOURCES
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY
-from kai_sched.snapshot.tables import DEFERRED, GPU, PODS, Action, Floats, Help, Longs, Status, Verdict
+from kai_sched.snapshot.tables import DEFERRED, GPU, PODS, Action, Floats, Help, Longs, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.solution import JobOutcome, Solution
 
 NODE_TEXTS = {

@@ -2,33 +2,38 @@
 code.
 
 Consolidation, reclaim and preempt share one search. They differ in which jobs may be victims (``stages.evicting``) and
-in what the validator asks (``validate``). This is the search as pseudo-code, with the modules that do the work::
+in what the validator asks (``rules.validate``). This is the search as pseudo-code, with the functions that do it; each
+level is one function::
 
-    for each pending job (the preemptor), the fairest queue first:          stages.evicting.make_room
-        skip it if gates, shares or a similar job that failed say so        reason_not_to_search, similar_jobs
-        find victims for it:                                                minimal_search.find_minimal_victims
-            for each candidate set: victims that may leave alone,
-            victims that may leave with others, victims that may move:
-                accumulate potential victims, the least deserving first     potential_victims.accumulate
-                when they might suffice and an attempt is due:
-                    choose chunks, node by node, the cheapest node first    minimal_choice.choose, minimal_taking
-                    evict them, place the preemptor, let victims return     minimal_simulation.simulate_choice
-                    validate the result                                     validate.is_valid
-                    refuse it if a queue would take the room straight back  retake.who_retakes
-                    leave out each victim that the rest can do without      minimal_search.drop_unneeded_victims
-        write evictions and placements to the decision log                  commit.commit_scenario
-    when all actions are done, victims that have room again stay            minimal_return.keep_victims
+    make_room                                                               stages.evicting
+        for each pending job (the preemptor), the fairest queue first:
+            skip it if gates, shares or a similar job that failed say so    reason_not_to_search, similar_jobs
+            search_for_victims:
+                find_minimal_victims                                        minimal.search
+                commit_scenario                                             commit
 
-With ``victims: original`` the search is that of v0.17.0 (docs/adr/0008 says why there are two)::
+    find_minimal_victims
+        for each candidate set: victims that leave alone,
+        victims that leave with others, victims that may move:
+            search_candidate_set -> search_for_pod or search_for_gang
+                accumulate potential victims, the least deserving first     victims.potential
+                when they might suffice and an attempt is due: attempt
 
-    for each generator, for 1, 2, 4, ... of the pending tasks, then by bisection:   original_search.escalate
-        accumulate potential victims, the least deserving first                     potential_victims.accumulate
-        for each scenario: victims of one node, or of several:                      scenarios
-            evict them; victims and preemptor compete for the room                simulation.simulate_scenario
-            validate the result; the first valid scenario is taken                  validate.is_valid
-        victims of a part that was solved belong to all larger parts                recorded.record
+    attempt
+        choose_chunks, node by node, the cheapest node first                minimal.choice, minimal.taking
+        simulate_choice: evict them, place the preemptor,                   minimal.simulation
+            let victims return; is_valid judges the result,                 rules.validate
+            who_retakes asks if a queue would take it straight back         rules.retake
+        drop_unneeded_victims: each that the others can do without          minimal.leaving_out
 
-Order. ``candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an action;
+    when all actions are done, victims that have room again stay            minimal.returning
+
+Rooms. ``victims`` has the order of victims, ``rules`` what a scenario must keep; both searches use them, and
+``scenario``, ``evict``, ``home_claims``, ``bounds`` and ``commit``. ``minimal`` is the search above, with tables of its
+own. With ``victims: original`` the search is that of v0.17.0 (``original``; docs/adr/0008 says why there are two).
+Neither knows the other, and what they share reads the tables of neither.
+
+Order. ``victims.candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an action;
 ``victims.leaf_order`` and ``victims.queue_order`` read them in the order of the queue tree without sorting again.
 
 State. Everything is simulated on the working state and undone through its log (``kernels.undo``); nothing is copied.
@@ -44,38 +49,38 @@ bound                    claim                                 cost             
 ======================== ===================================== ================= =========================== ===========
 bounds                   no victims help: with all possible    victims, classes  room_for_kind,              proofs
 .refute                  ones gone a class of tasks has no     x nodes; once in  shares_suffice
-                         room, or shares let too little leave  a candidate set
-minimal_bounds           shares keep the GPUs that are         queues; once a    most_given_by, with         proofs
+                         room, or shares let too little leave  a candidate set   (rules.shares.gpus_above)
+minimal.bounds           shares keep the GPUs that are         queues; once a    rules.shares, with          proofs
 .shares_forbid_all       lacking, whatever the victims are     search            unlimited supply
-minimal_bounds           the potential victims so far hold too queues            most_given_by; moves free   proofs
-.may_supply              few GPUs that shares let leave                          no GPU
-minimal_bounds           a single pod fits no node of the last nodes of the job  all room is counted; terms  proofs
+minimal.bounds           the potential victims so far hold too queues            rules.shares: gpus_above,   proofs
+.may_supply              few GPUs that shares let leave                          gpus_kept_behind
+minimal.bounds           a single pod fits no node of the last nodes of the job  all room is counted; terms  proofs
 .hosts_suffice           victim, with all of its victims gone                    only refuse more
-node_costs               shares let too little leave from one  victims on the    what shares refuse now they proofs
+minimal.node_costs       shares let too little leave from one  victims on the    what shares refuse now they proofs
 .can_be_cleared          node                                  node              refuse later
-minimal_choice           a repetition without chunks that were none              refused with none gone, so  proofs:
+minimal.choice           a repetition without chunks that were none              refused with none gone, so  proofs:
 .clear_some_node         refused at first ends the same                          refused again               clear_node
-node_costs               the cost of a node, and the cheapest  one comparison    each change calls           twin
+minimal.node_costs       the cost of a node, and the cheapest  one comparison    each change calls           twin
 .known_cost              node of a block, are as before                          forget_cost
-node_costs               the cost of a node is no less, so     the room of the   all that block are on the   proofs
+minimal.node_costs       the cost of a node is no less, so     the room of the   all that block are on the   proofs
 .least_cost              that one which costs less is cheaper  node              node; 0 where they are not
-minimal_search           no chosen chunk can be left out       chunks x their    without it an upper bound   proofs
+minimal.leaving_out      no chosen chunk can be left out       chunks x their    without it an upper bound   proofs
 .some_victim_is_unneeded                                       tasks             of room is too low
-potential_victims        with all potential victims gone some  classes (4)       each class by itself, free  proofs
+victims.potential        with all potential victims gone some  classes (4)       each class by itself, free  proofs
 .may_suffice             class of pending tasks has no room                      of terms and limits
-scenarios                the same for the nodes of one         victims x classes as may_suffice              twin
+original.scenarios       the same for the nodes of one         victims x classes as may_suffice              twin
 .scenario_may_suffice    scenario (original)
-precedence               every victim is placed again before   leaves that       docs/adr/0009               proofs,
+original.precedence      every victim is placed again before   leaves that       docs/adr/0009               proofs,
 .all_victims_come_back   the preemptor, or shares keep it      changed, queues,                              steps
                          (original)                            nodes
-precedence               the same for the victims of one       victims, queues   docs/adr/0009               proofs,
+original.precedence      the same for the victims of one       victims, queues   docs/adr/0009               proofs,
 .may_leave               scenario; any_exposed: for the last                                                 steps
                          chunks
-original_search          scenarios of the first ranked nodes   last chunk, nodes nothing changed on these    proofs
+original.search          scenarios of the first ranked nodes   last chunk, nodes nothing changed on these    proofs
 .tried_before            failed one chunk before                                 nodes
-original_search          the scenario is the same on each node victims           it has no pods of other     proofs
+original.search          the scenario is the same on each node victims           it has no pods of other     proofs
 .is_by_itself            of the job                                              jobs
-recorded                 the last probe begins with the        victims squared   all its victims would be    proofs
+original.recorded        the last probe begins with the        victims squared   all its victims would be    proofs
 .all_have_gone           scenario that was just solved                           recorded
 ======================== ===================================== ================= =========================== ===========
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot
+from kai_sched.solver.eviction.minimal.tables import MinimalTables
+from kai_sched.solver.eviction.original.tables import MOST_TRIED, LeafVictims, OriginalTables
 from kai_sched.solver.eviction.tables import (
     MOST_KINDS,
-    MOST_TRIED,
     Counts,
     JobOrder,
     Kinds,
-    LeafVictims,
     Lists,
     OrderedJobs,
     QueueHeap,
@@ -44,37 +44,61 @@ def make_search(snapshot: Snapshot) -> Search:
     (n_nodes, n_resources), longest = snapshot.nodes.allocatable.shape, longest_job(snapshot)
     return Search(
         *make_job_orders(snapshot),
-        _columns(Counts, 1)._replace(short=np.zeros(3, np.int64)),
+        _columns(Counts, 1)._replace(scarce=np.zeros(3, np.int64)),
         _columns(SearchTasks, n_tasks),
         _columns(SearchJobs, n_jobs),
         _columns(SearchNodes, n_nodes),
         _columns(SearchSets, snapshot.sets.parent.size),
         _columns(SearchQueues, n_queues, dict.fromkeys(_BY_RESOURCE, (n_queues, 3))),
-        _columns(LeafVictims, n_queues),
         _columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
         _columns(Kinds, MOST_KINDS),
         _columns(Lists, n_tasks + 1),
+        make_minimal_tables(n_tasks, n_nodes, n_queues, longest),
+        make_original_tables(n_tasks, n_nodes, n_queues),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros(snapshot.n_domains, np.int64),
         np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
         np.zeros(snapshot.volumes.group.size, np.int64),
         np.zeros(snapshot.n_domains, np.int64),
-        np.zeros(n_nodes, np.uint8),
         np.zeros((n_jobs, 3)),
         np.zeros((n_jobs, 3)),
-        np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.full(n_jobs, NULL, np.int64),
         np.full(n_jobs, NULL, np.int64),
         request_ranks(snapshot.classes.request),
-        np.zeros((MOST_TRIED, 2), np.int64),
-        np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.zeros(longest, np.int64),
         np.full(snapshot.tasks.device.size, NULL, np.int64),
         *(np.full(snapshot.dra_claims.device.size, NULL, np.int64) for _ in range(2)),
     )
+
+
+def make_minimal_tables(n_tasks: int, n_nodes: int, n_queues: int, longest: int) -> MinimalTables:
+    """Allocate what the search for few victims has for itself; the longest job has so many tasks (``longest``)."""
+    columns: list[Any] = [
+        *np.zeros((3, 1), np.int64),
+        *np.zeros((4, n_tasks + 1), np.int64),
+        *np.zeros((5, n_nodes), np.int64),
+        *np.zeros((2, n_queues)),
+        np.zeros(MOST_KINDS, np.int64),
+        *np.zeros((2, longest), np.int64),
+    ]
+    return MinimalTables(*columns)
+
+
+def make_original_tables(n_tasks: int, n_nodes: int, n_queues: int) -> OriginalTables:
+    """Allocate what the search of v0.17.0 has for itself."""
+    columns: list[Any] = [
+        *np.zeros((5, 1), np.int64),
+        np.zeros(n_tasks + 1, np.int64),
+        *np.zeros((3, n_nodes), np.int64),
+        np.zeros(n_nodes, np.uint8),
+        *(np.zeros(n_queues, kind) for kind in (float, int, float, float, int, int)),
+        _columns(LeafVictims, n_queues),
+        np.zeros((MOST_TRIED, 2), np.int64),
+    ]
+    return OriginalTables(*columns)
 
 
 def request_ranks(request: Floats) -> Longs:

@@ -15,13 +15,15 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole, Verdict
-from kai_sched.solver.eviction.rules.losses import diverge
-from kai_sched.solver.eviction.rules.validate import has_quota_for, requested
+from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Status, TermKind, TermRole
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.preemptor import requested_amounts, requested_gpus
+from kai_sched.solver.eviction.rules.losses import sides_of
+from kai_sched.solver.eviction.rules.shares import gpus_above
 from kai_sched.solver.eviction.tables import NODES_A_UNIT, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.search import may_have_devices
-from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.devices import freed_by_pod
 from kai_sched.solver.kernels.volumes import may_have_volumes
 from kai_sched.solver.state import Context, State
 
@@ -53,7 +55,7 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
     ceiling : scalar
         Only jobs below this priority are possible victims.
     """
-    if not free_all(ceiling, ctx.snapshot, ctx.state, search):
+    if not sum_possible_victims(ceiling, ctx.snapshot, ctx.state, search):
         return NO_VICTIMS
     search.counts.work[0] += ctx.state.idle.shape[0] * search.counts.kinds[0] // NODES_A_UNIT
     for kind in range(search.counts.kinds[0]):
@@ -65,13 +67,13 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
 
 
 @inner
-def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> bool:
+def sum_possible_victims(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> bool:
     """Sum up by node what all possible victims hold, in ``search.freed`` (N, R); return whether there are any.
 
     What they mean for anti-affinity and host ports is in ``freed_matched`` and ``freed_carried`` (D,) and
     ``freed_ports`` (N, P), as far as it concerns the classes in ``search.kinds``; what they mean for volumes is in
     ``freed_users`` (F,). Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A
-    pod that was moved before in this cycle may return without room (``evict.place_in_search``), so its job counts as
+    pod that was moved before in this cycle may return without room (``original.simulation.place_in_search``), so its job counts as
     infinitely large.
 
     Parameters
@@ -102,7 +104,7 @@ def free_all(ceiling: int, snapshot: Snapshot, state: State, search: Search) -> 
                     held += np.inf if search.tasks.left_node[t] != 0 else snapshot.classes.quota[tasks.cls[t], GPU]
                     for r in range(n_resources):
                         if allocatable[n, r] > 0.0:
-                            search.freed[n, r] += leaves(tasks.cls[t], r, snapshot)
+                            search.freed[n, r] += freed_by_pod(tasks.cls[t], r, snapshot)
                     free_guards(tasks.cls[t], n, snapshot, search)
             search.queues.largest[q] = max(search.queues.largest[q], held)
     return anybody
@@ -235,23 +237,18 @@ def is_barred(c: int, n: int, ctx: Context, search: Search) -> bool:
 def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
     """Return whether shares could let the GPUs leave that the pending tasks lack (reclaim, 4.7, rule 1).
 
-    Writes ``queues.largest_below`` (Q,) and ``scratch.need``.
+    Writes ``queues.largest_below`` (Q,).
 
     Bound: ``lacking`` GPUs have to leave. From below queue ``v``, where the path of a victim parts from the
     reclaimer's, a chunk leaves only while ``v`` is above its threshold. All chunks but the last fit into the
     excess, and the last is at most the largest job there, so less than excess + largest job leaves. If the sum
     over all such queues does not exceed what is lacking, too little leaves. If ``v`` is above its threshold in
-    another resource, rule 1 holds on, and the bound does not apply: True; so it is where parts block devices. The
-    threshold is the lower one of both rules, so the quota counts only where the second rule may apply.
+    another resource, rule 1 holds on, and the bound does not apply: True; so it is where parts block devices
+    (``shares.gpus_above``).
     """
-    snapshot, state, scratch = ctx.snapshot, ctx.state, ctx.scratch
-    book, parent = state.book, snapshot.queues.parent
-    own = snapshot.jobs.queue[p]
-    for r in range(3):
-        scratch.need[r] = requested(search.counts.pending[0], r, snapshot, search)
-    lacking = 0.0
-    for entry in range(search.counts.pending[0]):
-        lacking += snapshot.classes.request[snapshot.tasks.cls[search.pending[entry]], GPU]
+    snapshot, state, parent = ctx.snapshot, ctx.state, ctx.snapshot.queues.parent
+    own, need = snapshot.jobs.queue[p], requested_amounts(search.counts.pending[0], snapshot, search)
+    lacking = requested_gpus(search.counts.pending[0], snapshot, search)
     for n in range(state.idle.shape[0]):
         lacking -= max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
     if lacking <= 0.0:
@@ -262,23 +259,14 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
         if search.queues.largest[q] == np.inf:
             return True
         if search.queues.is_open[q] == 1.0 and search.queues.largest[q] > 0.0:
-            _, victim = diverge(own, q, parent)
+            _, victim = sides_of(own, q, parent)
             search.queues.largest_below[victim] = max(search.queues.largest_below[victim], search.queues.largest[q])
     # Each victim leaf parts from the reclaimer's path at exactly one queue, so these excesses may be added up.
     for v in range(parent.shape[0]):
         if search.queues.largest_below[v] == 0.0:
             continue
-        reclaimer, _ = diverge(own, v, parent)
-        deserved = has_quota_for(reclaimer, scratch.need, book)
-        excess = 0.0
-        for r in range(3):
-            threshold = min(book.share[v, r], book.quota[v, r]) if deserved else book.share[v, r]
-            if book.held[v, r] > threshold and r != GPU:
-                return True
-            if r == GPU and deserved and search.queues.blocked[v] > 0.0:
-                return True
-            if r == GPU:
-                excess = book.held[v, r] - threshold
-        if excess > 0.0:
-            lacking -= scratch.overshoot[0] * (excess + search.queues.largest_below[v])
+        reclaimer, _ = sides_of(own, v, parent)
+        above = gpus_above(reclaimer, v, need, ctx, search)
+        if above > 0.0:
+            lacking -= ctx.scratch.overshoot[0] * (above + search.queues.largest_below[v])
     return bool(lacking < 0.0)

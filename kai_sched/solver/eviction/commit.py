@@ -15,8 +15,8 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.decisions import Evictions
-from kai_sched.solver.eviction.rules.losses import diverge
-from kai_sched.solver.eviction.rules.validate import has_gone
+from kai_sched.solver.eviction.rules.losses import sides_of
+from kai_sched.solver.eviction.scenario import has_gone
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.victims.candidates import reinsert_job
 from kai_sched.solver.jit import inner
@@ -90,7 +90,7 @@ def record_held(t: int, p: int, snapshot: Snapshot, search: Search, evictions: E
     """
     victim, winner = snapshot.jobs.queue[snapshot.tasks.job[t]], snapshot.jobs.queue[p]
     if victim != winner:
-        victim, winner = diverge(victim, winner, snapshot.queues.parent)
+        victim, winner = sides_of(victim, winner, snapshot.queues.parent)
     row = evictions.length[0] - 1
     for r in range(3):
         evictions.victim_held[row, r] = search.queues.old_held[victim, r]

@@ -13,15 +13,9 @@ from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, PODS, Floats, Status
-from kai_sched.solver.eviction.home_claims import (
-    fits_home_claims,
-    keep_home_claims,
-    leave_claims,
-    return_to_claims,
-)
+from kai_sched.solver.eviction.home_claims import fits_home_claims, keep_home_claims, leave_claims, return_to_claims
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import put
 from kai_sched.solver.kernels.devices import choose_devices, is_chosen, keep_later, size_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later
 from kai_sched.solver.kernels.place import charge_task, count_leaving
@@ -192,36 +186,6 @@ def change_releasing(n: int, sign: float, request: Floats, ctx: Context) -> None
     for r in range(request.shape[0]):
         if request[r] != 0.0 and ctx.snapshot.nodes.allocatable[n, r] > 0.0:
             add_float(base + r, sign * request[r], ctx)
-
-
-@inner
-def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> None:
-    """Place a pending or evicted task on node ``n``: it is pipelined there or, on its home, its eviction is taken back.
-
-    Writes through the undo log all that ``evict`` or ``attempt.put`` writes, among them the room (N, R). A task that
-    returns has its old status again, so that a running pod goes on running.
-
-    With node-local scenarios, the node that a pod left in an earlier search of this cycle counts as home, too
-    (``tasks.left_node`` (T,)). On it the eviction is taken back as well: the pod keeps the place that it was promised,
-    free or not (3.6). At the end of the cycle ``stages.settle`` takes back a promise for which there is no room.
-
-    Parameters
-    ----------
-    j, t, n : int
-        The job, its task, and the node that was chosen for it.
-    """
-    known = search.tasks.home[t] == n or (search.counts.local[0] == 1 and search.tasks.left_node[t] == n + 1)
-    # With a share of GPUs home is a device, not only a node (3.6).
-    if known and ctx.snapshot.tasks.share_ptr[t] < ctx.snapshot.tasks.share_ptr[t + 1]:
-        known = search.tasks.home[t] == n and prefers_home_devices(t, ctx, search)
-    # With claims for devices, too.
-    if known and ctx.snapshot.dra_claims.task_ptr[t] < ctx.snapshot.dra_claims.task_ptr[t + 1]:
-        known = search.tasks.home[t] == n and fits_home_claims(t, ctx, search)
-    if ctx.state.task.status[t] == IS_EVICTED and known:
-        # Not the node that was asked for but the home: in the node-local case above the two differ.
-        return_home(j, t, ctx, search)
-    else:
-        put(j, t, n, True, ctx)
 
 
 @inner

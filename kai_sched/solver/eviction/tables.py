@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kai_sched.snapshot.tables import Amounts, Flags, Floats, Longs
+from kai_sched.snapshot.tables import Amounts, Floats, Longs
+from kai_sched.solver.eviction.minimal.tables import MinimalTables
+from kai_sched.solver.eviction.original.tables import OriginalTables
 
 DEAD = -7  # OrderedJobs.skip: not in the list; no clock has this value
 # How many nodes, or pods, a light loop looks at in the time of a unit of ``Config.search_work``.
 NODES_A_UNIT, PODS_A_UNIT = 64, 8
 PODS_A_NODE = 2  # a node whose cost is asked for takes the time of so many pods more
 MOST_KINDS = 4  # classes of pending tasks whose room is counted
-MOST_TRIED = 65536  # failed scenarios that are remembered
 
 
 class QueueHeap(NamedTuple):
@@ -113,23 +114,15 @@ class SearchJobs(NamedTuple):
 
 
 class SearchNodes(NamedTuple):
-    """By node, (N,); ``touched`` and ``order`` are lists of nodes, ``rank`` and ``best`` are by place."""
+    """By node, (N,); ``touched`` and ``order`` are lists of nodes."""
 
     first_potential: Longs  # link: the first potential victim on the node
     last_potential: Longs  # the last one, as long as there is a first one
     mark: Longs  # 1: in the list ``touched``
     touched: Longs  # nodes with potential or recorded victims
     order: Longs  # nodes with potential victims, in the order in which they got the first one
-    feasible: Longs  # 1: it has idle or releasing GPUs; only read in a restricted search
     scenario_mark: Longs  # scenario_clock: the scenario has a victim on it
-    counted: Longs  # scenario_clock x 4 + class of pending tasks: its room is in the sum already
-    rank: Longs  # places in ``order``, the node with the least room first
-    cost: Longs  # what clearing the node for one task would cost, as long as cost_mark is current
-    cost_mark: Longs  # choice_clock; minus that: the cost is no less than ``cost``
-    barred: Longs  # choice_clock: the node cannot be cleared
     place: Longs  # its place in ``order``
-    best: Longs  # by block of places: the node with the least cost, as long as best_mark is current
-    best_mark: Longs  # choice_clock, by block of places
 
 
 class SearchSets(NamedTuple):
@@ -149,34 +142,15 @@ class SearchQueues(NamedTuple):
     remains: Floats  # what the scenario leaves of it, as long as remains_mark is current
     involved: Floats  # 1: the scenario takes some of this resource
     overpaid: Floats  # what was paid back too often in this cycle (semantics 4.5)
-    remains_mark: Longs  # presence
+    remains_mark: Longs  # loss_clock
     blocked: Floats  # GPUs that parts of pods below it keep from others beyond what it pays, before the simulation
     blocked_left: Floats  # what the scenario leaves of that, as long as remains_mark is current
+    victims_surveyed: Longs  # 1: ``LeafVictims`` is up to date; a search that changes the leaf resets it
     is_open: Longs  # 1: a leaf that may lose pods for this preemptor (4.2)
     largest: Floats  # GPUs of its largest job; infinite if a task of the leaf was moved before in this cycle
     largest_below: Floats  # the same of the leaves below it that may lose pods
-    in_scenario: Longs  # presence: jobs of the leaf take part
-    victim_gpus: Floats  # GPUs of its victims
-    last_victim: Longs  # their last job in the order of the queue, plus 1; above the leaf 1: it has victims
-    smallest_victim: Floats  # the fewest GPUs of a task of theirs, of those with GPUs
-    fewest_pods: Floats  # the fewest pods of a job of theirs
-    cannot_lose: Longs  # 1: all of these victims would be placed again before the preemptor
-    cannot_stay_evicted: Longs  # 1: that holds for all possible victims of the leaf
+    in_scenario: Longs  # loss_clock: jobs of the leaf take part
     gives_up: Longs  # 1: shares let a job leave this leaf for good
-    given: Floats  # GPUs of the potential victims below it that shares let go
-    most_given: Floats  # the most of them that one chunk holds
-
-
-class LeafVictims(NamedTuple):
-    """What is known of all possible victims of a leaf, (Q,), until a search changes a job of it; see SearchQueues."""
-
-    victim_gpus: Floats
-    last_victim: Longs
-    smallest_victim: Floats
-    fewest_pods: Floats
-    alike: Longs  # the class of all of their tasks, plus 1; 0: they are not all of one kind
-    moved: Longs  # how many of the tasks were moved before in this cycle
-    known: Longs  # 1: this row is up to date
 
 
 class Rooms(NamedTuple):
@@ -196,7 +170,6 @@ class Kinds(NamedTuple):
     now: Longs  # the room without any evictions
     with_recorded: Longs  # with the recorded victims gone
     with_potential: Longs  # with the potential victims gone, too
-    with_chosen: Longs  # with the chosen chunks gone (``minimal.search.sum_up``)
 
 
 class Lists(NamedTuple):
@@ -208,13 +181,8 @@ class Lists(NamedTuple):
     placed: Longs  # tasks that got a place in the simulation
     jobs: Longs  # jobs that take part in it, the preemptor last
     touched_jobs: Longs  # jobs that gave a chunk in this accumulation
-    batch_mark: Longs  # by chunk: scenario_clock if the scenario has it
     chunk_start: Longs  # by chunk: its first entry in ``potential``
-    chosen: Longs  # the chunks of a minimal scenario
-    blockers: Longs  # chunks that keep a class of pending tasks off a node (``minimal.blockers``)
-    is_chosen: Longs  # by chunk: 0 no, 1 chosen, 2 chosen and counted as a loss of its queue
     emptied: Longs  # by chunk: the set of which no task is left without it, or NULL
-    kept: Longs  # by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
 
 
 class Counts(NamedTuple):
@@ -232,21 +200,13 @@ class Counts(NamedTuple):
     kinds: Longs  # rows of Kinds in use
     clock: Longs  # clock: moves with each search, that is, with each preemptor
     scenario_clock: Longs  # clock: moves with each scenario
-    choice_clock: Longs  # clock: moves with each choice of chunks, and each class of pending tasks in it
-    presence: Longs  # clock: moves with each count of what queues lose
-    restricted: Longs  # 1: only nodes with GPUs to give and those of victims are feasible (original search)
+    loss_clock: Longs  # clock: moves with each count of what queues lose
     probe: Longs  # clock: moves with each accumulation
     runtimes: Longs  # 1: some minimum runtime is set anywhere
     pending: Longs  # how many tasks the preemptor asks for
-    lacking: Longs  # 1: fewer GPUs are free than its first task asks for (original search, reclaim)
-    alike: Longs  # the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
     work: Longs  # what the searches of this action have spent of their budget (semantics 4.8)
-    looked: Longs  # pods that costs of nodes looked at and that are not yet part of ``work``, below PODS_A_UNIT
-    precedence_known: Longs  # 1: SearchQueues.cannot_stay_evicted holds for this search
-    local: Longs  # 1: the scenarios are node-local
-    chosen: Longs  # of Lists.chosen
     devices: Longs  # GPUs that the pending tasks may keep from others, a part counted as a whole one
-    short: Longs  # (3,) by resource: 1 if a queue within its quotas may take it from one above (4.7, the second rule)
+    scarce: Longs  # (3,) by resource: 1 if the quota branch of rule 1 applies to it (semantics 4.7)
 
 
 class Search(NamedTuple):
@@ -261,28 +221,25 @@ class Search(NamedTuple):
     nodes: SearchNodes
     sets: SearchSets
     queues: SearchQueues
-    leaves: LeafVictims
     rooms: Rooms
     kinds: Kinds
     lists: Lists
+    minimal: MinimalTables  # of the search for few victims alone
+    original: OriginalTables  # of the search of v0.17.0 alone
     freed: Floats  # (N, R) what certain victims would leave, in the units of resources
     freed_matched: Longs  # (D,) of ``state.domains.matched``, for anti-affinity, what possible victims are
     freed_carried: Longs  # (D,) the same of ``carried``
     freed_ports: Longs  # (N, P) of ``state.ports``, what possible victims hold
     freed_users: Longs  # (F,) of ``state.volumes.users``, what possible victims are
     domain: Longs  # (D,) scratch
-    offered: Flags  # (N,) scratch: the verdicts on the nodes for one pod
     held: Floats  # (J, 3) what each job holds in the working state, pipelined tasks not counted
     ask: Floats  # (J, 3) what each job asks for next in the working state
     pending: Longs  # (L,) the chunk for which room is made
-    pending_in_order: Longs  # (L,) the same, in the order of the job
     failed: Longs  # (J,) by equivalence class: the last job that failed, or NULL (``similar_jobs``)
     next_failed: Longs  # (J,) by job that failed: the one of its class before it, or NULL
     request_rank: Longs  # (C,) the place of the request among all requests, by the first resource in which two differ
-    tried: Longs  # (65536, 2) scenarios that failed, by fingerprint; 0: none
     chunk: Longs  # (L,) scratch
     hosts: Longs  # (L,) scratch
-    place: Longs  # (L,) the nodes that were chosen for the pending tasks of the preemptor
     home_device: Longs  # (X,) the devices that evicted tasks shared, as Tasks.device
     home_claimed: Longs  # (Y,) the devices that their claims had
     home_option: Longs  # (Y,) and the options that these were allocated for
@@ -297,4 +254,4 @@ class Preemptor(NamedTuple):
     ceiling: int  # victims have a lower priority than this
     need: Amounts  # what the chunk asks of its queues
     lacking: float  # how many of its GPUs are not free, parts included; 0 or less: enough are free
-    moves: bool  # whether victims that may not leave for good are given other places
+    moves: bool  # whether victims that shares keep are given other places

@@ -17,13 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import (
-    GPU,
-    Floats,
-    Status,
-    TermKind,
-    TermRole,
-)
+from kai_sched.snapshot.tables import GPU, Floats, Status, TermKind, TermRole
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.holders import hold_claimed, use_slots
 from kai_sched.solver.kernels.devices import hold_now, keep_later, price_of

@@ -14,7 +14,8 @@ Invariant: between two calls the room of nodes and the counters of sets agree wi
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Ints, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.decisions import Placements
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.holders import take_claimed
@@ -141,7 +142,7 @@ def place_task(j: int, t: int, ctx: Context) -> int:
     if not is_affordable(t, n, ctx):
         return NO_FIT
     waits = finder.dynamic[c] == 1 and waits_for_leaving(c, n, ctx)
-    put(j, t, n, waits or not has_room_now(c, n, ctx), ctx)
+    place_on_node(j, t, n, waits or not has_room_now(c, n, ctx), ctx)
     return OK
 
 
@@ -175,7 +176,7 @@ def is_nomination_decisive(ctx: Context) -> bool:
 
 
 @inner
-def put(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
+def place_on_node(j: int, t: int, n: int, wait: bool, ctx: Context) -> None:
     """Place task ``t`` of job ``j`` on node ``n``, on the devices (G,) that it prefers there, by the undo log (8.4).
 
     Parameters

@@ -77,7 +77,7 @@ def part_of(c: int, ctx: Context) -> float:
 
 
 @inner
-def leaves(c: int, r: int, snapshot: Snapshot) -> float:
+def freed_by_pod(c: int, r: int, snapshot: Snapshot) -> float:
     """Return how much of resource ``r`` a node has more, at most, once a pod of class ``c`` has left; a scalar.
 
     That is its row of ``classes.request`` (C, R), and with the last share of a device the pod slot of the reservation

@@ -13,7 +13,8 @@ Invariant: verdicts of signatures that are not wanted keep their zeros and must 
 from __future__ import annotations
 
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind, MigMode
-from kai_sched.snapshot.tables import Flags, Nodes, Signatures, Verdict
+from kai_sched.snapshot.tables import Flags, Nodes, Signatures
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 
 OK = int(Verdict.OK)

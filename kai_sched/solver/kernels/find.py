@@ -20,7 +20,8 @@ import numpy as np
 
 from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Verdict
+from kai_sched.snapshot.tables import CPU, GPU
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.search import has_claims
 from kai_sched.solver.kernels.devices import NEVER, NOW, whole_later

@@ -9,7 +9,8 @@ Cost: three comparisons for each level of the queue tree. Nothing is written; a 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Ints, Verdict
+from kai_sched.snapshot.tables import Floats, Ints
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.state import Book
 

@@ -1,8 +1,8 @@
 """What changes in the working state when a pod gets a node: room, what its queues hold, term roles (semantics 0.3, 2.2,
 3.6).
 
-``attempt.put`` calls all three kernels; ``eviction.evict`` does the reverse for a task that leaves. All writes go
-through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.
+``attempt.place_on_node`` calls all three kernels; ``eviction.evict`` does the reverse for a task that leaves. All
+writes go through the undo log (``kernels.undo``), so that a statement is undone as a whole, bit for bit.
 
 Cost: R resources, L levels of the queue tree times 3, and the term roles of the class. Each write takes one entry of
 the log; ``log_size.make_log`` allows for as many.

@@ -17,7 +17,8 @@ import numpy as np
 
 from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Flags, Snapshot, TermKind, TermRole, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Flags, Snapshot, TermKind, TermRole
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import NEVER, NOW, price_of, whole_later
 from kai_sched.solver.kernels.fit import fits_later, rows_decide, rows_fit_now, survey_room

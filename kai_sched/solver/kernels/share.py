@@ -32,7 +32,7 @@ def divide_siblings(amount: float, k_value: float, n_queues: int, work: Division
 
     Parameters
     ----------
-    amount : units of the resource, millicores, bytes or GPUs; may not be inf
+    amount : units of the resource, millicores, bytes or GPUs; must not be inf
     k_value : how strongly past usage lowers the part of a queue; without effect where ``work.usage`` is 0 throughout
     n_queues : number of siblings
     work : (Q,) columns; ``quota``, ``limit``, ``weight``, ``request``, ``usage`` and ``priority`` are read, the others

@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Flags, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Flags, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.claims.search import has_claims, is_allocated
 from kai_sched.solver.kernels.score import score_nodes

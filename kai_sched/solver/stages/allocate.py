@@ -12,7 +12,8 @@ Invariant: after each attempt the undo log is empty; the state and the decision 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, Turn, Verdict
+from kai_sched.snapshot.tables import Snapshot, Status, Turn
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.attempt import (
     append_job,

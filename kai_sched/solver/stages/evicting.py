@@ -20,22 +20,17 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Turn, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Help, Snapshot, Turn
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.commit import commit_scenario
 from kai_sched.solver.eviction.minimal.bounds import free_gpus
 from kai_sched.solver.eviction.minimal.search import find_minimal_victims
 from kai_sched.solver.eviction.original.search import find_original_victims
+from kai_sched.solver.eviction.preemptor import requested_amounts, requested_gpus
 from kai_sched.solver.eviction.rules.blocked_devices import is_entitled, note_blocked
-from kai_sched.solver.eviction.rules.losses import diverge
-from kai_sched.solver.eviction.rules.validate import (
-    any_runtime,
-    has_quota_for,
-    is_elastic,
-    is_protected,
-    keep_old_shares,
-    note_short,
-    requested_amounts,
-)
+from kai_sched.solver.eviction.rules.losses import begin_losses, keep_old_shares, sides_of
+from kai_sched.solver.eviction.rules.runtimes import any_runtime, is_elastic, is_protected
+from kai_sched.solver.eviction.rules.shares import is_above, is_above_share, note_scarce, stays_within_quota
 from kai_sched.solver.eviction.similar_jobs import is_easier, remember_failure
 from kai_sched.solver.eviction.tables import DEAD, Preemptor, Search
 from kai_sched.solver.eviction.victims.candidates import in_leaf, list_candidates
@@ -233,15 +228,6 @@ def some_node_has_devices(c: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
-def requested_gpus(length: int, snapshot: Snapshot, search: Search) -> float:
-    """Return how many GPUs of nodes the first ``length`` pending tasks request, parts included (C, R); a scalar."""
-    gpus = 0.0
-    for entry in range(length):
-        gpus += snapshot.classes.request[snapshot.tasks.cls[search.pending[entry]], GPU]
-    return gpus
-
-
-@inner
 def idle_gpus(action: int, snapshot: Snapshot, state: State) -> float:
     """Return how many GPUs are free on ready nodes, or will be; inf for other actions than consolidation (6).
 
@@ -280,11 +266,10 @@ def search_for_victims(action: int, p: int, length: int, ctx: Context, search: S
     keep_old_shares(state.book, search.queues)
     if action == RECLAIM:
         note_blocked(length, ctx, search)
-    ceiling = choose_victims(action, p, ctx, search)
-    if settings.minimal == 0:
-        bound_nodes(p, ctx.snapshot, state, search)
-    note_short(length, ctx, search)
+    begin_losses(search)
     need = requested_amounts(length, ctx.snapshot, search)
+    ceiling = choose_victims(action, p, need, ctx, search)
+    note_scarce(length, ctx, search)
     lacking = requested_gpus(length, ctx.snapshot, search) - free_gpus(state)
     preemptor = Preemptor(action, p, length, ceiling, need, lacking, False)
     if settings.minimal == 1:
@@ -313,7 +298,7 @@ def refresh_contenders(ctx: Context, tree: Tree, search: Search) -> None:
 
 
 @inner
-def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
+def choose_victims(action: int, p: int, need: Amounts, ctx: Context, search: Search) -> int:
     """Mark which queues and jobs may lose pods to job ``p`` (4.2, 5, 6).
 
     Writes ``search.queues.is_open`` (Q,): reclaim opens other leaves from which shares allow to take, preempt the leaf
@@ -334,7 +319,7 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
             is_open = q == own
         elif action == RECLAIM:
             is_leaf = queues.child_ptr[q] == queues.child_ptr[q + 1]
-            is_open = q != own and is_leaf and may_lose(own, q, ctx, search)
+            is_open = q != own and is_leaf and has_something_to_give(own, q, need, ctx, search)
         search.queues.is_open[q] = 1.0 if is_open else 0.0
     if search.victims.jobs.skip[p] != DEAD:
         search.victims.jobs.skip[p] = clock
@@ -353,43 +338,23 @@ def choose_victims(action: int, p: int, ctx: Context, search: Search) -> int:
 
 
 @inner
-def may_lose(own: int, q: int, ctx: Context, search: Search) -> bool:
+def has_something_to_give(own: int, q: int, need: Amounts, ctx: Context, search: Search) -> bool:
     """Return whether victims may come from leaf ``q`` for leaf ``own`` in reclaim, by what their queues hold (4.2).
 
-    The two queues are compared in which the paths from the root to the leaves first differ. If that of ``own`` has
-    quota for the chunk (``scratch.need``), the other must be above its quota in a resource of the chunk, or below it in
-    none. If not, the other must hold more than its allocatable share of some resource.
+    Compared are the sides, where the paths from the root to the leaves part. If the side of ``own`` has quota for the
+    chunk, ``need``, the other must be above its quota in a resource of the chunk, or below it in none. If not, the
+    other must hold more than its allocatable share of some resource.
 
-    Reads ``book.held``, ``book.share`` and ``book.quota``, (Q + 1, 3) each, and ``queues.blocked`` (Q,).
+    Reads ``queues.old_held`` (Q, 3), ``queues.blocked`` (Q,) and ``book.quota`` (Q + 1, 3).
     """
-    scratch = ctx.scratch
-    reclaimer, victim = diverge(own, q, ctx.snapshot.queues.parent)
-    book = ctx.state.book
-    deserved = has_quota_for(reclaimer, scratch.need, book)
-    over_share, above, below = False, False, False
+    u, v = sides_of(own, q, ctx.snapshot.queues.parent)
+    if not stays_within_quota(u, need, ctx, search):
+        return is_above_share(v, ctx, search)
+    held, quota, above, below = search.queues.old_held, ctx.state.book.quota, False, False
     for r in range(3):
-        over_share = over_share or book.held[victim, r] > book.share[victim, r]
-        if scratch.need[r] > 0.0 and book.quota[victim, r] < np.inf:
-            above = above or book.held[victim, r] > book.quota[victim, r]
-            below = below or book.held[victim, r] < book.quota[victim, r]
-        if r == GPU and scratch.need[r] > 0.0 and is_entitled(reclaimer, ctx, search):
-            above = above or book.held[victim, r] + search.queues.blocked[victim] > book.quota[victim, r] + ROUNDING
-    return (above or not below) if deserved else over_share
-
-
-@inner
-def bound_nodes(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Note for the original search whether it is restricted to nodes with GPUs, and which nodes these are (4.5).
-
-    It is restricted if no pod of job ``p`` is CPU-only. Writes ``search.counts.restricted`` and then
-    ``search.nodes.feasible`` (N,): 1 where some GPU is idle or releasing. Nodes of victims are added in the simulation.
-    """
-    jobs, tasks = snapshot.jobs, snapshot.tasks
-    restricted = 1
-    for t in range(jobs.task_ptr[p], jobs.task_ptr[p + 1]):
-        if snapshot.classes.cpu_only[tasks.cls[t]] == 1:
-            restricted = 0
-    search.counts.restricted[0] = restricted
-    if restricted == 1:
-        for n in range(state.idle.shape[0]):
-            search.nodes.feasible[n] = state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0
+        if need[r] > 0.0 and quota[v, r] < np.inf:
+            above = above or is_above(held[v, r], quota[v, r])
+            below = below or held[v, r] < quota[v, r]
+    if need[GPU] > 0.0 and is_entitled(u, ctx, search):
+        above = above or is_above(held[v, GPU] + search.queues.blocked[v], quota[v, GPU] + ROUNDING)
+    return above or not below

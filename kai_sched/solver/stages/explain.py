@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, PODS, Floats, Longs, Snapshot
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import inner, kernel
 from kai_sched.solver.kernels.claims.search import has_claims, survey_claims
 from kai_sched.solver.kernels.devices import NEVER, largest_part, room_for_shares, survey_devices, whole_later

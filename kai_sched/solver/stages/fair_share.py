@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Status, Verdict
+from kai_sched.snapshot.tables import CPU, GPU, Floats, Longs, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import kernel
 from kai_sched.solver.kernels.account import (
     open_claims,

@@ -14,7 +14,7 @@ from kai_sched.lowering.lower import lower
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.constraints import PodTerm, Requirement
 from kai_sched.model.objects import Node, Object, Phase, Pod, Shape
-from kai_sched.snapshot.tables import Verdict
+from kai_sched.snapshot.verdicts import Verdict
 from tests.properties.snapshots import snapshot_of
 
 REQUEST = (("cpu", 1.0), ("pods", 1.0))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Settings, Status
-from kai_sched.solver.eviction.rules import validate
+from kai_sched.solver.eviction.rules import losses
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.victims import potential as potential_victims
 from kai_sched.solver.jit import entry
@@ -17,10 +17,10 @@ from kai_sched.solver.state import Context
 from tests.unit.solver.searches import MINIMAL, searching
 from tests.unit.solver.tables import Member, assemble, node_table
 
-begin = entry(potential_victims.begin)
+begin = entry(potential_victims.begin_accumulation)
 accumulate = entry(potential_victims.accumulate)
 count_kinds = entry(potential_victims.count_kinds)
-keep_old_shares = entry(validate.keep_old_shares)
+keep_old_shares = entry(losses.keep_old_shares)
 
 PREEMPT = int(Action.PREEMPT)
 CEILING = 70  # the priority of the job that waits
@@ -116,7 +116,7 @@ def full_nodes(draw: st.DrawFn, settings: Settings = MINIMAL, most_pods: int = 1
     )
     ctx, search = searching(snapshot, settings)
     ctx.log.size[:] = 0
-    search.pending[:length] = search.pending_in_order[:length] = range(p, p + length)
+    search.pending[:length] = search.minimal.pending_in_order[:length] = range(p, p + length)
     search.counts.pending[0] = length
     keep_old_shares(ctx.state.book, search.queues)
     assert not (ctx.state.idle + ctx.state.releasing)[:, GPU].any()

@@ -28,10 +28,10 @@ from kai_sched.snapshot.tables import (
     TermRole,
     TermRoles,
     Terms,
-    Verdict,
     Volumes,
     freeze,
 )
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.fair_share import fair_share, feasibility

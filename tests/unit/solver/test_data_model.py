@@ -18,7 +18,8 @@ from tests.data_model import ANY, PARTS, read_tables, render, tables_of
 from tests.tree import ROOT
 from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table, term_table
 
-TABLES = {name: columns for module, _ in PARTS.values() for name, (_, columns) in tables_of(module).items()}
+MODULES = [module for modules in PARTS.values() for module in modules]
+TABLES = {name: columns for module in MODULES for name, (_, columns) in tables_of(module).items()}
 # Columns without a shape: buffers, whose length nobody has to know.
 ANY_LENGTH = {
     "Log": ["float_at", "float_was", "integer_at", "integer_was"],

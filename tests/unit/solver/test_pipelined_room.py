@@ -19,7 +19,7 @@ from tests.unit.solver.tables import Member, assemble, opened
 
 pipeline_incomplete_gangs = entry(pipelined_room.pipeline_incomplete_gangs)
 bind_pipelined_jobs = entry(pipelined_room.bind_pipelined_jobs)
-put = entry(attempt.put)
+put = entry(attempt.place_on_node)
 record_placement = entry(attempt.record_placement)
 
 NOT_SEEN, FREE, NOT_FREE = 0, 1, 2  # Decisions.free

@@ -1,4 +1,4 @@
-"""Minimal search: which victims have to leave because a preemptor may not run beside them, by host ports or
+"""Minimal search: which victims have to leave because a preemptor cannot run beside them, by host ports or
 anti-affinity (semantics 12.2), and what a node costs for which they do (4.5, step 3).
 
 Such victims block a node wherever they are in its topology domain. All of them have to leave, so they are chosen before
@@ -6,7 +6,7 @@ those that only make room.
 
 Cost: the victims on the node, or all potential victims where terms reach further, x term roles of both classes, for a
 node that is blocked; 64 of the products of victims and roles of the pod count as one unit of ``counts.work``.
-Invariant: evictions go through the undo log, and ``search.lists.chosen`` (T + 1,) names their chunks; a caller that
+Invariant: evictions go through the undo log, and ``search.minimal.chosen`` (T + 1,) names their chunks; a caller that
 gives up takes both back.
 """
 
@@ -18,7 +18,7 @@ from kai_sched.solver.eviction.minimal.simulation import chunk_end, terms_allow
 from kai_sched.solver.eviction.minimal.taking import choose_with_dependents
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.devices import freed_by_pod
 from kai_sched.solver.kernels.score import is_first_of_kind, spans_nodes
 from kai_sched.solver.state import Context
 
@@ -87,24 +87,24 @@ def chunk_blocks(g: int, c: int, n: int, ctx: Context, search: Search) -> bool:
 def find_blockers(c: int, n: int, ctx: Context, search: Search) -> int:
     """List the chunks that are not chosen and keep class ``c`` off node ``n``; return how many there are.
 
-    Writes ``search.lists.blockers`` (T + 1,), in the order of victims. Where no term of the class has a domain of
+    Writes ``search.minimal.blockers`` (T + 1,), in the order of victims. Where no term of the class has a domain of
     several nodes, only the victims on the node are compared.
     """
-    lists, found, compared = search.lists, 0, 0
+    found, compared = 0, 0
     if spans_nodes(c, ctx.snapshot):
         compared = search.counts.potential[0]
         for g in range(search.counts.batches[0]):
-            if lists.is_chosen[g] == 0 and chunk_blocks(g, c, n, ctx, search):
-                lists.blockers[found] = g
+            if search.minimal.is_chosen[g] == 0 and chunk_blocks(g, c, n, ctx, search):
+                search.minimal.blockers[found] = g
                 found += 1
     else:
         here = search.nodes.first_potential[n]
         while here != 0:  # Bound: the victims on the node, each once.
             t, g, compared = here - 1, search.tasks.batch[here - 1], compared + 1
             here = search.tasks.next_on_node[t]
-            known = found > 0 and lists.blockers[found - 1] == g
-            if lists.is_chosen[g] == 0 and not known and blocks(t, c, n, ctx):
-                lists.blockers[found] = g
+            known = found > 0 and search.minimal.blockers[found - 1] == g
+            if search.minimal.is_chosen[g] == 0 and not known and blocks(t, c, n, ctx):
+                search.minimal.blockers[found] = g
                 found += 1
     roles = ctx.snapshot.term_roles.ptr[c + 1] - ctx.snapshot.term_roles.ptr[c]
     search.counts.work[0] += compared * max(1, roles) // VICTIMS_A_UNIT
@@ -131,7 +131,7 @@ def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Searc
     number, last = 0, NULL
     blockers = find_blockers(c, n, ctx, search)
     for entry in range(blockers):
-        last = int(lists.blockers[entry])
+        last = int(search.minimal.blockers[entry])
         number += chunk_end(last, search) - lists.chunk_start[last]
         free_on_node(last, n, freed, ctx, search)
     if last == NULL or has_room_with(c, n, freed, ctx):
@@ -140,10 +140,10 @@ def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Searc
     while here != 0:  # Bound: the victims on the node, each once.
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
-        while passed < blockers and lists.blockers[passed] < g:  # Bound: ``passed`` grows.
+        while passed < blockers and search.minimal.blockers[passed] < g:  # Bound: ``passed`` grows.
             passed += 1
-        leaves_anyway = passed < blockers and lists.blockers[passed] == g
-        if lists.is_chosen[g] != 0 or g == before or leaves_anyway:
+        leaves_anyway = passed < blockers and search.minimal.blockers[passed] == g
+        if search.minimal.is_chosen[g] != 0 or g == before or leaves_anyway:
             continue
         before, number = g, number + chunk_end(g, search) - lists.chunk_start[g]
         free_on_node(g, n, freed, ctx, search)
@@ -161,7 +161,7 @@ def free_on_node(g: int, n: int, freed: Floats, ctx: Context, search: Search) ->
             continue
         for r in range(freed.shape[0]):
             if ctx.snapshot.nodes.allocatable[n, r] > 0.0:
-                freed[r] += leaves(ctx.snapshot.tasks.cls[t], r, ctx.snapshot)
+                freed[r] += freed_by_pod(ctx.snapshot.tasks.cls[t], r, ctx.snapshot)
 
 
 @inner
@@ -178,7 +178,7 @@ def has_room_with(c: int, n: int, freed: Floats, ctx: Context) -> bool:
 def clear_blockers(c: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> tuple[bool, bool]:
     """Let all chunks leave that keep class ``c`` off node ``n``, through the undo log.
 
-    Adds them to ``search.lists.chosen`` (T + 1,).
+    Adds them to ``search.minimal.chosen`` (T + 1,).
 
     Returns
     -------
@@ -188,8 +188,8 @@ def clear_blockers(c: int, n: int, preemptor: Preemptor, ctx: Context, search: S
         Whether shares kept one of the chunks.
     """
     for entry in range(find_blockers(c, n, ctx, search)):
-        g = int(search.lists.blockers[entry])
-        if search.lists.is_chosen[g] != 0:
+        g = int(search.minimal.blockers[entry])
+        if search.minimal.is_chosen[g] != 0:
             continue
         taken, refused = choose_with_dependents(g, n, preemptor, ctx, search)
         if not taken:

@@ -19,11 +19,12 @@ import enum
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.simulation import chunk_end
 from kai_sched.solver.eviction.minimal.taking import amount_of, queue_of
-from kai_sched.solver.eviction.rules.losses import diverge, may_lose_more
-from kai_sched.solver.eviction.rules.validate import ratio
+from kai_sched.solver.eviction.rules.losses import begin_losses, sides_of
+from kai_sched.solver.eviction.rules.shares import gpus_above, gpus_kept_behind, leaves_alone, may_lose_more
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.gates import pass_gates
@@ -93,20 +94,20 @@ def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: 
     """Mark the leaf queues from which shares let a chunk leave for good: ``queues.gives_up`` (Q,).
 
     For ALONE, only leaves from which a single GPU may leave with no other victim. For preempt and consolidation
-    all are marked: shares do not matter there. Resets ``queues.given`` and ``most_given`` (Q,), and by a new
+    all are marked: shares do not matter there. Resets ``minimal.given`` and ``most_given`` (Q,), and by a new
     clock ``queues.remains`` (Q, 3). Reads ``queues.old_held`` (Q, 3), what queues held before the search.
     """
     snapshot = ctx.snapshot
-    search.counts.presence[0] += 1
+    begin_losses(search)
     for q in range(snapshot.queues.parent.shape[0]):
         gives = preemptor.action != RECLAIM
         if not gives and search.queues.is_open[q] == 1.0:
             gives = may_lose_more(preemptor.job, preemptor.need, q, ctx, search)
             if gives and candidates == ALONE:
-                gives = leaves_alone(q, (0.0, 0.0, 1.0), preemptor, ctx, search)
+                gives = leaves_alone(preemptor.job, preemptor.need, q, (0.0, 0.0, 1.0), ctx, search)
         search.queues.gives_up[q] = gives
-        search.queues.given[q] = 0.0
-        search.queues.most_given[q] = 0.0
+        search.minimal.given[q] = 0.0
+        search.minimal.most_given[q] = 0.0
 
 
 @inner
@@ -115,7 +116,7 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
 
     Bound: ``most_given`` with an unlimited supply below each queue that may lose. If even that is less than
     ``preemptor.lacking``, each scenario would leave too few GPUs free for the pending tasks. Writes
-    ``queues.given`` and ``most_given`` (Q,), and sets them to 0 again.
+    ``minimal.given`` and ``most_given`` (Q,), and sets them to 0 again.
     """
     p, lacking = preemptor.job, preemptor.lacking
     snapshot = ctx.snapshot
@@ -125,41 +126,21 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     note_who_gives(TOGETHER, preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
         if given.gives_up[q] == 1.0:
-            _, victim = diverge(snapshot.jobs.queue[p], q, queues.parent)
-            given.given[victim], given.most_given[victim] = np.inf, np.inf
+            _, victim = sides_of(snapshot.jobs.queue[p], q, queues.parent)
+            search.minimal.given[victim], search.minimal.most_given[victim] = np.inf, np.inf
     most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
-        given.given[q], given.most_given[q] = 0.0, 0.0
+        search.minimal.given[q], search.minimal.most_given[q] = 0.0, 0.0
     return bool(most + ROUNDING < lacking)
-
-
-@inner
-def leaves_alone(q: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether rule 2 (4.7) lets ``amount`` leave from leaf ``q`` if no other victim leaves.
-
-    Like ``minimal.taking.stays_behind_it``, but against what queues held before the search, ``queues.old_held``
-    (Q, 3).
-    """
-    need = preemptor.need
-    snapshot = ctx.snapshot
-    book = ctx.state.book
-    mine, theirs = diverge(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
-    for r in range(3):
-        used = ratio(search.queues.old_held[mine, r] + need[r], book.fair[mine, r])
-        if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
-            continue
-        if book.fair[theirs, r] <= 0.0 and book.fair[mine, r] > 0.0:
-            continue
-        if used * ctx.settings.saturation >= ratio(search.queues.old_held[theirs, r] - amount[r], book.fair[theirs, r]):
-            return False
-    return True
 
 
 @inner
 def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[float, bool, bool]:
     """Return the GPUs of the chunk that came last, and whether it may leave for good: with others, and by itself.
 
-    A chunk that may leave is added to ``queues.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
+    Nothing is known of the chunk yet: ``minimal.is_chosen`` and ``kept`` (T + 1,) become 0.
+
+    A chunk that may leave is added to ``minimal.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
     the queue where its path parts from the reclaimer's.
 
     Returns
@@ -171,6 +152,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
     """
     snapshot = ctx.snapshot
     g = int(search.counts.batches[0]) - 1
+    search.minimal.is_chosen[g], search.minimal.kept[g] = 0, 0
     q, whole = queue_of(g, snapshot, search), amount_of(g, snapshot, search)
     amount = 0.0
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
@@ -179,10 +161,10 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
         return amount, False, False
     if preemptor.action != RECLAIM:
         return amount, True, True
-    _, victim = diverge(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
-    search.queues.given[victim] += whole[GPU]
-    search.queues.most_given[victim] = max(search.queues.most_given[victim], whole[GPU])
-    return amount, True, leaves_alone(q, whole, preemptor, ctx, search)
+    _, victim = sides_of(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
+    search.minimal.given[victim] += whole[GPU]
+    search.minimal.most_given[victim] = max(search.minimal.most_given[victim], whole[GPU])
+    return amount, True, leaves_alone(preemptor.job, preemptor.need, q, whole, ctx, search)
 
 
 @inner
@@ -190,7 +172,7 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
     """Return whether the victims so far could leave the lacking GPUs; ``gone`` is how many those that may leave hold.
 
     Bound: False proves that no scenario of them can make the room, as moves free no GPU. In a reclaim shares are
-    counted as well (``most_given``). For consolidation it says nothing: True. Reads ``queues.given`` (Q,).
+    counted as well (``most_given``). For consolidation it says nothing: True. Reads ``minimal.given`` (Q,).
     """
     action, lacking = preemptor.action, preemptor.lacking
     if action == CONSOLIDATION:
@@ -205,7 +187,7 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
 def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
     """Return an upper bound on the GPUs that shares let leave of the victims so far, a scalar.
 
-    Reads ``queues.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
+    Reads ``minimal.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
     the largest.
     """
     snapshot = ctx.snapshot
@@ -221,7 +203,7 @@ def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
         found = 0.0
         for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
             v = int(queues.child[child])
-            if v != u and search.queues.given[v] > 0.0:
+            if v != u and search.minimal.given[v] > 0.0:
                 found += most_given_by(u, v, total, preemptor, ctx, search)
         total += found
         if above == NULL:
@@ -235,36 +217,15 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
 
     ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
 
-    - all that came so far below ``v``: ``queues.given`` (Q,);
-    - rule 1 (4.7): a chunk leaves only while ``v`` is above its threshold. So all chunks but the last fit into the
-      excess, and the last is at most the largest, ``queues.most_given`` (Q,). If ``v`` is above its threshold in
-      another resource, too, chunks may leave for that, and this bound does not apply; nor where the second rule
-      counts devices that parts block;
-    - rule 2: if ``u`` ends above its fair share even after it lost ``total``, ``v`` must keep more than the same part
-      of its own share, times the multiplier. Only what is above that may leave.
+    - all that came so far below ``v``: ``minimal.given`` (Q,);
+    - rule 1 (4.7): what may leave before the last chunk, and the largest chunk, ``minimal.most_given`` (Q,);
+    - rule 2: what may leave so that ``u``, even after it lost ``total``, stays behind.
     """
-    need, book, queue = preemptor.need, ctx.state.book, search.queues
-    deserved, other = True, False
-    for r in range(3):
-        deserved = deserved and queue.old_held[u, r] + need[r] <= book.quota[u, r]
-    most = 0.0
-    for r in range(3):
-        threshold = book.share[v, r]
-        if deserved and search.counts.short[r] == 1:
-            threshold = min(threshold, book.quota[v, r])
-        above = queue.old_held[v, r] - threshold
-        other = other or (r != GPU and above > 0.0)
-        other = other or (r == GPU and deserved and search.counts.short[r] == 1 and queue.blocked[v] > 0.0)
-        if r == GPU and above > 0.0:
-            most = above + queue.most_given[v]
-    most = queue.given[v] if other else min(queue.given[v], most)
-    mine, theirs = book.fair[u, GPU], book.fair[v, GPU]
-    used = ratio(queue.old_held[u, GPU] - total + need[GPU], mine)
-    if used <= 1.0 or theirs == 0.0:
-        return float(most)
-    if theirs == np.inf:
-        return 0.0
-    return float(max(0.0, min(most, queue.old_held[v, GPU] - used * ctx.settings.saturation * theirs + ROUNDING)))
+    need, given = preemptor.need, float(search.minimal.given[v])
+    above = gpus_above(u, v, need, ctx, search)
+    by_rule_1 = 0.0 if above < 0.0 else above + search.minimal.most_given[v]
+    mine = search.queues.old_held[u, GPU] - total + need[GPU]
+    return float(min(given, by_rule_1, gpus_kept_behind(u, mine, v, ctx, search)))
 
 
 @inner

@@ -4,10 +4,9 @@ Each pending task in turn takes the best node that has room; if there is none, t
 cleared for it.
 
 Cost: for K tasks, up to 4 orders of the tasks, and for each task that finds no room the costs of the nodes with
-potential victims, and the evictions on the node that is cleared.
-Invariant: evictions and placements of a choice go through the undo log, and ``choose`` undoes them all. What
-remains is the list ``search.lists.chosen`` (T + 1,) and the nodes ``search.place`` (L,), L being the tasks of the
-longest job.
+potential victims, and the evictions on the node that is cleared. Invariant: evictions and placements of a choice go
+through the undo log, and ``choose_chunks`` undoes them all. What remains is the list ``search.minimal.chosen`` (T + 1,)
+and the nodes ``search.minimal.place`` (L,), L being the tasks of the longest job.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Verdict
+from kai_sched.snapshot.tables import Snapshot
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.blockers import clear_blockers, is_blocked, is_near_required
 from kai_sched.solver.eviction.minimal.node_costs import cheapest_node
 from kai_sched.solver.eviction.minimal.simulation import pipeline_task, terms_allow
@@ -52,11 +52,11 @@ REFUSED = int(ClearResult.REFUSED)
 
 
 @inner
-def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+def choose_chunks(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Choose chunks that make room for the pending tasks; return whether there are such chunks.
 
-    The result is ``search.lists.chosen`` (T + 1,), the numbers of the chunks, and ``search.place`` (L,), the node
-    for each entry of ``search.pending`` (L,), which may be in another order than before. The state is as before.
+    The result is ``search.minimal.chosen`` (T + 1,), the numbers of the chunks, and ``search.minimal.place`` (L,), the
+    node for each entry of ``search.pending`` (L,), which may be in another order than before. The state is as before.
     The choice is not validated yet.
 
     Parameters
@@ -64,11 +64,11 @@ def choose(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     n_hosts : scalar
         Only the first so many nodes of ``search.hosts`` (L,) are cleared; 0: any node with potential victims.
     preemptor : Preemptor
-        With ``moves`` victims that may not leave for good are given other nodes.
+        With ``moves`` victims that shares keep from leaving for good are given other nodes.
     """
     k = preemptor.n_tasks
     for entry in range(k):
-        search.pending[entry] = search.pending_in_order[entry]
+        search.pending[entry] = search.minimal.pending_in_order[entry]
     # The first order is that of the job. If a task finds no node, the tasks of its class choose first the next
     # time: they are the hardest to place, and others had taken their room. At most four orders are tried, as many
     # as there are classes in the counts of room; each brings another class to the front.
@@ -108,7 +108,7 @@ def bring_forward(failed: int, k: int, snapshot: Snapshot, search: Search) -> bo
 def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Choose for one pending task after the other, in the order of ``search.pending`` (L,).
 
-    Leaves the choice simulated, through the undo log, for the caller to undo. Writes ``search.place`` (L,).
+    Leaves the choice simulated, through the undo log, for the caller to undo. Writes ``search.minimal.place`` (L,).
 
     Returns
     -------
@@ -127,48 +127,48 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
         # Costs and barred nodes are those of one class. A new clock forgets them without a loop over the nodes.
         if snapshot.tasks.cls[t] != c:
             c = int(snapshot.tasks.cls[t])
-            search.counts.choice_clock[0] += 1
+            search.minimal.clock[0] += 1
         n = best_node(t, ctx)
         if n == NULL:
             n = clear_some_node(t, n_hosts, preemptor, ctx, search)
-        search.counts.work[0] += 1 + search.counts.looked[0] // PODS_A_UNIT
-        search.counts.looked[0] %= PODS_A_UNIT
+        search.counts.work[0] += 1 + search.minimal.looked[0] // PODS_A_UNIT
+        search.minimal.looked[0] %= PODS_A_UNIT
         if n == NULL:
             return entry
         pipeline_task(preemptor.job, t, n, ctx, search)
-        search.place[entry] = n
+        search.minimal.place[entry] = n
         forget_cost(n, search)
     return k
 
 
 @inner
 def begin_choice(log: Log, search: Search) -> None:
-    """Forget the last choice: empty ``search.lists.chosen`` and ``is_chosen`` (T + 1,), the log and the placements.
+    """Forget the last choice: empty ``search.minimal.chosen`` and ``is_chosen`` (T + 1,), the log and the placements.
 
     New clocks also forget the costs of nodes (N,) and what the choice took from queues (``queues.remains``,
     (Q, 3)).
     """
     log.size[:] = 0
-    search.counts.choice_clock[0] += 1
-    for entry in range(search.counts.chosen[0]):
-        search.lists.is_chosen[search.lists.chosen[entry]] = 0
-    search.counts.chosen[0] = 0
+    search.minimal.clock[0] += 1
+    for entry in range(search.minimal.n_chosen[0]):
+        search.minimal.is_chosen[search.minimal.chosen[entry]] = 0
+    search.minimal.n_chosen[0] = 0
     search.counts.placed[0] = 0
-    search.counts.presence[0] += 1
+    search.counts.loss_clock[0] += 1
 
 
 @inner
 def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Evict chunks until task ``t`` fits the node that costs least to clear; return the node.
 
-    Returns NULL if no node can be cleared. The chunks are added to ``search.lists.chosen`` (T + 1,) and evicted
-    through the undo log. Nodes that cannot be cleared are barred for the class of the task (``nodes.barred``,
+    Returns NULL if no node can be cleared. The chunks are added to ``search.minimal.chosen`` (T + 1,) and evicted
+    through the undo log. Nodes that cannot be cleared are barred for the class of the task (``minimal.barred``,
     (N,)), until more chunks are chosen there.
 
     Parameters
     ----------
     n_hosts : scalar
-        As for ``choose``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
+        As for ``choose_chunks``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
     """
     log = ctx.log
     while True:  # Bound: each turn bars one more node.
@@ -176,7 +176,7 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
         if n == NULL:
             return NULL
         floats, integers = log.size[0], log.size[1]
-        chosen, placed = search.counts.chosen[0], search.counts.placed[0]
+        chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]
         outcome, skipped, going = REFUSED, 0, True
         # Shares let the last chunk take its queue below its share, and none after it (4.7, rule 1). So a small
         # chunk that goes first can keep out a larger one that would make the room alone. If shares refuse a node,
@@ -189,10 +189,10 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
             if outcome != CLEARED:
                 abandon(floats, integers, chosen, placed, ctx, search)
         if outcome == CLEARED:
-            for entry in range(chosen, search.counts.chosen[0]):
+            for entry in range(chosen, search.minimal.n_chosen[0]):
                 unbar(entry, search)
             return n
-        search.nodes.barred[n] = search.counts.choice_clock[0]
+        search.minimal.barred[n] = search.minimal.clock[0]
         forget_cost(n, search)
 
 
@@ -201,7 +201,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     """Evict chunks with tasks on node ``n``, in the order of victims, until task ``t`` fits there.
 
     Before them go all chunks that block the node (``minimal.blockers``). The first ``skipped`` chunks of the node that
-    are not chosen yet are left out. Evictions go through the undo log and the chunks into ``search.lists.chosen``
+    are not chosen yet are left out. Evictions go through the undo log and the chunks into ``search.minimal.chosen``
     (T + 1,); unless the node is cleared, the caller takes both back.
 
     Returns
@@ -226,13 +226,13 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
     while here != 0:  # Bound: the victims on the node, each once.
         g = int(search.tasks.batch[here - 1])
         here = search.tasks.next_on_node[here - 1]
-        if search.lists.is_chosen[g] != 0 or g == last:
+        if search.minimal.is_chosen[g] != 0 or g == last:
             continue
         last, number = g, number + 1
         if number <= skipped:
             continue
         floats, integers = log.size[0], log.size[1]
-        chosen, placed = search.counts.chosen[0], search.counts.placed[0]
+        chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]
         taken, refused = choose_with_dependents(g, n, preemptor, ctx, search)
         outcome = REFUSED if refused and not preemptor.moves else outcome
         # Evicting the pods that the task must be near would make the node useless for it. So that chunk stays.

@@ -6,20 +6,21 @@ long as less deserving ones would do. In consolidation, where all victims move, 
 Cost: the victims on the node x R for a node that changed; what blocks it (``minimal.blockers``) is looked at only where
 a lower bound leaves the node among the cheapest. The cheapest node of each block of 32 is kept as well, so a further
 task of the same class mostly compares P / 32 blocks for P nodes with victims. Invariant: only scratch of the search is
-written: ``nodes.cost``, ``cost_mark``, ``best`` and ``best_mark`` (N,), and ``freed`` (N, R).
+written: ``minimal.cost``, ``cost_mark``, ``best`` and ``best_mark`` (N,), and ``freed`` (N, R).
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Verdict
+from kai_sched.snapshot.tables import Action
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.blockers import NEVER, cost_of_blocked, is_blocked
 from kai_sched.solver.eviction.minimal.simulation import chunk_end
 from kai_sched.solver.eviction.minimal.taking import BLOCK, queue_of
-from kai_sched.solver.eviction.rules.losses import may_lose_more
+from kai_sched.solver.eviction.rules.shares import may_lose_more
 from kai_sched.solver.eviction.tables import PODS_A_NODE, Preemptor, Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.devices import freed_by_pod
 from kai_sched.solver.kernels.score import spans_nodes
 from kai_sched.solver.kernels.volumes import volumes_fit
 from kai_sched.solver.state import Context
@@ -36,7 +37,7 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
     Reads ``search.nodes.order`` (N,), the nodes with potential victims in the order in which they got them, or
     the first ``n_hosts`` of ``search.hosts`` (L,).
     """
-    clock = search.counts.choice_clock[0]
+    clock = search.minimal.clock[0]
     best, least = NULL, NEVER
     if n_hosts > 0:
         for place in range(n_hosts):
@@ -47,28 +48,28 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
         return best
     if spans_nodes(ctx.snapshot.tasks.cls[t], ctx.snapshot):
         # A node without victims may have room, but pods elsewhere in its domain block it.
-        for n in range(search.nodes.cost.shape[0]):
+        for n in range(search.minimal.cost.shape[0]):
             cost = known_cost(t, n, least, preemptor, ctx, search)
             if cost < least:
                 best, least = n, cost
         return best
-    # The cheapest node of each block of 32 places is kept (``nodes.best`` and ``best_mark``) until
+    # The cheapest node of each block of 32 places is kept (``minimal.best`` and ``best_mark``) until
     # ``forget_cost`` marks one of its nodes as changed. As the lower place wins a tie in a block and among
     # blocks, the result is that of one loop.
     total = search.counts.nodes[0]
     for block in range((total + BLOCK - 1) // BLOCK):
-        if search.nodes.best_mark[block] != clock:
-            search.nodes.best_mark[block] = clock
-            search.nodes.best[block] = NULL
+        if search.minimal.best_mark[block] != clock:
+            search.minimal.best_mark[block] = clock
+            search.minimal.best[block] = NULL
             lowest = NEVER
             for place in range(block * BLOCK, min(total, (block + 1) * BLOCK)):
                 n = int(search.nodes.order[place])
                 cost = known_cost(t, n, lowest, preemptor, ctx, search)
                 if cost < lowest:
-                    search.nodes.best[block], lowest = n, cost
-        n = int(search.nodes.best[block])
-        if n != NULL and search.nodes.cost[n] < least:
-            best, least = n, int(search.nodes.cost[n])
+                    search.minimal.best[block], lowest = n, cost
+        n = int(search.minimal.best[block])
+        if n != NULL and search.minimal.cost[n] < least:
+            best, least = n, int(search.minimal.cost[n])
     return best
 
 
@@ -76,19 +77,19 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
 def known_cost(t: int, n: int, below: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; ``below`` or more if it is no less.
 
-    Kept in ``search.nodes.cost`` (N,) until the node changes: ``cost_mark`` is the choice clock where it is the cost,
+    Kept in ``search.minimal.cost`` (N,) until the node changes: ``cost_mark`` is the choice clock where it is the cost,
     and minus the clock where it is only known that the cost is no less (``least_cost``).
     """
-    nodes, clock = search.nodes, search.counts.choice_clock[0]
-    if nodes.barred[n] == clock:
+    clock = search.minimal.clock[0]
+    if search.minimal.barred[n] == clock:
         return NEVER
-    if nodes.cost_mark[n] != clock and nodes.cost_mark[n] != -clock:
-        nodes.cost[n] = least_cost(t, n, preemptor, ctx, search)
-        nodes.cost_mark[n] = -clock
-    if nodes.cost_mark[n] == -clock and nodes.cost[n] < below:
-        nodes.cost[n] = exact_cost(t, n, preemptor, ctx, search)
-        nodes.cost_mark[n] = clock
-    return int(nodes.cost[n])
+    if search.minimal.cost_mark[n] != clock and search.minimal.cost_mark[n] != -clock:
+        search.minimal.cost[n] = least_cost(t, n, preemptor, ctx, search)
+        search.minimal.cost_mark[n] = -clock
+    if search.minimal.cost_mark[n] == -clock and search.minimal.cost[n] < below:
+        search.minimal.cost[n] = exact_cost(t, n, preemptor, ctx, search)
+        search.minimal.cost_mark[n] = clock
+    return int(search.minimal.cost[n])
 
 
 @inner
@@ -153,7 +154,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         here = search.tasks.next_on_node[other]
         looked += 1
         g = int(search.tasks.batch[other])
-        if search.lists.is_chosen[g] != 0:
+        if search.minimal.is_chosen[g] != 0:
             continue
         if g != last:
             last = g
@@ -161,9 +162,9 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         enough = True
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
+                freed[r] += freed_by_pod(snapshot.tasks.cls[other], r, snapshot)
             enough = enough and request[r] <= idle[r] + releasing[r] + freed[r]
-    search.counts.looked[0] += PODS_A_NODE + looked
+    search.minimal.looked[0] += PODS_A_NODE + looked
     if not enough:
         return NEVER
     return number if by_number else last
@@ -190,11 +191,11 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
         g = int(search.tasks.batch[other])
         if g != last:
             last, open_ = g, may_lose_more(preemptor.job, preemptor.need, queue_of(g, snapshot, search), ctx, search)
-        if search.lists.is_chosen[g] != 0 or not open_:
+        if search.minimal.is_chosen[g] != 0 or not open_:
             continue
         for r in range(freed.shape[0]):
             if allocatable[r] > 0.0:
-                freed[r] += leaves(snapshot.tasks.cls[other], r, snapshot)
+                freed[r] += freed_by_pod(snapshot.tasks.cls[other], r, snapshot)
     request = classes.request[snapshot.tasks.cls[t]]
     for r in range(freed.shape[0]):  # noqa: SIM110 -- numba compiles no generators
         if request[r] > state.idle[n, r] + state.releasing[n, r] + freed[r]:

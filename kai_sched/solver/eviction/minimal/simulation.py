@@ -17,16 +17,16 @@ from __future__ import annotations
 import enum
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.evict import evict, fits_at_home, has_room_at_home, return_home
 from kai_sched.solver.eviction.home_claims import fits_home_claims, free_home_claims
-from kai_sched.solver.eviction.original.scenarios import add_to_scenario
-from kai_sched.solver.eviction.original.simulation import count_at_home, within_limits
-from kai_sched.solver.eviction.rules.retake import keep_last, who_retakes
+from kai_sched.solver.eviction.rules.retake import who_retakes
 from kai_sched.solver.eviction.rules.validate import is_valid
+from kai_sched.solver.eviction.scenario import add_to_scenario, count_at_home, within_limits
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import best_node, put
+from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.fit import has_room
 from kai_sched.solver.kernels.gang import count_returning, exclude_from_return, next_return
 from kai_sched.solver.kernels.score import is_affordable, is_first_of_kind, judge_placed
@@ -77,7 +77,7 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
     """
     snapshot = ctx.snapshot
     ctx.log.size[:] = 0
-    gather(p, snapshot, ctx.state, search)
+    list_chosen_tasks(p, snapshot, ctx.state, search)
     search.counts.work[0] += search.counts.scenario[0] + k
     for entry in range(search.counts.scenario[0]):
         evict_victim(search.lists.scenario[entry], ctx, search)
@@ -100,7 +100,7 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
 
 
 @inner
-def gather(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
+def list_chosen_tasks(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
     """List the tasks of the chosen chunks as the scenario and the jobs that take part, job ``p`` last.
 
     Writes ``search.lists.scenario`` and ``jobs`` (T + 1,), their lengths, and the chains by job, directly. Cost:
@@ -110,8 +110,8 @@ def gather(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
     count.scenario_clock[0] += 1
     count.scenario[0] = 0
     count.jobs[0] = 0
-    for entry in range(count.chosen[0]):
-        g = lists.chosen[entry]
+    for entry in range(search.minimal.n_chosen[0]):
+        g = search.minimal.chosen[entry]
         for at in range(lists.chunk_start[g], chunk_end(g, search)):
             t = lists.potential[at]
             j = snapshot.tasks.job[t]
@@ -164,7 +164,8 @@ def count_as_near(t: int, sign: int, ctx: Context, search: Search) -> None:
 
 @inner
 def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
-    """Place the first ``k`` tasks of ``search.pending`` (L,): on ``search.place`` (L,) where the node still takes them.
+    """Place the first ``k`` tasks of ``search.pending`` (L,): on ``search.minimal.place`` (L,) where the node still
+    takes them.
 
     The capacity gates (3.4) are checked for all tasks together first. A task whose chosen node does not take it
     any more gets its best node. False: the gates refuse, or a task finds no node; then some tasks may be placed,
@@ -181,8 +182,8 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
         return False
     for entry in range(k):
         t = int(search.pending[entry])
-        n = int(search.place[entry])
-        if not takes(n, ctx.snapshot.tasks.cls[t], ctx):
+        n = int(search.minimal.place[entry])
+        if not node_takes(n, ctx.snapshot.tasks.cls[t], ctx):
             n = best_node(t, ctx)
         if n == NULL:
             return False
@@ -193,7 +194,7 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
-def takes(n: int, c: int, ctx: Context) -> bool:
+def node_takes(n: int, c: int, ctx: Context) -> bool:
     """Return whether node ``n`` takes a pod of class ``c``, on idle or releasing room (0.3).
 
     Checks static constraints (``finder.verdicts``, (K, N)), resources, and inter-pod terms and ports where the
@@ -214,7 +215,7 @@ def pipeline_task(j: int, t: int, n: int, ctx: Context, search: Search) -> None:
 
     The task is appended to ``search.lists.placed`` (T + 1,), from which the commit reads the placements.
     """
-    put(j, t, n, True, ctx)
+    place_on_node(j, t, n, True, ctx)
     search.lists.placed[search.counts.placed[0]] = t
     search.counts.placed[0] += 1
 
@@ -364,3 +365,29 @@ def terms_allow(c: int, n: int, ctx: Context) -> bool:
     """
     first = is_first_of_kind(c, ctx)
     return bool(judge_placed(c, n, first, ctx) == OK)
+
+
+@inner
+def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
+    """Exclude one more chosen chunk of queue ``q`` or below it, the last, from leaving for good for this preemptor.
+
+    Writes ``minimal.kept`` (T + 1,) in place. The choice is then repeated. A chunk that is excluded already may be
+    chosen again where it moves, and is passed over here: so each call that returns 1 excludes one more of at most T
+    chunks.
+
+    Returns
+    -------
+    int
+        1, or 0 if no chosen chunk of the queue is left to exclude.
+    """
+    for entry in range(search.minimal.n_chosen[0] - 1, -1, -1):
+        g = search.minimal.chosen[entry]
+        if search.minimal.kept[g] == 1:
+            continue
+        v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
+        while v != NULL and v != q:  # Bound: the depth of the queue tree.
+            v = snapshot.queues.parent[v]
+        if v == q:
+            search.minimal.kept[g] = 1
+            return 1
+    return 0

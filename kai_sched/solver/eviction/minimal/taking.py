@@ -1,23 +1,25 @@
 """Minimal search: whether shares, gangs and limits let one more chunk of victims leave for good, or only move
 (semantics 4.5, step 3, and 4.7).
 
-A chunk is evicted through the undo log and noted in ``search.lists.chosen``. In a reclaim it may leave for good
-only if shares allow it after the chunks before it; otherwise it may have to move. Chunks of a gang that may not
+A chunk is evicted through the undo log and noted in ``search.minimal.chosen``. In a reclaim it may leave for good
+only if shares allow it after the chunks before it; otherwise it may have to move. Chunks of a gang that cannot
 stay alone go together. ``choose_for_limits`` takes victims below the queues whose limits the preemptor would
 exceed.
 
 Cost of a chunk: an eviction for each of its tasks, depth of the queue tree for shares, and for a move a search
-for the best node. Invariant: ``lists.chosen``, ``lists.is_chosen``, ``queues.remains`` and the undo log agree:
+for the best node. Invariant: ``minimal.chosen``, ``minimal.is_chosen``, ``queues.remains`` and the undo log agree:
 ``abandon`` takes all of them back to an earlier length, so that a choice which fails leaves no trace.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.simulation import chunk_end, evict_victim, pipeline_task, restore_victim
-from kai_sched.solver.eviction.rules.losses import change_blocked, diverge, left_to, take_amount
-from kai_sched.solver.eviction.rules.validate import ratio
+from kai_sched.solver.eviction.preemptor import with_moves
+from kai_sched.solver.eviction.rules.losses import change_blocked, give_back_loss
+from kai_sched.solver.eviction.rules.shares import lose, side_stays_behind
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
@@ -38,7 +40,7 @@ RECLAIM = int(Action.RECLAIM)
 def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Take victims below each queue whose limit the preemptor would exceed (3.4); False: the gates refuse in any case.
 
-    Chunks are added to ``search.lists.chosen`` (T + 1,), evictions go through the undo log. Only victims that
+    Chunks are added to ``search.minimal.chosen`` (T + 1,), evictions go through the undo log. Only victims that
     leave for good count. False in consolidation, where what queues hold does not change, and for quotas, which
     only non-preemptible jobs use up: they are never evicted. Writes ``scratch.need`` (3,).
     """
@@ -68,7 +70,7 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
                 for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
                     helps = helps or prices[snapshot.tasks.cls[search.lists.potential[at]], r] > 0.0
             g += 1
-            if helps and search.lists.is_chosen[g - 1] == 0:
+            if helps and search.minimal.is_chosen[g - 1] == 0:
                 taken, _ = choose_with_dependents(g - 1, NULL, leaving, ctx, search)
                 if taken:
                     break
@@ -77,20 +79,6 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
         if q != old_q or r != old_r:
             g = 0
     return True
-
-
-@inner
-def with_moves(preemptor: Preemptor, moves: bool) -> Preemptor:
-    """Return the same preemptor with ``moves`` set: a tuple of scalars but for ``need``, (3,)."""
-    return Preemptor(
-        preemptor.action,
-        preemptor.job,
-        preemptor.n_tasks,
-        preemptor.ceiling,
-        preemptor.need,
-        preemptor.lacking,
-        moves,
-    )
 
 
 @inner
@@ -105,11 +93,11 @@ def is_below(q: int, above: int, snapshot: Snapshot) -> bool:
 def choose_with_dependents(
     g: int, cleared: int, preemptor: Preemptor, ctx: Context, search: Search
 ) -> tuple[bool, bool]:
-    """Take chunk ``g``, and the earlier chunks of its job that may not stay without it.
+    """Take chunk ``g``, and the earlier chunks of its job that cannot stay without it.
 
     If ``g`` takes the last pods of a set, surplus pods of that set would be left without their gang, so they go
-    first. With ``preemptor.moves`` a chunk that may not leave for good moves to other nodes than ``cleared``. All
-    or nothing: evictions and moves go through the undo log, chunks into ``search.lists.chosen`` (T + 1,), and a
+    first. With ``preemptor.moves`` a chunk that shares keep from leaving for good moves to other nodes than ``cleared``. All
+    or nothing: evictions and moves go through the undo log, chunks into ``search.minimal.chosen`` (T + 1,), and a
     failure takes back both.
 
     Returns
@@ -122,12 +110,12 @@ def choose_with_dependents(
     action = preemptor.action
     snapshot, log = ctx.snapshot, ctx.log
     floats, integers = log.size[0], log.size[1]
-    chosen, placed = search.counts.chosen[0], search.counts.placed[0]
+    chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]
     refused, here = False, search.jobs.first_potential[snapshot.tasks.job[first_of(g, search)]]
     while True:  # Bound: the chain of the job has a task of ``g``.
         h = int(search.tasks.batch[here - 1])
         here = search.tasks.next_of_job[here - 1]
-        if search.lists.is_chosen[h] == 0 and (h == g or empties(g, h, snapshot, search)):
+        if search.minimal.is_chosen[h] == 0 and (h == g or empties(g, h, snapshot, search)):
             counted = action == RECLAIM and may_be_taken(h, preemptor, ctx, search)
             leaves = action != CONSOLIDATION and (action != RECLAIM or counted)
             refused = refused or (action == RECLAIM and not counted)
@@ -135,7 +123,7 @@ def choose_with_dependents(
             if gone:
                 take_chunk(h, ctx, search)
                 # 2: shares were charged for the chunk (``queues.remains``), and have to be given back with it.
-                search.lists.is_chosen[h] = 2 if counted else 1
+                search.minimal.is_chosen[h] = 2 if counted else 1
                 gone = leaves or move_chunk(h, cleared, ctx, search)
             if not gone:
                 abandon(floats, integers, chosen, placed, ctx, search)
@@ -155,12 +143,12 @@ def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, 
     floats, integers : scalars
         Lengths of the undo log to return to: ``log.size[0]`` and ``log.size[1]``.
     chosen, placed : scalars
-        Lengths of ``search.lists.chosen`` and ``search.lists.placed`` (T + 1,) to return to.
+        Lengths of ``search.minimal.chosen`` and ``search.lists.placed`` (T + 1,) to return to.
     """
     rollback(floats, integers, ctx)
-    for entry in range(chosen, search.counts.chosen[0]):
-        take_back(search.lists.chosen[entry], ctx.snapshot, search)
-    search.counts.chosen[0], search.counts.placed[0] = chosen, placed
+    for entry in range(chosen, search.minimal.n_chosen[0]):
+        take_back(search.minimal.chosen[entry], ctx.snapshot, search)
+    search.minimal.n_chosen[0], search.counts.placed[0] = chosen, placed
 
 
 @inner
@@ -184,15 +172,15 @@ def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def take_chunk(g: int, ctx: Context, search: Search) -> None:
-    """Evict chunk ``g`` through the undo log and append it to ``search.lists.chosen`` (T + 1,).
+    """Evict chunk ``g`` through the undo log and append it to ``search.minimal.chosen`` (T + 1,).
 
     What it costs to clear the nodes of its tasks is forgotten. ``search.counts.work`` grows by the number of tasks.
     """
     lists = search.lists
     search.counts.work[0] += chunk_end(g, search) - lists.chunk_start[g]
-    lists.is_chosen[g] = 1
-    lists.chosen[search.counts.chosen[0]] = g
-    search.counts.chosen[0] += 1
+    search.minimal.is_chosen[g] = 1
+    search.minimal.chosen[search.minimal.n_chosen[0]] = g
+    search.minimal.n_chosen[0] += 1
     for at in range(lists.chunk_start[g], chunk_end(g, search)):
         t = lists.potential[at]
         n = ctx.state.task.node[t]
@@ -205,23 +193,23 @@ def take_chunk(g: int, ctx: Context, search: Search) -> None:
 def forget_cost(n: int, search: Search) -> None:
     """Mark node ``n`` as changed: its cost and its block's cheapest node are computed anew.
 
-    Writes ``nodes.cost_mark`` and ``best_mark`` (N,).
+    Writes ``minimal.cost_mark`` and ``best_mark`` (N,).
     """
-    search.nodes.cost_mark[n] = 0
-    search.nodes.best_mark[search.nodes.place[n] // BLOCK] = 0
+    search.minimal.cost_mark[n] = 0
+    search.minimal.best_mark[search.nodes.place[n] // BLOCK] = 0
 
 
 @inner
 def unbar(entry: int, search: Search) -> None:
     """Let the nodes of the chosen chunk at place ``entry`` be cleared again: they have more room now.
 
-    Writes ``nodes.barred`` (N,) directly.
+    Writes ``minimal.barred`` (N,) directly.
     """
-    g = search.lists.chosen[entry]
+    g = search.minimal.chosen[entry]
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         home = search.tasks.home[search.lists.potential[at]]
         if home != NULL:
-            search.nodes.barred[home] = 0
+            search.minimal.barred[home] = 0
             forget_cost(home, search)
 
 
@@ -230,49 +218,26 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     """Return whether shares let chunk ``g`` leave after the chunks chosen before it (4.7), and charge it.
 
     Rules 1 and 2 of the validator are asked. If both allow it, ``queues.remains`` (Q, 3) is lowered for its leaf
-    and the queues above; otherwise nothing changes. A chunk that ``retake.keep_last`` has excluded is refused.
+    and the queues above; otherwise nothing changes. A chunk that ``simulation.keep_last`` has excluded is refused.
     """
     snapshot = ctx.snapshot
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
-    if search.lists.kept[g] == 1 or not take_amount(preemptor.job, preemptor.need, q, amount, ctx, search):
+    p, need = preemptor.job, preemptor.need
+    if search.minimal.kept[g] == 1 or not lose(p, need, q, amount, ctx, search):
         return False
     change_blocked(q, -blocked_of(g, search), snapshot.queues.parent, search)
-    if stays_behind_it(q, amount, preemptor, ctx, search):
+    if side_stays_behind(p, need, q, amount, ctx, search):
         return True
     give_back_shares(g, snapshot, search)
     return False
 
 
 @inner
-def stays_behind_it(v: int, amount: Amounts, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
-    """Return whether the reclaimer's side uses less of its fair share than the side of leaf ``v`` (4.7, rule 2).
-
-    ``amount`` is what leaf ``v`` loses, charged to ``queues.remains`` (Q, 3) already. The sides are the queues
-    where the paths from the root to both leaves part; compared is (what the side holds with ``preemptor.need``
-    (3,) / fair share) x multiplier, for each resource that is requested or lost. So ``validate.stays_behind``
-    never refuses at the end what was chosen here: later losses of the reclaimer's side only make it smaller, and
-    for later losses of leaf ``v`` this is asked again.
-
-    Parameters
-    ----------
-    v : scalar, row of a leaf queue
-        The leaf of the victim.
-    amount : triple of scalars
-        CPU in millicores, memory in bytes, GPUs that it loses.
-    """
-    need = preemptor.need
-    snapshot = ctx.snapshot
-    book = ctx.state.book
-    mine, theirs = diverge(snapshot.jobs.queue[preemptor.job], v, snapshot.queues.parent)
-    for r in range(3):
-        used = ratio(left_to(mine, r, search) + need[r], book.fair[mine, r])
-        if used <= 1.0 or (need[r] == 0.0 and amount[r] == 0.0):
-            continue
-        if book.fair[theirs, r] <= 0.0 and book.fair[mine, r] > 0.0:
-            continue
-        if used * ctx.settings.saturation >= ratio(search.queues.remains[theirs, r], book.fair[theirs, r]):
-            return False
-    return True
+def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
+    """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave."""
+    q, parent = queue_of(g, snapshot, search), snapshot.queues.parent
+    change_blocked(q, blocked_of(g, search), parent, search)
+    give_back_loss(q, amount_of(g, snapshot, search), parent, search)
 
 
 @inner
@@ -301,28 +266,14 @@ def blocked_of(g: int, search: Search) -> float:
 
 
 @inner
-def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Add what chunk ``g`` holds to ``queues.remains`` (Q, 3) again, as it does not leave.
-
-    Its leaf and all queues above it are credited.
-    """
-    amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
-    change_blocked(q, blocked_of(g, search), snapshot.queues.parent, search)
-    while q != NULL:  # Bound: the depth of the queue tree.
-        for r in range(3):
-            search.queues.remains[q, r] += amount[r]
-        q = snapshot.queues.parent[q]
-
-
-@inner
 def take_back(g: int, snapshot: Snapshot, search: Search) -> None:
-    """Mark chunk ``g`` as not chosen in ``search.lists.is_chosen`` (T + 1,).
+    """Mark chunk ``g`` as not chosen in ``search.minimal.is_chosen`` (T + 1,).
 
     If its shares were charged (mark 2), they are given back. The eviction itself is undone by the caller.
     """
-    if search.lists.is_chosen[g] == 2:
+    if search.minimal.is_chosen[g] == 2:
         give_back_shares(g, snapshot, search)
-    search.lists.is_chosen[g] = 0
+    search.minimal.is_chosen[g] = 0
 
 
 @inner

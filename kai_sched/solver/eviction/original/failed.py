@@ -3,7 +3,7 @@
 
 A scenario is remembered by two fingerprints of its sets of pending, recorded and potential tasks. Two scenarios with
 the same sets count as the same one, whatever the order of their victims is and how often each is named. The table
-``search.tried`` has 65,536 rows of two numbers. One fingerprint chooses the row, and both must be equal.
+``search.original.tried`` has 65,536 rows of two numbers. One fingerprint chooses the row, and both must be equal.
 
 Cost: O(victims of the scenario) for each question, far less than a simulation. The table is never cleared: the number
 of the search is part of each fingerprint, so rows of earlier preemptors match nothing.
@@ -57,7 +57,7 @@ def fingerprint(place: int, k: int, recorded: bool, search: Search) -> int:
 
 @inner
 def find_failed(k: int, recorded: bool, search: Search) -> tuple[bool, int, int, int]:
-    """Find the scenario in the table ``search.tried`` (65536, 2) of scenarios that failed.
+    """Find the scenario in the table ``search.original.tried`` (65536, 2) of scenarios that failed.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ def find_failed(k: int, recorded: bool, search: Search) -> tuple[bool, int, int,
         Its row, scalars, and what stands for it there.
     """
     first, second = fingerprint(0, k, recorded, search), fingerprint(1, k, recorded, search)
-    row = int(first % search.tried.shape[0])
-    return bool(search.tried[row, 0] == first and search.tried[row, 1] == second), row, first, second
+    row = int(first % search.original.tried.shape[0])
+    return bool(search.original.tried[row, 0] == first and search.original.tried[row, 1] == second), row, first, second
 
 
 @inner
 def note_failure(k: int, search: Search) -> int:
     """Note the scenario as one that failed, in place, before it is simulated; the caller clears the row if it succeeds.
 
-    Of two scenarios that share a row of ``search.tried`` (65536, 2) the later one is remembered.
+    Of two scenarios that share a row of ``search.original.tried`` (65536, 2) the later one is remembered.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def note_failure(k: int, search: Search) -> int:
     known, row, first, second = find_failed(k, False, search)
     if known:
         return NULL
-    search.tried[row, 0], search.tried[row, 1] = first, second
+    search.original.tried[row, 0], search.original.tried[row, 1] = first, second
     return row
 
 

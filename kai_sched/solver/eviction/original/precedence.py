@@ -23,10 +23,13 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Longs, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.eviction.rules.losses import diverge
-from kai_sched.solver.eviction.rules.validate import may_lose_one
-from kai_sched.solver.eviction.tables import JobOrder, Search, SearchQueues
+from kai_sched.snapshot.tables import GPU, Longs, Settings, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.original.tables import OriginalTables
+from kai_sched.solver.eviction.preemptor import requested
+from kai_sched.solver.eviction.rules.losses import sides_of
+from kai_sched.solver.eviction.rules.shares import stays_behind
+from kai_sched.solver.eviction.tables import JobOrder, Search
 from kai_sched.solver.eviction.victims.potential import is_overcommitted, slots_now
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import count_pending
@@ -44,13 +47,13 @@ IS_RUNNING = int(Status.RUNNING)
 def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     """Return whether the proof holds for all possible victims of job ``p``; False: it cannot tell.
 
-    Sets ``counts.precedence_known`` to 1, ``counts.alike`` to the common class of the victims plus 1 (0: reason 1 does
-    not apply), and ``queues.cannot_stay_evicted`` (Q,) for each leaf whose victims are all useless. ``may_leave`` then
+    Writes ``search.original``: ``precedence_known`` 1, ``alike``, the common class of the victims plus 1 (0: reason 1
+    does not apply), and ``cannot_stay_evicted`` (Q,) for each leaf whose victims are all useless. ``may_leave`` then
     judges single scenarios. A victim that was moved before in this cycle may return without room, so with one of them
     the answer is False.
     """
     snapshot = ctx.snapshot
-    queue, leaves, parent = search.queues, search.leaves, snapshot.queues.parent
+    queue, leaves, parent = search.queues, search.original.leaf_victims, snapshot.queues.parent
     clear(search)
     like, moved = NULL, False
     alike = search.kinds.now[0] == 0
@@ -59,37 +62,41 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     for q in range(parent.shape[0]):
         if queue.is_open[q] == 0.0:
             continue
-        if leaves.known[q] == 0.0 or search.counts.runtimes[0] == 1:
+        if queue.victims_surveyed[q] == 0 or search.counts.runtimes[0] == 1:
             survey(q, ctx, search)
         if leaves.last_victim[q] == 0.0:
             continue
-        queue.victim_gpus[q], queue.last_victim[q] = leaves.victim_gpus[q], leaves.last_victim[q]
+        search.original.victim_gpus[q], search.original.last_victim[q] = leaves.victim_gpus[q], leaves.last_victim[q]
         moved = moved or leaves.moved[q] > 0.0
-        queue.smallest_victim[q], queue.fewest_pods[q] = leaves.smallest_victim[q], leaves.fewest_pods[q]
+        search.original.smallest_victim[q], search.original.fewest_pods[q] = (
+            leaves.smallest_victim[q],
+            leaves.fewest_pods[q],
+        )
         kind = int(leaves.alike[q]) - 1
         alike = alike and kind != NULL and keeps_limits(q, snapshot, ctx.state.book)
         alike = alike and (like == NULL or are_alike(kind, like, snapshot))
         like = kind
     alike = alike and like != NULL and is_full(like, ctx)
-    search.counts.alike[0] = like + 1 if alike else 0
-    search.counts.precedence_known[0] = 1
+    search.original.alike[0] = like + 1 if alike else 0
+    search.original.precedence_known[0] = 1
     stay = all_stay(p, ctx, search)
     for q in range(parent.shape[0]):
-        if queue.is_open[q] == 1.0 and queue.last_victim[q] > 0.0:
-            _, side = diverge(snapshot.jobs.queue[p], q, parent)
-            queue.cannot_stay_evicted[q] = queue.cannot_lose[side]
+        if queue.is_open[q] == 1.0 and search.original.last_victim[q] > 0.0:
+            _, side = sides_of(snapshot.jobs.queue[p], q, parent)
+            search.original.cannot_stay_evicted[q] = search.original.cannot_lose[side]
     return stay and not moved
 
 
 @inner
 def survey(q: int, ctx: Context, search: Search) -> None:
-    """Note in ``search.leaves`` (Q,) what the possible victims of leaf ``q`` come to, and whether they are alike.
+    """Note in ``original.leaf_victims`` (Q,) what the possible victims of leaf ``q`` come to, and whether they are
+    alike.
 
-    The result holds until a commit changes the leaf (``leaves.known``), so it is computed once for many searches.
+    The result holds until a commit changes the leaf (``queues.victims_surveyed``), so many searches share it.
     Cost: the tasks of the leaf's victims.
     """
     snapshot = ctx.snapshot
-    jobs, leaves = snapshot.jobs, search.leaves
+    jobs, leaves = snapshot.jobs, search.original.leaf_victims
     base, like, anybody = search.victims.heap.base[q], NULL, False
     leaves.moved[q] = 0.0
     for at in range(search.victims.heap.begin[q], search.victims.heap.end[q]):
@@ -105,10 +112,13 @@ def survey(q: int, ctx: Context, search: Search) -> None:
                 pods += 1
                 note_victim(t, q, snapshot, search)
                 leaves.moved[q] += search.tasks.left_node[t] != 0
-        note_evictable_job(v, q, pods, ctx.settings, jobs.priority, search.queues)
-    leaves.victim_gpus[q], leaves.last_victim[q] = search.queues.victim_gpus[q], search.queues.last_victim[q]
-    leaves.smallest_victim[q], leaves.fewest_pods[q] = search.queues.smallest_victim[q], search.queues.fewest_pods[q]
-    leaves.alike[q], leaves.known[q] = like + 1.0, 1.0
+        note_evictable_job(v, q, pods, ctx.settings, jobs.priority, search.original)
+    leaves.victim_gpus[q], leaves.last_victim[q] = search.original.victim_gpus[q], search.original.last_victim[q]
+    leaves.smallest_victim[q], leaves.fewest_pods[q] = (
+        search.original.smallest_victim[q],
+        search.original.fewest_pods[q],
+    )
+    leaves.alike[q], search.queues.victims_surveyed[q] = like + 1.0, 1
 
 
 @inner
@@ -125,9 +135,9 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
     exposed = False
     for entry in range(search.counts.scenario[0]):
         t = search.lists.scenario[entry]
-        if search.counts.local[0] == 1 and has_two_homes(t, snapshot, ctx.state, search):
+        if search.original.node_local[0] == 1 and has_two_homes(t, snapshot, ctx.state, search):
             return True
-        exposed = exposed or search.queues.cannot_stay_evicted[jobs.queue[tasks.job[t]]] == 0.0
+        exposed = exposed or search.original.cannot_stay_evicted[jobs.queue[tasks.job[t]]] == 0.0
     if not exposed:
         return False
     clear(search)
@@ -137,7 +147,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
         q = jobs.queue[j]
         note_victim(t, q, snapshot, search)
         if search.jobs.first_in_scenario[j] == t + 1:
-            note_evictable_job(j, q, count_in_scenario(j, search), ctx.settings, jobs.priority, search.queues)
+            note_evictable_job(j, q, count_in_scenario(j, search), ctx.settings, jobs.priority, search.original)
     return not all_stay(p, ctx, search)
 
 
@@ -154,7 +164,7 @@ def count_in_scenario(j: int, search: Search) -> int:
 def has_two_homes(t: int, snapshot: Snapshot, state: State, search: Search) -> bool:
     """Return whether task ``t`` may return to the node that it left earlier in this cycle, without taking room there.
 
-    See ``evict.place_in_search``. That is possible if the node, ``tasks.left_node`` (T,) minus 1, has room now or
+    See ``simulation.place_in_search``. That is possible if the node, ``tasks.left_node`` (T,) minus 1, has room now or
     loses a victim in this scenario.
     """
     left = search.tasks.left_node[t] - 1
@@ -170,29 +180,29 @@ def has_two_homes(t: int, snapshot: Snapshot, state: State, search: Search) -> b
 def clear(search: Search) -> None:
     """Reset the sums by queue (Q,): no victim is away."""
     for q in range(search.queues.is_open.shape[0]):
-        search.queues.last_victim[q] = 0
-        search.queues.victim_gpus[q] = 0.0
-        search.queues.smallest_victim[q] = np.inf
-        search.queues.fewest_pods[q] = np.inf
+        search.original.last_victim[q] = 0
+        search.original.victim_gpus[q] = 0.0
+        search.original.smallest_victim[q] = np.inf
+        search.original.fewest_pods[q] = np.inf
 
 
 @inner
 def note_victim(t: int, q: int, snapshot: Snapshot, search: Search) -> None:
-    """Count the GPUs of task ``t`` at leaf ``q``: ``queues.victim_gpus`` and ``smallest_victim`` (Q,)."""
+    """Count the GPUs of task ``t`` at leaf ``q``: ``original.victim_gpus`` and ``smallest_victim`` (Q,)."""
     gpus = snapshot.classes.quota[snapshot.tasks.cls[t], GPU]
-    search.queues.victim_gpus[q] += gpus
+    search.original.victim_gpus[q] += gpus
     if gpus > 0.0:
-        search.queues.smallest_victim[q] = min(search.queues.smallest_victim[q], gpus)
+        search.original.smallest_victim[q] = min(search.original.smallest_victim[q], gpus)
 
 
 @inner
-def note_evictable_job(v: int, q: int, pods: int, settings: Settings, priority: Longs, queue: SearchQueues) -> None:
+def note_evictable_job(v: int, q: int, pods: int, settings: Settings, priority: Longs, sums: OriginalTables) -> None:
     """Note that job ``v`` of leaf ``q`` may be away, with so many ``pods``, in the sums by queue (Q,).
 
     ``last_victim`` is the row, plus 1, of the victim that comes last in job order: lowest priority, then newest.
     """
-    queue.fewest_pods[q] = min(queue.fewest_pods[q], pods)
-    last = int(queue.last_victim[q]) - 1
+    sums.fewest_pods[q] = min(sums.fewest_pods[q], pods)
+    last = int(sums.last_victim[q]) - 1
     if last == NULL:
         later = True
     elif settings.priority_order == 1 and priority[v] != priority[last]:
@@ -200,26 +210,26 @@ def note_evictable_job(v: int, q: int, pods: int, settings: Settings, priority: 
     else:
         later = v > last
     if later:
-        queue.last_victim[q] = v + 1
+        sums.last_victim[q] = v + 1
 
 
 @inner
 def all_stay(p: int, ctx: Context, search: Search) -> bool:
     """Return whether none of the noted victims can stay away for good.
 
-    Sets ``queues.cannot_lose`` (Q,) beside the path of ``p``. Reads the sums of ``note_victim`` and
+    Sets ``original.cannot_lose`` (Q,) beside the path of ``p``. Reads the sums of ``note_victim`` and
     ``note_evictable_job``, and adds those of leaves up to their ancestors in place.
     """
     settings, snapshot = ctx.settings, ctx.snapshot
-    queue, queues, parent = search.queues, snapshot.queues, snapshot.queues.parent
+    sums, queues, parent = search.original, snapshot.queues, snapshot.queues.parent
     for q in range(parent.shape[0] - 1, -1, -1):
-        if queue.last_victim[q] > 0.0 and parent[q] != NULL:
-            queue.last_victim[parent[q]] = 1.0
-            queue.smallest_victim[parent[q]] = min(queue.smallest_victim[parent[q]], queue.smallest_victim[q])
-            queue.victim_gpus[parent[q]] += queue.victim_gpus[q]
-    own = snapshot.jobs.queue[p]
+        if sums.last_victim[q] > 0.0 and parent[q] != NULL:
+            sums.last_victim[parent[q]] = 1.0
+            sums.smallest_victim[parent[q]] = min(sums.smallest_victim[parent[q]], sums.smallest_victim[q])
+            sums.victim_gpus[parent[q]] += sums.victim_gpus[q]
+    own, book = snapshot.jobs.queue[p], ctx.state.book
     a, gone, stay = own, 0.0, True
-    if search.counts.alike[0] > 0:
+    if sums.alike[0] > 0:
         ask_before(p, settings, snapshot, search)
     # From the preemptor's leaf to the root. At each level ``b`` is a sibling of the path's queue ``a``, and each
     # victim leaf is at or below exactly one of them. Reason 1 is asked for leaves beside the preemptor's leaf only: at
@@ -232,16 +242,18 @@ def all_stay(p: int, ctx: Context, search: Search) -> bool:
         lost = gone
         for child in range(queues.child_ptr[row], queues.child_ptr[row + 1]):
             b = queues.child[child]
-            if b == a or queue.last_victim[b] == 0.0:
+            if b == a or sums.last_victim[b] == 0.0:
                 continue
             beside = a == own and queues.child_ptr[b] == queues.child_ptr[b + 1]
-            stays = beside and search.counts.alike[0] > 0 and come_first(b, a, ctx, search)
-            if not stays and search.counts.lacking[0] == 1:
-                stays = not may_lose_one(a, b, lost, queue.smallest_victim[b], ctx, search)
-            queue.cannot_lose[b] = 1.0 if stays else 0.0
+            stays = beside and sums.alike[0] > 0 and come_first(b, a, ctx, search)
+            if not stays and sums.lacks_gpus[0] == 1:
+                # The best case for a loss below ``b``: ``a`` has lost all that it may, and ``b`` its smallest task.
+                mine = book.held[a, GPU] - lost + requested(1, GPU, snapshot, search)
+                stays = not stays_behind(a, mine, b, book.held[b, GPU] - sums.smallest_victim[b], GPU, ctx)
+            sums.cannot_lose[b] = 1.0 if stays else 0.0
             stay = stay and stays
             if settings.consolidating_reclaim == 0 or not stays:
-                gone += queue.victim_gpus[b]
+                gone += sums.victim_gpus[b]
         a = parent[a]
     return stay
 
@@ -258,8 +270,12 @@ def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
     """
     snapshot = ctx.snapshot
     priority, amount = snapshot.jobs.priority, search.contenders.weights
-    base, at, v = search.contenders.heap.base[b], search.contenders.heap.begin[b], int(search.queues.last_victim[b]) - 1
-    price = snapshot.classes.quota[search.counts.alike[0] - 1]
+    base, at, v = (
+        search.contenders.heap.base[b],
+        search.contenders.heap.begin[b],
+        int(search.original.last_victim[b]) - 1,
+    )
+    price = snapshot.classes.quota[search.original.alike[0] - 1]
     for r in range(3):
         amount.request[b, r] = 0.0
     while at < search.contenders.heap.end[b]:  # Bound: each turn goes on in the list.
@@ -268,7 +284,7 @@ def come_first(b: int, own: int, ctx: Context, search: Search) -> bool:
             break
         for r in range(3):
             amount.request[b, r] = max(
-                amount.request[b, r], search.contenders.held[j, r] - search.queues.fewest_pods[b] * price[r]
+                amount.request[b, r], search.contenders.held[j, r] - search.original.fewest_pods[b] * price[r]
             )
         at = search.contenders.jobs.run_end[base + at]
     return queue_before(b, own, ctx.state.book, amount.request)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.solver.eviction.tables import Search
-from kai_sched.solver.eviction.victims.potential import forget
+from kai_sched.solver.eviction.victims.potential import forget_accumulation
 from kai_sched.solver.jit import inner
 from kai_sched.solver.state import State
 
@@ -29,14 +29,14 @@ def drop_known(search: Search) -> None:
 
 
 @inner
-def record(snapshot: Snapshot, state: State, search: Search) -> None:
+def record_victims(snapshot: Snapshot, state: State, search: Search) -> None:
     """Record the victims of the simulated solution: each group of which some task leaves or waits for room.
 
     Must run before the solution is undone, as it reads the status of tasks. Forgets the accumulation, and replaces the
     recorded victims in place: ``lists.recorded`` (T + 1,), and ``tasks.recorded`` (T,), how often the scenario names
     each. Groups of which all tasks are at home again are dropped: the larger probe does not need them so far.
     """
-    forget(search)
+    forget_accumulation(search)
     drop_known(search)
     lists = search.lists
     n_known = 0
@@ -51,7 +51,7 @@ def record(snapshot: Snapshot, state: State, search: Search) -> None:
 
 @inner
 def all_have_gone(snapshot: Snapshot, state: State, search: Search) -> bool:
-    """Return whether ``record`` would record all victims of the scenario, by ``lists.scenario`` (T + 1,).
+    """Return whether ``record_victims`` would record all victims of the scenario, by ``lists.scenario`` (T + 1,).
 
     Then the last probe for the whole chunk would begin with this very scenario, and need not run.
     """

@@ -4,7 +4,7 @@
 A scenario is a list of tasks, ``lists.scenario``: the recorded victims first, then the potential victims that the
 generator chooses. The node-local generator takes all potential victims of the jobs that have one on a certain node. The
 multi-node generator takes the potential victims of a growing number of nodes, those with the least room first. The
-minimal search only uses ``add_to_scenario`` and ``hosts``.
+minimal search only uses ``add_to_scenario`` and ``list_nodes_of_job``.
 
 Cost: O(length of the scenario x R) for a scenario, O(N + n log n) to rank n nodes with potential victims.
 
@@ -18,7 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.scenario import add_to_scenario
 from kai_sched.solver.eviction.tables import MOST_KINDS, Rooms, Search, SearchNodes
 from kai_sched.solver.eviction.victims.potential import slots
 from kai_sched.solver.jit import inner
@@ -42,63 +44,6 @@ def begin_scenario(snapshot: Snapshot, state: State, search: Search) -> None:
     for entry in range(count.recorded[0]):
         t = search.lists.recorded[entry]
         add_to_scenario(t, search.tasks.recorded_with[t], search.tasks.recorded[t], snapshot, state, search)
-
-
-@inner
-def add_to_scenario(t: int, group: int, times: int, snapshot: Snapshot, state: State, search: Search) -> None:
-    """Append task ``t`` to the scenario and to the chain of its job, in place.
-
-    Writes ``lists.scenario`` (T + 1,), ``tasks.times``, ``recorded_with`` and ``next_in_scenario`` (T,), the ends of
-    the chain (J,), and marks the node of the task, on which the preemptor may be placed (``nodes.scenario_mark`` (N,)).
-
-    Parameters
-    ----------
-    group : int
-        Tasks with the same number are recorded together. Negative numbers, -1 - j, stand for all tasks of job j.
-    times : int
-        How often the scenario names the task: that often its queue is paid back, and it counts for shares (4.5).
-    """
-    count, job = search.counts, search.jobs
-    entry = count.scenario[0]
-    count.scenario[0] = entry + 1
-    search.lists.scenario[entry] = t
-    search.tasks.recorded_with[t] = group
-    search.tasks.times[t] = times
-    search.tasks.next_in_scenario[t] = 0
-    j = snapshot.tasks.job[t]
-    if job.scenario_mark[j] != count.scenario_clock[0]:
-        job.scenario_mark[j] = count.scenario_clock[0]
-        job.first_in_scenario[j] = t + 1
-    else:
-        search.tasks.next_in_scenario[job.last_in_scenario[j]] = t + 1
-    job.last_in_scenario[j] = t
-    if state.task.node[t] != NULL:
-        search.nodes.scenario_mark[state.task.node[t]] = count.scenario_clock[0]
-
-
-@inner
-def hosts(j: int, snapshot: Snapshot, state: State, search: Search) -> int:
-    """Write the nodes that host pods of job ``j`` to ``search.hosts`` (L,), and return how many there are.
-
-    Each node is listed once, in the order of rows, which is by name. Pods with a used status count, leaving ones too.
-    Insertion sort: the list has at most as many nodes as the job has pods.
-    """
-    spot = search.hosts
-    length = 0
-    for t in range(snapshot.jobs.task_ptr[j], snapshot.jobs.task_ptr[j + 1]):
-        n = state.task.node[t]
-        if n == NULL or not IS_PIPELINED <= state.task.status[t] <= IS_STUCK:
-            continue
-        at = length
-        while at > 0 and spot[at - 1] > n:  # Bound: ``at`` falls.
-            at -= 1
-        if at > 0 and spot[at - 1] == n:
-            continue
-        for place in range(length, at, -1):
-            spot[place] = spot[place - 1]
-        spot[at] = n
-        length += 1
-    return length
 
 
 @inner
@@ -209,9 +154,9 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
         while room < wanted and entry < search.counts.scenario[0]:  # Bound: ``entry`` grows.
             n = state.task.node[search.lists.scenario[entry]]
             entry += 1
-            if n == NULL or search.nodes.counted[n] == mark + kind:
+            if n == NULL or search.original.counted[n] == mark + kind:
                 continue
-            search.nodes.counted[n] = mark + kind
+            search.original.counted[n] = mark + kind
             if ctx.finder.verdicts[classes.signature[c], n] == OK:
                 room += slots(classes.request[c], state.idle[n], state.releasing[n], search.rooms.requests[n])
         if room < wanted:
@@ -221,16 +166,16 @@ def scenario_may_suffice(start: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def sort_nodes(total: int, search: Search) -> None:
-    """Sort the first ``total`` entries of ``nodes.rank`` (N,) in place: the least room first, ties by place.
+    """Sort the first ``total`` entries of ``original.rank`` (N,) in place: the least room first, ties by place.
 
     Entries are places in ``nodes.order``. The room is ``rooms.capacity`` (N,), in GPUs. Heapsort, O(n log n).
     """
-    node, room = search.nodes, search.rooms
+    rank = search.original.rank
     for at in range(total // 2 - 1, -1, -1):
-        sink_node(at, total, node, room)
+        sink_node(at, total, search)
     for end in range(total - 1, 0, -1):
-        node.rank[0], node.rank[end] = node.rank[end], node.rank[0]
-        sink_node(0, end, node, room)
+        rank[0], rank[end] = rank[end], rank[0]
+        sink_node(0, end, search)
 
 
 @inner
@@ -241,15 +186,16 @@ def comes_later(a: int, b: int, node: SearchNodes, room: Rooms) -> bool:
 
 
 @inner
-def sink_node(at: int, total: int, node: SearchNodes, room: Rooms) -> None:
-    """Restore the heap of ``nodes.rank`` (N,), the most room on top, from place ``at`` downwards, in place."""
+def sink_node(at: int, total: int, search: Search) -> None:
+    """Restore the heap of ``original.rank`` (N,), the most room on top, from place ``at`` downwards, in place."""
+    rank, node, room = search.original.rank, search.nodes, search.rooms
     while 2 * at + 1 < total:  # Bound: the depth of the heap.
         below = 2 * at + 1
-        if below + 1 < total and comes_later(node.rank[below + 1], node.rank[below], node, room):
+        if below + 1 < total and comes_later(rank[below + 1], rank[below], node, room):
             below += 1
-        if not comes_later(node.rank[below], node.rank[at], node, room):
+        if not comes_later(rank[below], rank[at], node, room):
             break
-        node.rank[at], node.rank[below] = node.rank[below], node.rank[at]
+        rank[at], rank[below] = rank[below], rank[at]
         at = below
 
 
@@ -278,7 +224,7 @@ def gpus_without_recorded(n: int, state: State, search: Search) -> float:
 def in_hundredths(gpus: float) -> float:
     """Return a number of GPUs, a scalar, in hundredths.
 
-    Parts of GPUs are rounded down: nodes of as many GPUs must not differ by that, nor what they have and what is asked.
+    To the nearest: queues pay for parts of GPUs rounded down, and nodes of as many GPUs must not differ by that.
     """
     return float(np.floor(100.0 * gpus + 0.5) / 100.0)
 
@@ -288,7 +234,7 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
     """Rank the nodes with potential victims by room, the least first, and find the shortest prefix with enough GPUs.
 
     Writes ``rooms.capacity`` (N,), the GPUs that a node could have free with all accumulated victims gone, and
-    ``nodes.rank`` (N,), in place.
+    ``original.rank`` (N,), in place.
 
     Parameters
     ----------
@@ -319,14 +265,14 @@ def rank_nodes(k: int, free: float, snapshot: Snapshot, state: State, search: Se
         search.rooms.capacity[n] = max(0.0, in_hundredths(room))
         if smallest > 0.0 and search.rooms.capacity[n] < smallest:
             continue
-        search.nodes.rank[total] = place
+        search.original.rank[total] = place
         total += 1
     sort_nodes(total, search)
     # What is left in ``free`` is on nodes without potential victims. Only the rest has to come from ranked nodes.
     need = max(0.0, pending - free)
     covered, size = 0.0, 0
     while covered < need and size < total:  # Bound: ``size`` grows.
-        covered += search.rooms.capacity[search.nodes.order[search.nodes.rank[size]]]
+        covered += search.rooms.capacity[search.nodes.order[search.original.rank[size]]]
         size += 1
     return total, size if covered >= need else -1
 
@@ -347,13 +293,13 @@ def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
     begin_scenario(snapshot, state, search)
     start, mark = count.scenario[0], count.scenario_clock[0]
     for place in range(size):
-        here = search.nodes.first_potential[search.nodes.order[search.nodes.rank[place]]]
+        here = search.nodes.first_potential[search.nodes.order[search.original.rank[place]]]
         while here != 0:  # Bound: the victims on the node, each once.
-            lists.batch_mark[search.tasks.batch[here - 1]] = mark
+            search.original.batch_mark[search.tasks.batch[here - 1]] = mark
             here = search.tasks.next_on_node[here - 1]
     for entry in range(count.potential[0]):
         t = lists.potential[entry]
-        if lists.batch_mark[search.tasks.batch[t]] == mark:
+        if search.original.batch_mark[search.tasks.batch[t]] == mark:
             # The number of a chunk is unique only within one accumulation, and recorded victims come from earlier
             # ones.
             add_to_scenario(t, count.probe[0] * 2**32 + search.tasks.batch[t], 1, snapshot, state, search)

@@ -19,27 +19,28 @@ from __future__ import annotations
 
 from kai_sched.snapshot.choices import Generator
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot, Verdict
+from kai_sched.snapshot.tables import GPU, Action, Help, Snapshot
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.original.failed import has_failed_recorded, note_failure
 from kai_sched.solver.eviction.original.precedence import all_victims_come_back, may_leave
-from kai_sched.solver.eviction.original.recorded import all_have_gone, drop_known, record
+from kai_sched.solver.eviction.original.recorded import all_have_gone, drop_known, record_victims
 from kai_sched.solver.eviction.original.scenarios import (
     begin_scenario,
     free_gpus_without_recorded,
-    hosts,
     multi_node_scenario,
     node_local_scenario,
     rank_nodes,
 )
 from kai_sched.solver.eviction.original.simulation import simulate_scenario
 from kai_sched.solver.eviction.rules.validate import is_valid
+from kai_sched.solver.eviction.scenario import list_nodes_of_job
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.victims.potential import (
     accumulate,
-    begin,
+    begin_accumulation,
     count_kinds,
-    forget,
+    forget_accumulation,
     last_job,
     may_suffice,
 )
@@ -76,8 +77,9 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     action, p, length = preemptor.action, preemptor.job, preemptor.n_tasks
     settings = ctx.settings
     outcome = NOT_FOUND
-    search.counts.precedence_known[0] = 0
-    search.counts.lacking[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
+    bound_nodes(p, ctx.snapshot, ctx.state, search)
+    search.original.precedence_known[0] = 0
+    search.original.lacks_gpus[0] = action == RECLAIM and lacks_gpus(search.pending[0], ctx.snapshot, ctx.state)
     search.counts.pending[0] = length
     # For a gang the proofs are asked at once: its search is long. For a single task they are asked after the
     # first chunks (``reason_to_stop``): one that succeeds at once does not pay for them.
@@ -93,7 +95,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
         if generator == NONE or outcome != NOT_FOUND:
             break
         outcome = escalate(generator, preemptor, ctx, search)
-    forget(search)
+    forget_accumulation(search)
     drop_known(search)
     return outcome
 
@@ -109,7 +111,7 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
     """
     length = preemptor.n_tasks
     snapshot, state = ctx.snapshot, ctx.state
-    forget(search)
+    forget_accumulation(search)
     drop_known(search)
     lower, upper, k = 0, NULL, 1
     while k != NULL:  # Bound: doubled up to ``length``, then the interval is halved, then one probe.
@@ -124,7 +126,7 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
         if solved and k == length and all_have_gone(snapshot, state, search) and not has_failed_recorded(k, search):
             return HELPED  # the last probe would begin with just this scenario
         if solved:
-            record(snapshot, state, search)
+            record_victims(snapshot, state, search)
             undo_all(ctx)
             lower = k
             upper = k + 1 if k == length else upper
@@ -177,12 +179,12 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
     """
     ceiling = preemptor.ceiling
     snapshot, state = ctx.snapshot, ctx.state
-    search.counts.local[0] = generator == NODE_LOCAL
+    search.original.node_local[0] = generator == NODE_LOCAL
     count_kinds(k, ctx, search)
-    begin(ceiling, False, ctx, search)
+    begin_accumulation(ceiling, False, ctx, search)
     if search.counts.recorded[0] > 0 and may_suffice(search.kinds.with_potential, search):
         begin_scenario(snapshot, state, search)
-        if perform(k, preemptor, ctx, search):
+        if simulate_new_scenario(k, preemptor, ctx, search):
             return HELPED
     free = free_gpus_without_recorded(state, search) if generator != NODE_LOCAL else 0.0
     steps, shortest, n_nodes, exposed = 0, NULL, 0, False
@@ -195,7 +197,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         why = reason_to_stop(steps, preemptor, ctx, search)
         if why != OK:
             return why
-        if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
+        if search.original.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
             exposed = exposed or any_exposed(SECOND if steps == SECOND else 1, snapshot, search)
             if not exposed:
                 shortest = NULL
@@ -203,7 +205,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         if not may_suffice(search.kinds.with_potential, search):
             continue
         if generator == NODE_LOCAL:
-            if perform_locally(k, preemptor, ctx, search):
+            if simulate_on_each_node(k, preemptor, ctx, search):
                 return HELPED
             continue
         total, size = rank_nodes(k, free, snapshot, state, search)
@@ -211,7 +213,11 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
         shortest, n_nodes = size, search.counts.nodes[0]
         step = 1
         while 0 <= size <= total:  # Bound: ``step`` doubles.
-            if size > tried and multi_node_scenario(size, ctx, search) and perform(k, preemptor, ctx, search):
+            if (
+                size > tried
+                and multi_node_scenario(size, ctx, search)
+                and simulate_new_scenario(k, preemptor, ctx, search)
+            ):
                 return HELPED
             if size == total:
                 break
@@ -220,7 +226,7 @@ def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Se
 
 
 @inner
-def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+def simulate_on_each_node(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Attempt the scenario of each node that hosts the job that came last; return whether one is valid, left simulated.
 
     Uses ``search.hosts`` (L,). A scenario that has only the pods of this job is the same for each of its nodes
@@ -233,14 +239,14 @@ def perform_locally(k: int, preemptor: Preemptor, ctx: Context, search: Search) 
     """
     snapshot = ctx.snapshot
     by_itself = False
-    for place in range(hosts(last_job(snapshot, search), snapshot, ctx.state, search)):
+    for place in range(list_nodes_of_job(last_job(snapshot, search), snapshot, ctx.state, search)):
         if not node_local_scenario(search.hosts[place], ctx, search):
             continue
         if is_by_itself(snapshot, search):
             if by_itself:
                 continue
             by_itself = True
-        if perform(k, preemptor, ctx, search):
+        if simulate_new_scenario(k, preemptor, ctx, search):
             return True
     return False
 
@@ -257,9 +263,9 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
         t = search.lists.potential[entry]
         if search.tasks.batch[t] < search.counts.batches[0] - groups:
             break
-        if search.queues.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
+        if search.original.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
             return True
-        if search.counts.local[0] == 1 and search.tasks.left_node[t] != 0:
+        if search.original.node_local[0] == 1 and search.tasks.left_node[t] != 0:
             return True
     return False
 
@@ -302,7 +308,7 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
 
     Bound: prefixes of at most this length make scenarios that were simulated and failed. A new chunk that only
     touches new nodes leaves the room of the others as it was. These keep their order among themselves, so up to
-    the first new node the ranking (``search.nodes.rank``, (N,)) is the old one, and no pod of the new chunk is on
+    the first new node the ranking (``search.original.rank``, (N,)) is the old one, and no pod of the new chunk is on
     these nodes. If the chunk touches a node that had victims before, its room has changed, and the result is 0.
     The caller asks only while the shortest prefix has the same length, so the same lengths were attempted.
 
@@ -322,21 +328,21 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
         if home != NULL and search.tasks.batch[search.nodes.first_potential[home] - 1] != newest:
             return 0
     size = 0
-    while size < total and search.nodes.rank[size] < n_nodes:  # Bound: ``size`` grows.
+    while size < total and search.original.rank[size] < n_nodes:  # Bound: ``size`` grows.
         size += 1
     return size
 
 
 @inner
-def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
+def simulate_new_scenario(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Simulate and validate the scenario for ``k`` tasks; return whether it is valid. If not, all is undone.
 
     The scenario is in ``search.lists.scenario`` (T + 1,). Skipped are scenarios that the precedence proof
-    excludes (``may_leave``) and those that failed before. The failure is noted first (``search.tried``, 65536
+    excludes (``may_leave``) and those that failed before. The failure is noted first (``search.original.tried``, 65536
     rows) and erased if the scenario is valid. ``search.counts.work`` grows by the victims and the queues.
     """
     p = preemptor.job
-    if search.counts.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
+    if search.original.precedence_known[0] == 1 and search.counts.recorded[0] == 0:
         if not may_leave(p, ctx, search):
             return False
     row = note_failure(k, search)
@@ -346,7 +352,26 @@ def perform(k: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     if not simulate_scenario(p, k, ctx, search):
         return False
     if is_valid(preemptor.action, p, k, ctx, search):
-        search.tried[row, 0] = 0
+        search.original.tried[row, 0] = 0
         return True
     undo_all(ctx)
     return False
+
+
+@inner
+def bound_nodes(p: int, snapshot: Snapshot, state: State, search: Search) -> None:
+    """Note for the original search whether it is restricted to nodes with GPUs, and which nodes these are (4.5).
+
+    It is restricted if no pod of job ``p`` is CPU-only. Writes ``search.original.restricted`` and then
+    ``search.original.feasible`` (N,): 1 where some GPU is idle or releasing. Nodes of victims are added in the
+    simulation.
+    """
+    jobs, tasks = snapshot.jobs, snapshot.tasks
+    restricted = 1
+    for t in range(jobs.task_ptr[p], jobs.task_ptr[p + 1]):
+        if snapshot.classes.cpu_only[tasks.cls[t]] == 1:
+            restricted = 0
+    search.original.restricted[0] = restricted
+    if restricted == 1:
+        for n in range(state.idle.shape[0]):
+            search.original.feasible[n] = state.idle[n, GPU] > 0.0 or state.releasing[n, GPU] > 0.0

@@ -15,15 +15,17 @@ bit for bit what it was before. After a success it is left simulated, for the va
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status, Verdict
-from kai_sched.solver.eviction.evict import evict, place_in_search
+from kai_sched.snapshot.tables import Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.evict import evict, prefers_home_devices, return_home
+from kai_sched.solver.eviction.home_claims import fits_home_claims
+from kai_sched.solver.eviction.scenario import count_at_home, within_limits
 from kai_sched.solver.eviction.tables import DEAD, Search
 from kai_sched.solver.eviction.victims.leaf_order import first_job, push_heap, rewind, skip_equal_jobs
 from kai_sched.solver.eviction.victims.queue_order import build_queue_heaps, next_leaf, take_next_job
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.attempt import best_node, gate_chunk
+from kai_sched.solver.kernels.attempt import best_node, place_on_node
 from kai_sched.solver.kernels.gang import next_chunk, stage_of
-from kai_sched.solver.kernels.place import count_affinity
 from kai_sched.solver.kernels.score import is_affordable, score_nodes
 from kai_sched.solver.kernels.undo import rollback, undo_all
 from kai_sched.solver.state import Context
@@ -218,45 +220,11 @@ def try_chunk(j: int, length: int, ctx: Context, search: Search) -> bool:
 
 
 @inner
-def within_limits(j: int, length: int, ctx: Context) -> bool:
-    """Return whether the capacity gates (3.4) let job ``j`` have the tasks of ``scratch.chunk`` (L,), too.
-
-    Overwrites ``scratch.need`` with what they request, in the units of queues.
-    """
-    verdict, _, _ = gate_chunk(j, length, ctx)
-    return bool(verdict == OK)
-
-
-@inner
-def count_at_home(t: int, sign: int, ctx: Context, search: Search) -> None:
-    """Count evicted task ``t`` for inter-pod affinity at its nodes, or (``sign`` -1) no longer.
-
-    For anti-affinity and host ports it is leaving already (``evict.evict``). Writes ``state.domains`` (D,) through the
-    undo log. The nodes are the one that the task
-    was evicted from and, if that place was only promised to it in this cycle, the one where it runs.
-
-    Parameters
-    ----------
-    t : int
-        An evicted task, of a class that is ``dynamic``: its node depends on other pods.
-    sign : int
-        -1: it no longer counts. 1: it counts again. Calls come in pairs.
-    """
-    snapshot = ctx.snapshot
-    c, home, start = snapshot.tasks.cls[t], search.tasks.home[t], snapshot.tasks.node[t]
-    if home != NULL:
-        count_affinity(c, home, sign, ctx)
-    # With a share it may have been promised other devices of the same node: then it counts twice there.
-    if start != NULL and (start != home or search.tasks.prior[t] == IS_PIPELINED):
-        count_affinity(c, start, sign, ctx)
-
-
-@inner
 def best_offered_node(t: int, ctx: Context, search: Search) -> int:
     """Return the best feasible node for task ``t``, or NULL.
 
     The search is restricted if all tasks of the preemptor ask for GPUs. Then only nodes with idle or releasing GPUs and
-    the nodes of the victims are feasible (4.5). Fills ``search.offered`` (N,) with the verdicts in place.
+    the nodes of the victims are feasible (4.5). Fills ``search.original.offered`` (N,) with the verdicts in place.
 
     Returns
     -------
@@ -266,10 +234,40 @@ def best_offered_node(t: int, ctx: Context, search: Search) -> int:
     snapshot = ctx.snapshot
     c = snapshot.tasks.cls[t]
     # A pod with GPUs fits no node without GPUs anyway. So only CPU-only pods of victims need the slow way.
-    if search.counts.restricted[0] == 0 or snapshot.classes.cpu_only[c] == 0:
+    if search.original.restricted[0] == 0 or snapshot.classes.cpu_only[c] == 0:
         return best_node(t, ctx)
     verdicts = ctx.finder.verdicts[snapshot.classes.signature[c]]
     for n in range(verdicts.shape[0]):
-        feasible = search.nodes.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
-        search.offered[n] = verdicts[n] if feasible else NOT_OFFERED
-    return score_nodes(t, ctx, search.offered)
+        feasible = search.original.feasible[n] == 1 or search.nodes.scenario_mark[n] == search.counts.scenario_clock[0]
+        search.original.offered[n] = verdicts[n] if feasible else NOT_OFFERED
+    return score_nodes(t, ctx, search.original.offered)
+
+
+@inner
+def place_in_search(j: int, t: int, n: int, ctx: Context, search: Search) -> None:
+    """Place a pending or evicted task on node ``n``: it is pipelined there or, on its home, its eviction is taken back.
+
+    Writes through the undo log all that ``evict`` or ``attempt.place_on_node`` writes, among them the room (N, R). A
+    task that returns has its old status again, so that a running pod goes on running.
+
+    With node-local scenarios, the node that a pod left in an earlier search of this cycle counts as home, too
+    (``tasks.left_node`` (T,)). On it the eviction is taken back as well: the pod keeps the place that it was promised,
+    free or not (3.6). At the end of the cycle ``stages.settle`` takes back a promise for which there is no room.
+
+    Parameters
+    ----------
+    j, t, n : int
+        The job, its task, and the node that was chosen for it.
+    """
+    known = search.tasks.home[t] == n or (search.original.node_local[0] == 1 and search.tasks.left_node[t] == n + 1)
+    # With a share of GPUs home is a device, not only a node (3.6).
+    if known and ctx.snapshot.tasks.share_ptr[t] < ctx.snapshot.tasks.share_ptr[t + 1]:
+        known = search.tasks.home[t] == n and prefers_home_devices(t, ctx, search)
+    # With claims for devices, too.
+    if known and ctx.snapshot.dra_claims.task_ptr[t] < ctx.snapshot.dra_claims.task_ptr[t + 1]:
+        known = search.tasks.home[t] == n and fits_home_claims(t, ctx, search)
+    if ctx.state.task.status[t] == IS_EVICTED and known:
+        # Not the node that was asked for but the home: in the node-local case above the two differ.
+        return_home(j, t, ctx, search)
+    else:
+        place_on_node(j, t, n, True, ctx)

@@ -1,5 +1,5 @@
 """Devices that parts keep from others: what queues count for where one that stays within its quota reclaims (semantics
-4.7, the second rule).
+4.7, the quota branch of rule 1).
 
 A queue pays for its parts of GPUs, but nobody gets a whole GPU on the devices that have them: 20 pods with a hundredth
 of each GPU of a node keep 160 GPUs from others for a price of 1.6. So each device in use counts for the pods that have

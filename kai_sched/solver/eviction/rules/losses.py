@@ -1,26 +1,33 @@
-"""What queues may lose in a reclaim, chunk after chunk: rule 1 of semantics 4.7, for the choice of victims and for the
-validator.
+"""What is left to queues while victims leave, chunk after chunk, in a choice or in the validator (semantics 4.7).
 
-Two sides are compared: the queues where the paths from the root to both leaves part. A chunk leaves only while its side
-is above its share, or its quota. Amounts are (CPU millicores, memory bytes, GPUs). Cost: the depth of the queue tree.
-Invariant: only scratch is written: ``queues.remains`` (Q, 3) and ``blocked_left`` (Q,) are what is left to a queue,
-valid where ``remains_mark`` (Q,) is ``counts.presence``; otherwise ``old_held`` (Q, 3) and ``blocked`` (Q,) hold. A new
-presence gives all queues back what was taken.
+Two sides are compared: the queues where the paths from the root to both leaves part. Amounts are (CPU millicores,
+memory bytes, GPUs). Cost: the depth of the queue tree. Invariant: only scratch is written: ``queues.remains`` (Q, 3)
+and ``blocked_left`` (Q,) are what is left to a queue, valid where ``remains_mark`` (Q,) is ``counts.loss_clock``;
+otherwise ``old_held`` (Q, 3) and ``blocked`` (Q,) hold. When the clock moves on, all queues have again what they held
+before the search.
 """
 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Amounts, Ints
-from kai_sched.solver.eviction.rules.blocked_devices import ROUNDING, is_entitled
-from kai_sched.solver.eviction.tables import Search
+from kai_sched.snapshot.tables import Amounts, Ints
+from kai_sched.solver.eviction.tables import Search, SearchQueues
 from kai_sched.solver.jit import inner, kernel
-from kai_sched.solver.state import Context
+from kai_sched.solver.state import Book
+
+
+@inner
+def keep_old_shares(book: Book, queue: SearchQueues) -> None:
+    """Copy what queues hold to ``queues.old_held`` and ``old_fixed`` (Q, 3): what they held before the search."""
+    for q in range(queue.is_open.shape[0]):
+        for r in range(3):
+            queue.old_held[q, r] = book.held[q, r]
+            queue.old_fixed[q, r] = book.held_fixed[q, r]
 
 
 @kernel
-def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
-    """Return the queues at or above leaves ``a`` and ``b`` at which their paths part: two scalars, rows of queues."""
+def sides_of(a: int, b: int, parent: Ints) -> tuple[int, int]:
+    """Return the queues at or above leaves ``a`` and ``b`` at which their paths part; ``parent`` is (Q,)."""
     depth_a, depth_b = depth_of(a, parent), depth_of(b, parent)
     while depth_a > depth_b:  # Bound: the depth of the queue tree.
         a, depth_a = parent[a], depth_a - 1
@@ -33,7 +40,7 @@ def diverge(a: int, b: int, parent: Ints) -> tuple[int, int]:
 
 @inner
 def depth_of(q: int, parent: Ints) -> int:
-    """Return how many queues are above queue ``q``, a scalar."""
+    """Return how many queues are above queue ``q``; ``parent`` is (Q,)."""
     depth = 0
     while parent[q] != NULL:  # Bound: the depth of the queue tree.
         q, depth = parent[q], depth + 1
@@ -41,53 +48,36 @@ def depth_of(q: int, parent: Ints) -> int:
 
 
 @inner
+def begin_losses(search: Search) -> None:
+    """Let all queues have again what they held before the search: ``queues.remains`` (Q, 3) counts no more."""
+    search.counts.loss_clock[0] += 1
+
+
+@inner
 def left_to(q: int, r: int, search: Search) -> float:
-    """Return how much of resource ``r`` is left to queue ``q`` in this scenario, a scalar."""
+    """Return how much of resource ``r`` is left to queue ``q``; reads ``queues.remains`` or ``old_held`` (Q, 3)."""
     queue = search.queues
-    return float(queue.remains[q, r] if queue.remains_mark[q] == search.counts.presence[0] else queue.old_held[q, r])
+    return float(queue.remains[q, r] if queue.remains_mark[q] == search.counts.loss_clock[0] else queue.old_held[q, r])
 
 
 @inner
 def blocked_left_to(q: int, search: Search) -> float:
-    """Return how many GPUs parts of queue ``q`` still keep from others in this scenario: a scalar, see ``left_to``."""
+    """Return how many GPUs parts of queue ``q`` still keep from others; reads ``queues.blocked_left`` (Q,)."""
     queue = search.queues
-    is_current = queue.remains_mark[q] == search.counts.presence[0]
+    is_current = queue.remains_mark[q] == search.counts.loss_clock[0]
     return float(queue.blocked_left[q] if is_current else queue.blocked[q])
 
 
 @inner
-def may_lose_more(p: int, need: Amounts, v: int, ctx: Context, search: Search) -> bool:
-    """Return whether rule 1 lets one more chunk leave from leaf ``v``, of whatever size (4.7).
-
-    Where the second rule applies, parts of GPUs count with what they keep from others (``blocked_devices``). Monotone:
-    losses only lower ``queues.remains`` (Q, 3) and ``blocked_left`` (Q,), all else is fixed. So a False stays False.
-    """
-    snapshot, book = ctx.snapshot, ctx.state.book
-    queue = search.queues
-    reclaimer, victim = diverge(snapshot.jobs.queue[p], v, snapshot.queues.parent)
-    over_share, over_quota, deserved = False, False, True
-    for r in range(3):
-        left = left_to(victim, r, search)
-        over_share = over_share or left > book.share[victim, r]
-        over_quota = over_quota or (search.counts.short[r] == 1 and left > book.quota[victim, r])
-        if r == GPU and search.counts.short[r] == 1 and is_entitled(reclaimer, ctx, search):
-            over_quota = over_quota or left + blocked_left_to(victim, search) > book.quota[victim, r] + ROUNDING
-        deserved = deserved and queue.old_held[reclaimer, r] + need[r] <= book.quota[reclaimer, r]
-    return bool(over_share or (deserved and over_quota))
-
-
-@inner
-def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Charge ``amount`` to ``queues.remains`` (Q, 3) of leaf ``v`` and those above; False: rule 1 forbids it.
+def charge_loss(v: int, amount: Amounts, parent: Ints, search: Search) -> None:
+    """Take ``amount`` off ``queues.remains`` (Q, 3) of leaf ``v`` and those above.
 
     What goes with it of ``blocked_left`` (Q,) is charged by ``change_blocked``.
     """
-    queue, parent = search.queues, ctx.snapshot.queues.parent
-    if not may_lose_more(p, need, v, ctx, search):
-        return False
+    queue = search.queues
     while v != NULL:  # Bound: the depth of the queue tree.
-        if queue.remains_mark[v] != search.counts.presence[0]:
-            queue.remains_mark[v] = search.counts.presence[0]
+        if queue.remains_mark[v] != search.counts.loss_clock[0]:
+            queue.remains_mark[v] = search.counts.loss_clock[0]
             queue.blocked_left[v] = queue.blocked[v]
             for r in range(3):
                 queue.remains[v, r] = queue.old_held[v, r]
@@ -97,12 +87,20 @@ def take_amount(p: int, need: Amounts, v: int, amount: Amounts, ctx: Context, se
             if amount[r] > 0.0:
                 queue.involved[v, r] = 1.0
         v = parent[v]
-    return True
+
+
+@inner
+def give_back_loss(v: int, amount: Amounts, parent: Ints, search: Search) -> None:
+    """Add ``amount``, which was charged, to ``queues.remains`` (Q, 3) of leaf ``v`` and those above again."""
+    while v != NULL:  # Bound: the depth of the queue tree.
+        for r in range(3):
+            search.queues.remains[v, r] += amount[r]
+        v = parent[v]
 
 
 @inner
 def change_blocked(v: int, gpus: float, parent: Ints, search: Search) -> None:
-    """Add ``gpus``, a scalar, to ``queues.blocked_left`` (Q,) of leaf ``v`` and those above, after ``take_amount``."""
+    """Add ``gpus`` to ``queues.blocked_left`` (Q,) of leaf ``v`` and those above, after ``charge_loss``."""
     while gpus != 0.0 and v != NULL:  # Bound: the depth of the queue tree.
         search.queues.blocked_left[v] += gpus
         v = parent[v]

@@ -16,9 +16,10 @@ Invariant: the simulation stays as it is; only scratch and cursors are written, 
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Amounts, Snapshot, Verdict
-from kai_sched.solver.eviction.rules.losses import diverge
-from kai_sched.solver.eviction.rules.validate import requested_amounts
+from kai_sched.snapshot.tables import Amounts
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.preemptor import requested_amounts
+from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.victims.candidates import in_leaf
 from kai_sched.solver.jit import inner
@@ -72,35 +73,10 @@ def queue_retakes(p: int, u: int, s: int, need: Amounts, ctx: Context) -> bool:
     for j in range(jobs.queue.shape[0]):
         if jobs.refused[j] != OK or not in_leaf(j, snapshot) or jobs.queue[j] == jobs.queue[p]:
             continue
-        mine, theirs = diverge(jobs.queue[p], jobs.queue[j], snapshot.queues.parent)
+        mine, theirs = sides_of(jobs.queue[p], jobs.queue[j], snapshot.queues.parent)
         if mine == u and theirs == s and may_retake(j, u, s, need, ctx):
             return True
     return False
-
-
-@inner
-def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
-    """Exclude one more chosen chunk of queue ``q`` or below it, the last, from leaving for good for this preemptor.
-
-    Writes ``lists.kept`` (T + 1,) in place. The choice is then repeated. A chunk that is excluded already may be chosen
-    again where it moves, and is passed over here: so each call that returns 1 excludes one more of at most T chunks.
-
-    Returns
-    -------
-    int
-        1, or 0 if no chosen chunk of the queue is left to exclude.
-    """
-    for entry in range(search.counts.chosen[0] - 1, -1, -1):
-        g = search.lists.chosen[entry]
-        if search.lists.kept[g] == 1:
-            continue
-        v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
-        while v != NULL and v != q:  # Bound: the depth of the queue tree.
-            v = snapshot.queues.parent[v]
-        if v == q:
-            search.lists.kept[g] = 1
-            return 1
-    return 0
 
 
 @inner

@@ -16,7 +16,8 @@ working state, which holds no simulated change whenever a function of this modul
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, Search
 from kai_sched.solver.eviction.victims.leaf_order import job_comes_first, mark_runs, sort_list
 from kai_sched.solver.jit import inner
@@ -35,13 +36,13 @@ def list_candidates(ctx: Context, search: Search) -> None:
     """List all jobs with pending tasks, and all preemptible jobs with active tasks, in the order of their leaves.
 
     Rebuilds both lists of ``search`` and the measures of all jobs in place: ``search.held``, ``search.ask`` (J, 3) and
-    the stages (J,). Forgets what is known of the victims of each leaf (``search.leaves.known`` (Q,)).
+    the stages (J,). Forgets what is known of the victims of each leaf (``queues.victims_surveyed`` (Q,)).
     """
     snapshot, state = ctx.snapshot, ctx.state
     jobs = snapshot.jobs
     n_jobs = jobs.queue.shape[0]
     n_leaves = snapshot.queues.parent.shape[0]
-    search.leaves.known[:] = 0.0
+    search.queues.victims_surveyed[:] = 0
     for q in range(n_leaves):
         search.contenders.heap.end[q], search.contenders.heap.begin[q] = 0, 0
         search.contenders.heap.first_by_size[q] = search.contenders.heap.base[q]
@@ -87,7 +88,7 @@ def measure_victim(j: int, snapshot: Snapshot, state: State, search: Search) -> 
 
     Writes in place: ``search.held`` (J, 3) in the units of queues, which is what step 5 of queue order subtracts for
     the job, and ``search.jobs.stage`` (J,). Pipelined tasks do not count as held. Copies both to ``search.victims``:
-    there they change while victims accumulate, and ``victims.potential.forget`` restores them from here.
+    there they change while victims accumulate, and ``victims.potential.forget_accumulation`` restores them from here.
     """
     jobs = snapshot.jobs
     for r in range(3):
@@ -187,7 +188,7 @@ def reinsert_job(j: int, ctx: Context, search: Search) -> None:
     """
     settings, snapshot, state = ctx.settings, ctx.snapshot, ctx.state
     q = snapshot.jobs.queue[j]
-    search.leaves.known[q] = 0.0
+    search.queues.victims_surveyed[q] = 0
     move_out(q, j, search.victims)
     measure_victim(j, snapshot, state, search)
     if settings.minimal == 1 and waits_for_room(j, snapshot, state):

@@ -7,7 +7,8 @@ has not taken yet: ``sets.left`` (S,) counts the active tasks that are left, ``t
 
 Cost: O(S of the job x depth + tasks of the chosen set) for a chunk. A job of n surplus tasks gives n chunks.
 
-Invariant: only ``search.sets`` and scratch are written. The caller takes the tasks off (``victims.potential.part``).
+Invariant: only ``search.sets`` and scratch are written. The caller takes the tasks off
+(``victims.potential.take_off``).
 """
 
 from __future__ import annotations

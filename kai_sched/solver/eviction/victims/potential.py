@@ -1,18 +1,19 @@
 """Which victim comes next in a search, and when those so far may make room (semantics 4.3 to 4.5); ``victims.chunk``
 says which of its pods leave.
 
-``begin`` starts an accumulation. Each call of ``accumulate`` adds one victim chunk (4.4): its tasks to
+``begin_accumulation`` starts an accumulation. Each call of ``accumulate`` adds one victim chunk (4.4): its tasks to
 ``lists.potential`` and to the chains of their job and of their node. Beside that it keeps an upper bound of the room
 that all potential victims would leave, in ``search.kinds`` and ``search.rooms``, so that nothing is simulated before
 there could be room.
 
 Cost: O(tasks and sets of the job + depth of the queue tree) for a chunk and, as at most 4 classes of pending tasks are
-counted, O(R) for the room of each of its tasks. ``begin`` costs O(Q log Q), ``count_kinds`` O(N x R) for several
-pending tasks. ``forget`` costs what was accumulated, not the size of the cluster.
+counted, O(R) for the room of each of its tasks. ``begin_accumulation`` costs O(Q log Q), ``count_kinds`` O(N x R) for
+several pending tasks. ``forget_accumulation`` costs what was accumulated, not the size of the cluster.
 
 Invariant: the working state stays as it is. ``tasks.taken`` (T,) is 1 for the potential victims and for the recorded
 victims that were passed, ``sets.left`` (S,) and ``victims.held`` (J, 3) say what is left of each touched job without
-them, and ``kinds.with_potential`` never counts less room than there would be. ``forget`` takes all of it back.
+them, and ``kinds.with_potential`` never counts less room than there would be. ``forget_accumulation`` takes all of it
+back.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from __future__ import annotations
 import numpy as np
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Floats, Longs, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import MOST_KINDS, Search
 from kai_sched.solver.eviction.victims.chunk import is_left, remaining_stage, victim_chunk
 from kai_sched.solver.eviction.victims.leaf_order import rewind
 from kai_sched.solver.eviction.victims.queue_order import build_queue_heaps, next_leaf, push_job_back, take_next_job
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.attempt import best_node
-from kai_sched.solver.kernels.devices import leaves
+from kai_sched.solver.kernels.devices import freed_by_pod
 from kai_sched.solver.kernels.score import has_guards
 from kai_sched.solver.state import Context, State
 
@@ -36,7 +38,7 @@ IS_PIPELINED = int(Status.PIPELINED)
 
 
 @inner
-def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
+def begin_accumulation(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
     """Forget what was accumulated, and begin with the first victim of the open queues again.
 
     Writes the marks of the search in place: the heaps of victims, and ``kinds.with_recorded`` and ``with_potential``
@@ -50,7 +52,7 @@ def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
         True: only leaves with ``queues.gives_up`` (Q,) set, of which shares let a job leave for good.
     """
     snapshot = ctx.snapshot
-    forget(search)
+    forget_accumulation(search)
     queues, slot = snapshot.queues, search.victims.heap
     for q in range(queues.parent.shape[0]):
         slot.job_heap_size[q] = 0
@@ -62,13 +64,13 @@ def begin(ceiling: int, givers: bool, ctx: Context, search: Search) -> None:
     for kind in range(search.counts.kinds[0]):
         search.kinds.with_potential[kind] = search.kinds.now[kind]
     for entry in range(search.counts.recorded[0]):
-        open_room(search.lists.recorded[entry], ctx, search)
+        count_room_it_leaves(search.lists.recorded[entry], ctx, search)
     for kind in range(search.counts.kinds[0]):
         search.kinds.with_recorded[kind] = search.kinds.with_potential[kind]
 
 
 @inner
-def forget(search: Search) -> None:
+def forget_accumulation(search: Search) -> None:
     """Take back all marks of the last accumulation, in place and not through the undo log.
 
     Resets ``tasks.taken`` (T,), the chains and ``search.rooms`` (N, R) of touched jobs and nodes, and what the jobs
@@ -184,9 +186,9 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
         room = 0
         # One task needs no sum over all nodes, and an exact answer: the best node takes terms and ports into account,
         # which ``slots_now`` does not. Where it is none, there is no room for the task without evictions. Not so where
-        # devices are shared: ``open_room`` counts what victims add to the room by rows, in which there may be room
-        # already that is no single device.
-        # Nor where ports or anti-affinity refuse a node with room: its victims add nothing to the room.
+        # devices are shared: ``count_room_it_leaves`` counts what victims add to the room by rows, in which there may
+        # be room already that is no single device. Nor where ports or anti-affinity refuse a node with room: its
+        # victims add nothing to the room.
         if k == 1 and snapshot.devices.reserved.shape[0] == 0 and not has_guards(c, snapshot):
             room = 1 if best_node(search.pending[0], ctx) != NULL else 0
         else:
@@ -197,14 +199,14 @@ def count_kinds(k: int, ctx: Context, search: Search) -> None:
 
 
 @inner
-def open_room(t: int, ctx: Context, search: Search) -> None:
+def count_room_it_leaves(t: int, ctx: Context, search: Search) -> None:
     """Count what task ``t`` would leave on its node, and for how many pending tasks of each class that makes room.
 
     Adds to ``rooms.requests`` (N, R) what the task requests there, to ``rooms.recorded_gpus`` or ``potential_gpus``
     (N,) its GPUs, and to ``kinds.with_potential`` (4,) the difference in pods that fit on the node, all in place.
     A task without a node leaves nothing. The task is not evicted: this only counts what an eviction would leave.
 
-    Each node with a victim is listed in ``nodes.touched`` (N,), from which ``forget`` clears it.
+    Each node with a victim is listed in ``nodes.touched`` (N,), from which ``forget_accumulation`` clears it.
     """
     snapshot, state, finder = ctx.snapshot, ctx.state, ctx.finder
     n = state.task.node[t]
@@ -227,7 +229,7 @@ def open_room(t: int, ctx: Context, search: Search) -> None:
     for r in range(idle.shape[0]):
         # A resource of which the node has nothing is not tracked there (semantics 0.3), so its idle amount stays 0.
         if snapshot.nodes.allocatable[n, r] > 0.0:
-            requests[r] += leaves(c, r, snapshot)
+            requests[r] += freed_by_pod(c, r, snapshot)
     for kind in range(n_kinds):
         wanted = search.kinds.cls[kind]
         if finder.verdicts[classes.signature[wanted], n] == OK:
@@ -264,7 +266,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
 
     The chunk comes from the first job of the first leaf in the order of victims (4.3). What is left of the job goes
     back into the order with its new stage. Writes the lists, chains and marks of ``search`` in place, among them
-    ``lists.chunk_start``, ``emptied``, ``is_chosen`` and ``kept`` (T + 1,) for the new chunk.
+    ``lists.chunk_start`` and ``emptied`` (T + 1,) for the new chunk.
 
     Returns
     -------
@@ -296,12 +298,10 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
             length = known_tasks(j, snapshot, state, search)
         search.lists.chunk_start[search.counts.batches[0]] = search.counts.potential[0]
         search.lists.emptied[search.counts.batches[0]] = emptied
-        search.lists.is_chosen[search.counts.batches[0]] = 0
-        search.lists.kept[search.counts.batches[0]] = 0
         for entry in range(length):
-            part(j, search.chunk[entry], snapshot, state, search)
+            take_off(j, search.chunk[entry], snapshot, state, search)
             if not known:
-                add(j, search.chunk[entry], ctx, search)
+                add_potential_victim(j, search.chunk[entry], ctx, search)
         left = 0
         for s in range(first, end):
             if sets.child_ptr[s] == sets.child_end[s]:
@@ -332,7 +332,7 @@ def known_tasks(j: int, snapshot: Snapshot, state: State, search: Search) -> int
 
 
 @inner
-def part(j: int, t: int, snapshot: Snapshot, state: State, search: Search) -> None:
+def take_off(j: int, t: int, snapshot: Snapshot, state: State, search: Search) -> None:
     """Take task ``t`` off what is left of its job ``j``: ``sets.left`` (S,) and ``victims.held`` (J, 3), in place.
 
     A pipelined task does not count as held (``candidates.measure_victim``), so nothing is taken off for it.
@@ -345,7 +345,7 @@ def part(j: int, t: int, snapshot: Snapshot, state: State, search: Search) -> No
 
 
 @inner
-def add(j: int, t: int, ctx: Context, search: Search) -> None:
+def add_potential_victim(j: int, t: int, ctx: Context, search: Search) -> None:
     """Append task ``t`` of job ``j`` to the potential victims, and to the chains of its job and of its node, in place.
 
     Chains hold the next task plus 1, so that 0 ends them: ``tasks.next_of_job`` and ``next_on_node`` (T,). Both are in
@@ -366,7 +366,7 @@ def add(j: int, t: int, ctx: Context, search: Search) -> None:
     n = ctx.state.task.node[t]
     if n == NULL:
         return
-    open_room(t, ctx, search)
+    count_room_it_leaves(t, ctx, search)
     if search.nodes.first_potential[n] == 0:
         search.nodes.first_potential[n] = t + 1
         search.nodes.order[count.nodes[0]] = n

@@ -51,7 +51,7 @@ def queue_comes_first(a: int, b: int, ctx: Context, job_order: JobOrder) -> bool
 
 @inner
 def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
-    """Compute what queue ``q`` is compared by among victims, except what would be left to it (``show``).
+    """Compute what queue ``q`` is compared by among victims, except what would be left to it (``update_first_job``).
 
     Writes in place, (Q,) each: ``tier`` for steps 1 and 2 of queue order (2.6), ``violates`` for step 4, ``share``, the
     dominant share of what it holds, for step 6. None of them depends on the victims that were taken.
@@ -68,7 +68,7 @@ def update_weights(q: int, ctx: Context, job_order: JobOrder) -> None:
 
 
 @inner
-def show(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
+def update_first_job(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
     """Compare leaf ``q`` by job ``j`` from now on, and each queue above it that has the leaf on its path of heads.
 
     Writes ``weights`` in place. For contenders: ``request`` (Q, 3), what the job asks for. For victims: ``left`` (Q,
@@ -84,11 +84,11 @@ def show(q: int, j: int, ctx: Context, job_order: JobOrder) -> None:
             amount.request[q, r] = job_order.held[j, r]
     if last_first:
         amount.share_left[q] = dominant_with(q, amount.left, ctx.state.book)
-    carry(q, ctx, job_order)
+    carry_upwards(q, ctx, job_order)
 
 
 @inner
-def carry(q: int, ctx: Context, job_order: JobOrder) -> None:
+def carry_upwards(q: int, ctx: Context, job_order: JobOrder) -> None:
     """Copy what queue ``q`` is compared by to the queues above it, as long as each is compared by its head.
 
     Writes ``request`` and ``left`` (Q, 3) in place, and for victims ``share_left`` (Q,), which differs for each queue
@@ -169,7 +169,7 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
                 j, _ = first_job(q, ceiling, ctx, job_order, clock)
                 if j == NULL:
                     continue
-                show(q, j if last_first else largest_gang_of_leaf(q, job_order), ctx, job_order)
+                update_first_job(q, j if last_first else largest_gang_of_leaf(q, job_order), ctx, job_order)
             elif slot.size[q] == 0:
                 continue
             if last_first:
@@ -190,7 +190,7 @@ def build_queue_heaps(ceiling: int, ctx: Context, job_order: JobOrder, clock: in
         for q in range(n_queues):
             j, _ = first_job(q, ceiling, ctx, job_order, clock)
             if queues.child_ptr[q] == queues.child_ptr[q + 1] and j != NULL:
-                show(q, j, ctx, job_order)
+                update_first_job(q, j, ctx, job_order)
 
 
 @inner
@@ -206,7 +206,7 @@ def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
         NULL if no queue has a job left.
     turned : bool
         True: below some queue on the way another child came to the top, after that queue had gone first with the job of
-        the child before. It may not go first with the new one, so that ``skip_equal_jobs`` must not be used.
+        the child before. Perhaps it does not go first with the new one, so that ``skip_equal_jobs`` must not be used.
     """
     queues = ctx.snapshot.queues
     slot = job_order.heap
@@ -222,7 +222,7 @@ def next_leaf(ctx: Context, job_order: JobOrder) -> tuple[int, bool]:
         while slot.dirty[slot.entry[base]] == 1:  # Bound: each turn clears one mark.
             slot.dirty[slot.entry[base]] = 0
             sift_queue_down(base, slot.size[row], ctx, job_order)
-            carry(slot.entry[base], ctx, job_order)
+            carry_upwards(slot.entry[base], ctx, job_order)
         turned = turned or (q != NULL and slot.entry[base] != head)
         q = slot.entry[base]
     return q, turned
@@ -251,7 +251,7 @@ def take_next_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock
         amount.taken[q, r] += job_order.held[j, r]
     following, _ = first_job(q, ceiling, ctx, job_order, clock)
     if following != NULL:
-        show(q, following, ctx, job_order)
+        update_first_job(q, following, ctx, job_order)
     empty = following == NULL
     # The leaf and all queues above it are heads, as the way down went from head to head. So an empty queue is the top
     # of the heap of its parent, and is replaced by the last entry.
@@ -265,7 +265,7 @@ def take_next_job(q: int, ceiling: int, ctx: Context, job_order: JobOrder, clock
             slot.entry[base] = slot.entry[base + size]
             sift_queue_down(base, size, ctx, job_order)
             if size > 0:
-                carry(slot.entry[base], ctx, job_order)
+                carry_upwards(slot.entry[base], ctx, job_order)
             empty = size == 0
         slot.dirty[q] = 1
         q = above
@@ -290,7 +290,7 @@ def push_job_back(q: int, j: int, ceiling: int, ctx: Context, job_order: JobOrde
     newly = before == NULL
     push_heap(q, j, ctx, job_order)
     first, _ = first_job(q, ceiling, ctx, job_order, clock)
-    show(q, first, ctx, job_order)
+    update_first_job(q, first, ctx, job_order)
     # A queue that gets its first job joins its siblings, which may be the first one of the queue above, and so on
     # upwards.
     while q != NULL:  # Bound: the depth of the queue tree.
@@ -302,7 +302,7 @@ def push_job_back(q: int, j: int, ceiling: int, ctx: Context, job_order: JobOrde
             slot.entry[base + at] = q
             slot.size[row] = at + 1
             sift_queue_up(base, at, ctx, job_order)
-            carry(slot.entry[base], ctx, job_order)
+            carry_upwards(slot.entry[base], ctx, job_order)
             newly = at == 0
         slot.dirty[q] = 1
         q = above

@@ -8,19 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import (
-    GPU,
-    Action,
-    Floats,
-    Help,
-    Snapshot,
-    Status,
-    TermKind,
-    TermRole,
-    TermRoles,
-    Verdict,
-)
+from kai_sched.snapshot.tables import GPU, Action, Floats, Help, Snapshot, Status, TermKind, TermRole, TermRoles
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction import bounds
+from kai_sched.solver.eviction.rules import losses
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.victims import potential as potential_victims
 from kai_sched.solver.jit import entry
@@ -29,6 +20,7 @@ from tests.unit.solver.neighbours import entries_of, refused
 from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, price, rows_of, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table, table, term_table
 
+keep_old_shares = entry(losses.keep_old_shares)
 refute = entry(bounds.refute)
 count_kinds = entry(potential_victims.count_kinds)
 
@@ -147,7 +139,7 @@ def test_room_where_pods_are_tied(
 
 
 def most_that_shares_let_go(ctx: Context, sizes: dict[int, list[float]], need: Floats, own: int) -> float:
-    """The most GPUs by the first rule of 4.7: each leaf gives whole jobs, in any order, while it is above its share."""
+    """The most GPUs by the fair-share branch of 4.7: each leaf gives whole jobs, in any order, while it is above its share."""
     most = 0.0
     for q, jobs in sizes.items():
         best = 0.0
@@ -183,7 +175,7 @@ def test_shares_never_let_more_go_than_the_bound(jobs: list[tuple[int, int]], as
     for column, values in ((ctx.state.book.share, limits[:3]), (ctx.state.book.quota, limits[3:])):
         column[:-1] = UNLIMITED
         column[:-1, GPU] = values
-    search.queues.is_open[0] = 0.0
+    begin(ctx, search)
     search.pending[:asks], search.counts.pending[0] = range(asks), asks
     count_kinds(asks, ctx, search)
     need = price(snapshot, list(range(asks)))
@@ -200,6 +192,13 @@ def test_shares_never_let_more_go_than_the_bound(jobs: list[tuple[int, int]], as
     excess = [ctx.state.book.held[q, GPU] - threshold_of(ctx, q, need) for q in (1, 2)]
     loose = sum(e + max(sizes[q]) for q, e in zip((1, 2), excess, strict=True) if sizes[q] and e > 0)
     assert (answer == Help.SHARES) == (loose <= asks)
+
+
+def begin(ctx: Context, search: Search) -> None:
+    """As a search does: what queues hold is noted, GPUs are scarce, and nobody is a victim for its own leaf."""
+    keep_old_shares(ctx.state.book, search.queues)
+    search.counts.scarce[:] = 1
+    search.queues.is_open[0] = 0.0
 
 
 def threshold_of(ctx: Context, q: int, need: Floats) -> float:
@@ -221,7 +220,7 @@ def test_a_queue_within_its_share_gives_nothing(share: float, expected: int) -> 
     )
     ctx, search = searching(snapshot)
     ctx.state.book.share[:-1] = [UNLIMITED, UNLIMITED, share]
-    search.queues.is_open[0] = 0.0
+    begin(ctx, search)
     search.pending[0], search.counts.pending[0] = 0, 1
     count_kinds(1, ctx, search)
     assert refute(RECLAIM, 0, NO_CEILING, ctx, search) == expected

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Snapshot, Status
-from kai_sched.solver.eviction import commit, evict
-from kai_sched.solver.eviction.original import scenarios
-from kai_sched.solver.eviction.rules import validate
+from kai_sched.solver.eviction import commit, evict, scenario
+from kai_sched.solver.eviction.original import scenarios, simulation
+from kai_sched.solver.eviction.rules import losses
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
 from tests.unit.solver.searches import ACTIVE, check_books, crowded, lineage, price, searching
@@ -17,11 +17,11 @@ from tests.unit.solver.tables import Member, assemble, queue_table
 
 commit_scenario = entry(commit.commit_scenario)
 evict_task = entry(evict.evict)
-place_in_search = entry(evict.place_in_search)
+place_in_search = entry(simulation.place_in_search)
 begin_scenario = entry(scenarios.begin_scenario)
-add_to_scenario = entry(scenarios.add_to_scenario)
-keep_old_shares = entry(validate.keep_old_shares)
-put = entry(attempt.put)
+add_to_scenario = entry(scenario.add_to_scenario)
+keep_old_shares = entry(losses.keep_old_shares)
+put = entry(attempt.place_on_node)
 record_placement = entry(attempt.record_placement)
 
 PREEMPT = int(Action.PREEMPT)

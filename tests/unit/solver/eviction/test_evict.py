@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Snapshot, Status
 from kai_sched.solver.eviction import evict
+from kai_sched.solver.eviction.original import simulation
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import gang, undo
 from tests.unit.solver.searches import ACTIVE, bits, check_books, crowded, searching
 from tests.unit.solver.tables import Member, assemble, node_table
 
 evict_task = entry(evict.evict)
-place_in_search = entry(evict.place_in_search)
+place_in_search = entry(simulation.place_in_search)
 next_chunk = entry(gang.next_chunk)
 undo_all = entry(undo.undo_all)
 
@@ -70,7 +71,7 @@ def test_a_task_that_moved_knows_its_old_node_in_local_scenarios_only() -> None:
     )
     for local, expected in ((1, 1), (0, 0)):
         ctx, search = searching(snapshot)
-        search.counts.local[0] = local
+        search.original.node_local[0] = local
         evict_task(0, 0, 1, ctx, search)
         place_in_search(0, 0, 1, ctx, search)
         search.tasks.left_node[0] = 0 + 1

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
 from kai_sched.solver.state import make_tree

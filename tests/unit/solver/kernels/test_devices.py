@@ -21,7 +21,7 @@ from kai_sched.solver.kernels.undo import rollback as rollback_kernel
 from kai_sched.solver.state import Context
 from tests.unit.solver.tables import ALL_ON, Member, assemble, class_table, node_table, opened, table
 
-put, has_room, has_room_now = entry(attempt.put), entry(fit.has_room), entry(fit.has_room_now)
+put, has_room, has_room_now = entry(attempt.place_on_node), entry(fit.has_room), entry(fit.has_room_now)
 keep_later, rollback = entry(devices.keep_later), entry(rollback_kernel)
 price_of, survey = entry(devices.price_of), entry(devices.survey_devices)
 

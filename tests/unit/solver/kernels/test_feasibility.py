@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.gpu_kinds import UNKNOWN_MEMORY, GpuKind, MigMode
-from kai_sched.snapshot.tables import GPU, Nodes, Signatures, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Nodes, Signatures, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import feasibility
 from tests.unit.solver.tables import Member, assemble, node_table, opened, pointers, table

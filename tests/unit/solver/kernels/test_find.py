@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from kai_sched.snapshot.choices import Placement
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import (
-    CPU,
-    GPU,
-    Settings,
-    Snapshot,
-    Status,
-    TermKind,
-    TermRole,
-    TermRoles,
-    Verdict,
-    freeze,
-)
+from kai_sched.snapshot.tables import CPU, GPU, Settings, Snapshot, Status, TermKind, TermRole, TermRoles, freeze
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, find, score, undo
 from kai_sched.solver.state import Context, State
@@ -39,7 +29,7 @@ from tests.unit.solver.tables import (
     term_table,
 )
 
-put = entry(attempt.put)
+put = entry(attempt.place_on_node)
 best_node = entry(attempt.best_node)
 find_node = entry(find.find_node)
 placement_score = entry(score.placement_score)

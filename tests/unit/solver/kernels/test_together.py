@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Status, Verdict, Volumes
+from kai_sched.snapshot.tables import Status, Volumes
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import together
 from tests.unit.solver.searches import MINIMAL

@@ -12,7 +12,7 @@ from kai_sched.solver.kernels import attempt, undo
 from kai_sched.solver.state import Context, Log, longest_job
 from tests.unit.solver.tables import assemble, opened, snapshots, table
 
-put = entry(attempt.put)
+put = entry(attempt.place_on_node)
 rollback = entry(undo.rollback)
 set_float = entry(undo.set_float)
 set_integer = entry(undo.set_integer)

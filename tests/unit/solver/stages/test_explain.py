@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import PODS, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import PODS, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.jit import entry
 from kai_sched.solver.pipeline import solve
 from kai_sched.solver.stages import explain

@@ -5,17 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import Preemptor
 from kai_sched.solver.state import Context
 from tests.afresh import afresh
 from tests.unit.solver.searches import bits, crowded, searching
 
-minimal_blockers, minimal_taking, potential_victims, validate, place, score, undo = afresh(
+minimal_blockers, minimal_taking, potential_victims, losses, place, score, undo = afresh(
     "solver.eviction.minimal.blockers",
     "solver.eviction.minimal.taking",
     "solver.eviction.victims.potential",
-    "solver.eviction.rules.validate",
+    "solver.eviction.rules.losses",
     "solver.kernels.place",
     "solver.kernels.score",
     "solver.kernels.undo",
@@ -52,8 +53,8 @@ def test_a_pod_blocks_where_it_alone_would_be_refused(snapshot: Snapshot) -> Non
 @given(crowded(tied=True))
 def test_a_node_is_free_once_all_have_left_that_block_it(snapshot: Snapshot) -> None:
     ctx, search = searching(snapshot)
-    validate.keep_old_shares(ctx.state.book, search.queues)
-    potential_victims.begin(NO_CEILING, False, ctx, search)
+    losses.keep_old_shares(ctx.state.book, search.queues)
+    potential_victims.begin_accumulation(NO_CEILING, False, ctx, search)
     while potential_victims.accumulate(NO_CEILING, ctx, search):
         pass
     ctx.log.size[:] = 0

@@ -18,7 +18,7 @@ from tests.afresh import afresh
 from tests.unit.solver.searches import MINIMAL, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
 
-minimal_bounds, validate = afresh("solver.eviction.minimal.bounds", "solver.eviction.rules.validate")
+minimal_bounds, losses = afresh("solver.eviction.minimal.bounds", "solver.eviction.rules.losses")
 free_gpus = minimal_bounds.free_gpus
 first_candidate_set = minimal_bounds.first_candidate_set
 last_candidate_set = minimal_bounds.last_candidate_set
@@ -28,7 +28,7 @@ last_chunk = minimal_bounds.last_chunk
 may_supply = minimal_bounds.may_supply
 lacks_relief = minimal_bounds.lacks_relief
 hosts_suffice = minimal_bounds.hosts_suffice
-keep_old_shares = validate.keep_old_shares
+keep_old_shares = losses.keep_old_shares
 
 CONSOLIDATION, RECLAIM, PREEMPT = int(Action.CONSOLIDATION), int(Action.RECLAIM), int(Action.PREEMPT)
 CHUNKS = st.lists(st.tuples(st.integers(1, 2), st.integers(1, 3)), min_size=1, max_size=5)
@@ -61,7 +61,7 @@ class Reclaim:
         self.held = book.held[:-1, GPU].tolist()
         self.search.queues.is_open[0] = 0.0
         self.search.pending[0] = 0
-        self.search.counts.short[:] = [0, 0, 1]
+        self.search.counts.scarce[:] = [0, 0, 1]
         keep_old_shares(book, self.search.queues)
         self.chunks, self.asks, self.mult = chunks, asks, mult
 

@@ -11,7 +11,7 @@ from tests.unit.solver.searches import bits, searching
 from tests.unit.solver.tables import Member, assemble, node_table
 
 (minimal_choice,) = afresh("solver.eviction.minimal.choice")
-choose = minimal_choice.choose
+choose = minimal_choice.choose_chunks
 bring_forward = minimal_choice.bring_forward
 
 
@@ -26,8 +26,8 @@ def test_the_cheapest_node_is_cleared(full: Full) -> None:
     assert bits(ctx) == before
     if prices:
         cheapest = min(prices, key=lambda n: prices[n])
-        chosen = [victims[g] for g in search.lists.chosen[: search.counts.chosen[0]]]
-        assert (search.place[0], chosen) == (cheapest, full.needed_on(cheapest, victims))
+        chosen = [victims[g] for g in search.minimal.chosen[: search.minimal.n_chosen[0]]]
+        assert (search.minimal.place[0], chosen) == (cheapest, full.needed_on(cheapest, victims))
 
 
 @given(full_nodes())

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Action, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import Action, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import Preemptor
 from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import crowded, searching
 
-node_costs, potential_victims, validate = afresh(
-    "solver.eviction.minimal.node_costs", "solver.eviction.victims.potential", "solver.eviction.rules.validate"
+node_costs, potential_victims, losses = afresh(
+    "solver.eviction.minimal.node_costs", "solver.eviction.victims.potential", "solver.eviction.rules.losses"
 )
 NO_CEILING = 2**62
 
@@ -20,8 +21,8 @@ NO_CEILING = 2**62
 @given(crowded(tied=True))
 def test_the_bound_is_no_more_than_the_cost(snapshot: Snapshot) -> None:
     ctx, search = searching(snapshot)
-    validate.keep_old_shares(ctx.state.book, search.queues)
-    potential_victims.begin(NO_CEILING, False, ctx, search)
+    losses.keep_old_shares(ctx.state.book, search.queues)
+    potential_victims.begin_accumulation(NO_CEILING, False, ctx, search)
     while potential_victims.accumulate(NO_CEILING, ctx, search):
         pass
     ctx.log.size[:] = 0
@@ -41,7 +42,7 @@ def test_the_cheapest_of_all_nodes(full: Full) -> None:
     """With what is known of nodes kept over questions."""
     ctx, search = full.ctx, full.search
     full.accumulate_all()
-    search.counts.choice_clock[0] += 1
+    search.minimal.clock[0] += 1
     victims = full.victims()
     prices = {n: victims.index(full.needed_on(n, victims)[-1]) for n in full.nodes() if full.needed_on(n, victims)}
     for _ in range(2):

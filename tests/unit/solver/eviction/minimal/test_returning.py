@@ -12,16 +12,16 @@ from tests.afresh import afresh
 from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import check_books
 
-commit, evict, minimal_return, minimal_simulation, attempt = afresh(
+commit, simulation, minimal_return, minimal_simulation, attempt = afresh(
     "solver.eviction.commit",
-    "solver.eviction.evict",
+    "solver.eviction.original.simulation",
     "solver.eviction.minimal.returning",
     "solver.eviction.minimal.simulation",
     "solver.kernels.attempt",
 )
 keep_victims = minimal_return.keep_victims
 evict_victim = minimal_simulation.evict_victim
-place_in_search = evict.place_in_search
+place_in_search = simulation.place_in_search
 record_eviction = commit.record_eviction
 record_placement = attempt.record_placement
 

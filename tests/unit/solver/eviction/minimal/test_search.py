@@ -12,11 +12,11 @@ from tests.unit.solver.full_nodes import Full, full_nodes
 from tests.unit.solver.searches import MINIMAL, bits, check_books, searching
 from tests.unit.solver.tables import Member, assemble
 
-(minimal_search,) = afresh("solver.eviction.minimal.search")
+minimal_search, leaving_out = afresh("solver.eviction.minimal.search", "solver.eviction.minimal.leaving_out")
 find_minimal_victims = minimal_search.find_minimal_victims
-next_chosen = minimal_search.next_chosen
-leave_out = minimal_search.leave_out
-put_in = minimal_search.put_in
+next_chosen = leaving_out.next_chosen
+leave_out = leaving_out.leave_out
+put_in = leaving_out.put_in
 
 
 def twin_victims(full: Full) -> list[int]:
@@ -85,11 +85,11 @@ def test_a_search_that_takes_too_long_ends(full: Full, search_work: int) -> None
 def test_victims_that_were_not_tried_in_time_leave(full: Full) -> None:
     """Without work left for it nobody is spared, and the gang has its room all the same."""
     victims = full.victims()
-    most, minimal_search.SPARING_WORK_MAX = minimal_search.SPARING_WORK_MAX, -1
+    most, leaving_out.SPARING_WORK_MAX = leaving_out.SPARING_WORK_MAX, -1
     try:
         helped = find_minimal_victims(full.preemptor, full.ctx, full.search) == Help.HELPED
     finally:
-        minimal_search.SPARING_WORK_MAX = most
+        leaving_out.SPARING_WORK_MAX = most
     assert helped == full.is_enough(victims)
     if helped:
         status = full.ctx.state.task.status
@@ -102,11 +102,11 @@ def test_victims_that_were_not_tried_in_time_leave(full: Full) -> None:
 def test_the_list_of_the_chosen(chosen: list[int], at: int, before: int) -> None:
     """One is left out and put in again; the next one is the largest below a number."""
     _, search = searching(assemble([Member(0, [Status.PENDING] * 5)]))
-    search.lists.chosen[:5], search.counts.chosen[0] = chosen, 5
+    search.minimal.chosen[:5], search.minimal.n_chosen[0] = chosen, 5
     below = [g for g in chosen if g < before]
     found = next_chosen(before, search)
     assert (chosen[found] == max(below)) if below else found == -1
     leave_out(at, search)
-    assert search.lists.chosen[: search.counts.chosen[0]].tolist() == [*chosen[:at], *chosen[at + 1 :]]
+    assert search.minimal.chosen[: search.minimal.n_chosen[0]].tolist() == [*chosen[:at], *chosen[at + 1 :]]
     put_in(at, chosen[at], search)
-    assert search.lists.chosen[: search.counts.chosen[0]].tolist() == list(chosen)
+    assert search.minimal.chosen[: search.minimal.n_chosen[0]].tolist() == list(chosen)

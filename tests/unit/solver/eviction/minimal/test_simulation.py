@@ -19,7 +19,7 @@ simulate_choice = minimal_simulation.simulate_choice
 return_job = minimal_simulation.return_job
 evict_victim = minimal_simulation.evict_victim
 restore_victim = minimal_simulation.restore_victim
-takes = minimal_simulation.takes
+takes = minimal_simulation.node_takes
 INVALID, VALID = minimal_simulation.INVALID, minimal_simulation.VALID
 
 
@@ -30,8 +30,8 @@ def test_a_scenario_is_simulated_or_leaves_nothing(full: Full, data: st.DataObje
     full.accumulate_all()
     victims, before = full.victims(), bits(ctx)
     chosen = data.draw(st.lists(st.integers(0, len(victims) - 1), unique=True)) if victims else []
-    search.lists.chosen[: len(chosen)], search.counts.chosen[0] = chosen, len(chosen)
-    search.place[0] = data.draw(st.sampled_from(full.nodes()))
+    search.minimal.chosen[: len(chosen)], search.minimal.n_chosen[0] = chosen, len(chosen)
+    search.minimal.place[0] = data.draw(st.sampled_from(full.nodes()))
     gone = [victims[g] for g in chosen]
     fitting = [n for n in full.nodes() if full.room(n, gone) >= full.size]
     assert simulate_choice(PREEMPT, full.p, 1, ctx, search) == (VALID if fitting else INVALID)
@@ -40,7 +40,7 @@ def test_a_scenario_is_simulated_or_leaves_nothing(full: Full, data: st.DataObje
         return
     node, status = ctx.state.task.node, ctx.state.task.status
     assert status[full.p] == Status.PIPELINED
-    assert node[full.p] == search.place[0] if search.place[0] in fitting else node[full.p] in fitting
+    assert node[full.p] == search.minimal.place[0] if search.minimal.place[0] in fitting else node[full.p] in fitting
     check_books(ctx)
     at_home: set[int] = set()
     free = {n: full.room(n, gone) - (full.size if node[full.p] == n else 0.0) for n in full.nodes()}

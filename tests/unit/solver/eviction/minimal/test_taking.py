@@ -13,15 +13,15 @@ from tests.afresh import afresh
 from tests.unit.solver.searches import bits, check_books, crowded, lineage, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, queue_table
 
-minimal_taking, potential_victims, validate = afresh(
-    "solver.eviction.minimal.taking", "solver.eviction.victims.potential", "solver.eviction.rules.validate"
+minimal_taking, potential_victims, losses = afresh(
+    "solver.eviction.minimal.taking", "solver.eviction.victims.potential", "solver.eviction.rules.losses"
 )
 choose_with_dependents = minimal_taking.choose_with_dependents
 choose_for_limits = minimal_taking.choose_for_limits
 abandon = minimal_taking.abandon
-begin = potential_victims.begin
+begin = potential_victims.begin_accumulation
 accumulate = potential_victims.accumulate
-keep_old_shares = validate.keep_old_shares
+keep_old_shares = losses.keep_old_shares
 
 CONSOLIDATION, PREEMPT = int(Action.CONSOLIDATION), int(Action.PREEMPT)
 NO_CEILING = 2**62
@@ -57,7 +57,7 @@ def test_the_core_of_a_gang_takes_its_surplus_along(snapshot: Snapshot, data: st
         expected, was = [*(before if is_core else []), g], bits(ctx)
         sizes = (int(ctx.log.size[0]), int(ctx.log.size[1]), len(chosen), int(search.counts.placed[0]))
         assert choose_with_dependents(g, NULL, preemptor, ctx, search) == (True, False)
-        assert search.lists.chosen[: search.counts.chosen[0]].tolist() == [*chosen, *expected]
+        assert search.minimal.chosen[: search.minimal.n_chosen[0]].tolist() == [*chosen, *expected]
         gone = [t for h in [*chosen, *expected] for t in chunks[h]]
         status = ctx.state.task.status
         assert sorted(t for t in range(status.size) if status[t] == Status.EVICTED) == sorted(gone)
@@ -67,9 +67,9 @@ def test_the_core_of_a_gang_takes_its_surplus_along(snapshot: Snapshot, data: st
             assert bits(ctx) == was
         else:
             chosen += expected
-        flags = search.lists.is_chosen[: len(chunks)] != 0
+        flags = search.minimal.is_chosen[: len(chunks)] != 0
         assert flags.tolist() == [h in chosen for h in range(len(chunks))]
-    assert search.counts.chosen[0] == len(chosen)
+    assert search.minimal.n_chosen[0] == len(chosen)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1)), min_size=1, max_size=6), st.integers(0, 4))
@@ -115,7 +115,7 @@ def test_victims_below_a_limit_go_first(snapshot: Snapshot, asks: float, data: s
     done = choose_for_limits(preemptor, ctx, search)
     within = all(book.held[q, GPU] + asks <= book.limit[q, GPU] for q in path)
     assert done == within
-    chosen = search.lists.chosen[: search.counts.chosen[0]].tolist()
+    chosen = search.minimal.chosen[: search.minimal.n_chosen[0]].tolist()
     if not over:
         assert chosen == []
     for g in chosen:
@@ -147,7 +147,7 @@ def test_for_a_second_limit_all_victims_count_again() -> None:
     ctx, search, chunks = accumulated(snapshot)
     assert chunks == [[1], [0]]
     assert choose_for_limits(Preemptor(PREEMPT, 2, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, False), ctx, search)
-    assert sorted(search.lists.chosen[: search.counts.chosen[0]]) == [0, 1]
+    assert sorted(search.minimal.chosen[: search.minimal.n_chosen[0]]) == [0, 1]
 
 
 def test_only_those_of_the_queue_over_its_limit_go() -> None:
@@ -161,4 +161,4 @@ def test_only_those_of_the_queue_over_its_limit_go() -> None:
     )
     ctx, search, chunks = accumulated(snapshot)
     assert choose_for_limits(Preemptor(PREEMPT, 3, 1, NO_CEILING, (0.0, 0.0, 1.0), 1.0, False), ctx, search)
-    assert [chunks[g] for g in search.lists.chosen[: search.counts.chosen[0]]] == [[1]]
+    assert [chunks[g] for g in search.minimal.chosen[: search.minimal.n_chosen[0]]] == [[1]]

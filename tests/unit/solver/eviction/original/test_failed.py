@@ -48,7 +48,7 @@ def test_a_scenario_is_known_by_its_sets(tried: list[tuple[Scene, int, int]]) ->
 def test_who_shares_a_row_is_forgotten_but_never_mistaken(tried: list[Scene]) -> None:
     """With a table of one row only the last scenario is known."""
     search = make_search(assemble([Member(1, statuses=[Status.RUNNING] * N_TASKS)]))
-    search = search._replace(tried=np.full((1, 2), NULL))
+    search = search._replace(original=search.original._replace(tried=np.full((1, 2), NULL)))
     last: Scene = {}
     for scene in tried:
         fill(scene, search)

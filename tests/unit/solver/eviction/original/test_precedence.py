@@ -17,7 +17,7 @@ from kai_sched.solver.eviction.tables import JobOrder, Search
 from tests.afresh import afresh
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, node_table, opened, queue_table
 
-precedence, fairness = afresh("solver.eviction.original.precedence", "solver.eviction.rules.validate")
+precedence, shares = afresh("solver.eviction.original.precedence", "solver.eviction.rules.shares")
 AMOUNT = st.sampled_from([0.0, 1.0, 2.0, 3.0, 4.0, 6.0])
 OWN, BESIDE = 0, 1
 
@@ -51,7 +51,8 @@ def test_who_may_lose_a_task(held: list[float], fair: list[float], lost: float, 
 
     taken = [smallest, smallest + 1, smallest + 2]
     possible = any(passes(x, y) for x in taken for y in np.arange(0.0, lost + 1.0))
-    assert fairness.may_lose_one(OWN, BESIDE, lost, smallest, ctx, search) == possible
+    best = shares.stays_behind(OWN, held[OWN] - lost + 1.0, BESIDE, held[BESIDE] - smallest, GPU, ctx)
+    assert best == possible
 
 
 def build_queue_heaps(job_order: JobOrder, snapshot: Snapshot, asks: dict[int, float]) -> None:
@@ -106,8 +107,8 @@ def test_who_comes_first(
     book.held[beside, GPU] = held
     build_queue_heaps(search.contenders, snapshot, asks)
     search.pending[0] = 2
-    search.counts.alike[0] = 1  # class 0
-    search.queues.last_victim[beside], search.queues.fewest_pods[beside] = last + 1.0, 1.0
+    search.original.alike[0] = 1  # class 0
+    search.original.last_victim[beside], search.original.fewest_pods[beside] = last + 1.0, 1.0
     precedence.ask_before(2, ctx.settings, snapshot, search)
     assert search.contenders.weights.request[own, GPU] == own_ask
     assert precedence.come_first(beside, own, ctx, search) == expected
@@ -121,10 +122,10 @@ def test_the_last_of_a_leaf(victims: list[tuple[int, int]], data: st.DataObject)
     )
     precedence.clear(search)
     for v in data.draw(st.permutations(range(len(victims)))):
-        precedence.note_evictable_job(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, search.queues)
+        precedence.note_evictable_job(v, 0, victims[v][1], ALL_ON, snapshot.jobs.priority, search.original)
     last = min(range(len(victims)), key=lambda v: (victims[v][0], -v))
-    assert search.queues.last_victim[0] == last + 1
-    assert search.queues.fewest_pods[0] == min(pods for _, pods in victims)
+    assert search.original.last_victim[0] == last + 1
+    assert search.original.fewest_pods[0] == min(pods for _, pods in victims)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_groups_are_recorded_whole(victims: list[tuple[int, int, int, Status]]) 
     gone = {(j, group) for j, group, _, status in victims if status in (Status.EVICTED, Status.PIPELINED)}
     expected = [(t, times) for t, (j, group, times, _) in zip(rows, victims, strict=True) if (j, group) in gone]
     assert known.all_have_gone(snapshot, state, search) == (len(expected) == len(victims))
-    known.record(snapshot, state, search)
+    known.record_victims(snapshot, state, search)
     kept = [int(t) for t in search.lists.recorded[: search.counts.recorded[0]]]
     assert [(t, search.tasks.recorded[t]) for t in kept] == expected
     assert search.tasks.recorded.sum() == sum(times for _, times in expected)

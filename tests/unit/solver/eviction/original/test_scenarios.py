@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction import scenario
 from kai_sched.solver.eviction.original import scenarios
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.victims import potential as potential_victims
@@ -16,10 +18,10 @@ from kai_sched.solver.state import Context
 from tests.unit.solver.searches import TAKES_ROOM, crowded, rows_of, searching
 from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table
 
-begin = entry(potential_victims.begin)
+begin = entry(potential_victims.begin_accumulation)
 accumulate = entry(potential_victims.accumulate)
 count_kinds = entry(potential_victims.count_kinds)
-hosts = entry(scenarios.hosts)
+hosts = entry(scenario.list_nodes_of_job)
 node_local_scenario = entry(scenarios.node_local_scenario)
 multi_node_scenario = entry(scenarios.multi_node_scenario)
 rank_nodes = entry(scenarios.rank_nodes)
@@ -139,7 +141,7 @@ def test_nodes_are_ranked_by_what_they_could_have(snapshot: Snapshot, data: st.D
     need = max(0.0, sum(asks) - (own.sum() - own[order].sum()))
     sizes = [size for size in range(len(ranked) + 1) if sum(room for room, _ in ranked[:size]) >= need]
     total, size = rank_nodes(here.k, own.sum(), snapshot, ctx.state, search)
-    assert search.nodes.rank[:total].tolist() == [place for _, place in ranked]
+    assert search.original.rank[:total].tolist() == [place for _, place in ranked]
     assert size == (sizes[0] if sizes else NULL)
     for size in range(total + 1):
         found = multi_node_scenario(size, ctx, search)

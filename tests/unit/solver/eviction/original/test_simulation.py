@@ -11,10 +11,12 @@ from tests.unit.solver.full_nodes import CEILING, Full, come_back, full_nodes
 from tests.unit.solver.searches import bits, check_books
 from tests.unit.solver.tables import ALL_ON
 
-scenarios, simulation = afresh("solver.eviction.original.scenarios", "solver.eviction.original.simulation")
+scenario, scenarios, simulation = afresh(
+    "solver.eviction.scenario", "solver.eviction.original.scenarios", "solver.eviction.original.simulation"
+)
 simulate_scenario = simulation.simulate_scenario
 begin_scenario = scenarios.begin_scenario
-add_to_scenario = scenarios.add_to_scenario
+add_to_scenario = scenario.add_to_scenario
 
 
 @given(full_nodes(ALL_ON), st.data())

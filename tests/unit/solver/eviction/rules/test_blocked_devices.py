@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_sched.lowering.devices import PART_UNIT
 from kai_sched.snapshot.tables import GPU, Status
 from kai_sched.solver.eviction.rules import blocked_devices
-from kai_sched.solver.eviction.rules.validate import keep_old_shares as keep_old_shares_kernel
+from kai_sched.solver.eviction.rules.losses import keep_old_shares as keep_old_shares_kernel
 from kai_sched.solver.jit import entry
 from tests.unit.solver.kernels.test_devices import MEMORY, SHARES, WHOLE, size_in, snapshot_of
 from tests.unit.solver.searches import MINIMAL, searching

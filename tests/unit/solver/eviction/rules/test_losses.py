@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Status
 from kai_sched.solver.eviction.rules import losses as queue_losses
-from kai_sched.solver.eviction.rules import validate
+from kai_sched.solver.eviction.rules import shares
 from kai_sched.solver.jit import entry
 from tests.unit.solver.eviction.rules.test_validate import paths_part
 from tests.unit.solver.searches import MINIMAL, searching
 from tests.unit.solver.tables import UNLIMITED, Member, assemble, parents, queue_table
 
-may_lose_more = entry(queue_losses.may_lose_more)
-take_amount = entry(queue_losses.take_amount)
+may_lose_more = entry(shares.may_lose_more)
+lose = entry(shares.lose)
 change_blocked = entry(queue_losses.change_blocked)
-keep_old_shares = entry(validate.keep_old_shares)
+keep_old_shares = entry(queue_losses.keep_old_shares)
 ONE = (0.0, 0.0, 1.0)
 
 
@@ -29,7 +29,7 @@ def test_where_two_paths_part(above: list[int], data: st.DataObject) -> None:
     leaves = [q for q in range(len(above)) if q not in above]
     a, b = data.draw(st.sampled_from(leaves)), data.draw(st.sampled_from(leaves))
     if a != b:
-        assert queue_losses.diverge(a, b, snapshot.queues.parent) == paths_part(snapshot, a, b)
+        assert queue_losses.sides_of(a, b, snapshot.queues.parent) == paths_part(snapshot, a, b)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_blocked_devices_count_against_the_quota(blocked: float, mine: float, lo
     ctx.state.book.share[:-1] = UNLIMITED
     assert ctx.state.book.held[:-1, GPU].tolist() == [1.0, 2.0, 1.0, 2.0]
     keep_old_shares(ctx.state.book, search.queues)
-    search.counts.short[:], search.counts.devices[0] = [0, 0, 1], 1
-    search.counts.presence[0] += 1
+    search.counts.scarce[:], search.counts.devices[0] = [0, 0, 1], 1
+    search.counts.loss_clock[0] += 1
     search.queues.blocked[:] = [mine, blocked, mine, blocked]
     taken = 0
-    while taken < 3 and take_amount(0, ONE, 3, ONE, ctx, search):
+    while taken < 3 and lose(0, ONE, 3, ONE, ctx, search):
         change_blocked(3, -1.0, snapshot.queues.parent, search)
         taken += 1
         assert search.queues.blocked_left[[1, 3]].tolist() == [blocked - taken] * 2

@@ -1,4 +1,4 @@
-"""Would a queue take the room straight back (the last rule of semantics 4.7)? Against the sentence, job by job."""
+"""Would a queue take the room straight back (semantics 4.7, rule 4)? Against the sentence, job by job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.minimal import simulation
 from kai_sched.solver.eviction.rules import retake
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
@@ -19,7 +21,7 @@ from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, qu
 from tests.unit.solver.twins import twin_of
 
 who_retakes = entry(retake.who_retakes)
-keep_last = entry(retake.keep_last)
+keep_last = entry(simulation.keep_last)
 
 
 def twin_who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
@@ -133,10 +135,10 @@ def test_the_last_chunk_of_the_queue_is_kept(snapshot: Snapshot, data: st.DataOb
     search.lists.potential[:n_tasks] = range(n_tasks)
     search.lists.chunk_start[:n_tasks] = range(n_tasks)
     chosen = data.draw(st.lists(st.sampled_from(range(n_tasks)), unique=True))
-    search.lists.chosen[: len(chosen)], search.counts.chosen[0] = chosen, len(chosen)
+    search.minimal.chosen[: len(chosen)], search.minimal.n_chosen[0] = chosen, len(chosen)
     q = data.draw(st.integers(0, snapshot.queues.parent.size - 1))
     below = [g for g in chosen if q in lineage(snapshot, int(snapshot.jobs.queue[snapshot.tasks.job[g]]))]
     for number in range(1, len(below) + 1):
         assert keep_last(q, snapshot, search) == 1
-        assert np.flatnonzero(search.lists.kept).tolist() == sorted(below[-number:])
+        assert np.flatnonzero(search.minimal.kept).tolist() == sorted(below[-number:])
     assert keep_last(q, snapshot, search) == 0

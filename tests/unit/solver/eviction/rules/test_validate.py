@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Floats, Settings, Snapshot, Status, Verdict
-from kai_sched.solver.eviction import evict
-from kai_sched.solver.eviction.original import scenarios
-from kai_sched.solver.eviction.rules import validate
+from kai_sched.snapshot.tables import GPU, Action, Floats, Settings, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction import evict, scenario
+from kai_sched.solver.eviction.original import scenarios, simulation
+from kai_sched.solver.eviction.rules import losses, runtimes, shares, validate
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import undo
@@ -23,15 +24,15 @@ from tests.unit.solver.searches import ACTIVE, TAKES_ROOM, crowded, lineage, pri
 from tests.unit.solver.tables import ALL_ON, UNLIMITED, Member, assemble, queue_table
 
 is_valid = entry(validate.is_valid)
-keep_old_shares = entry(validate.keep_old_shares)
-note_short = entry(validate.note_short)
-is_elastic = entry(validate.is_elastic)
-is_protected = entry(validate.is_protected)
-any_runtime = entry(validate.any_runtime)
+keep_old_shares = entry(losses.keep_old_shares)
+note_scarce = entry(shares.note_scarce)
+is_elastic = entry(runtimes.is_elastic)
+is_protected = entry(runtimes.is_protected)
+any_runtime = entry(runtimes.any_runtime)
 begin_scenario = entry(scenarios.begin_scenario)
-add_to_scenario = entry(scenarios.add_to_scenario)
+add_to_scenario = entry(scenario.add_to_scenario)
 evict_task = entry(evict.evict)
-place_in_search = entry(evict.place_in_search)
+place_in_search = entry(simulation.place_in_search)
 undo_all = entry(undo.undo_all)
 
 CONSOLIDATION, RECLAIM, PREEMPT = int(Action.CONSOLIDATION), int(Action.RECLAIM), int(Action.PREEMPT)
@@ -98,7 +99,7 @@ class Stage:
             p = int(rng.choice(waiting))
             self.search.pending[: len(self.pending(p))] = self.pending(p)
             trial = Trial(ctx, self.search, p, int(rng.integers(1, len(self.pending(p)) + 1)))
-            note_short(trial.k, ctx, self.search)
+            note_scarce(trial.k, ctx, self.search)
             self.choose_victims(trial)
             yield trial
             undo_all(ctx)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import DEAD, JobOrder, Search
 from kai_sched.solver.eviction.victims import candidates
 from kai_sched.solver.jit import entry
@@ -18,7 +19,7 @@ from tests.unit.solver.tables import ALL_ON, Member, assemble, node_table, queue
 from tests.unit.solver.twins import twin_of
 
 reinsert_job = entry(candidates.reinsert_job)
-put = entry(attempt.put)
+put = entry(attempt.place_on_node)
 
 HOLDING = range(Status.ALLOCATED, Status.RELEASING)
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Floats, Snapshot, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Floats, Snapshot, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.eviction.victims import potential as potential_victims
 from kai_sched.solver.jit import entry
@@ -18,10 +19,10 @@ from tests.unit.solver.searches import ACTIVE, MINIMAL, RUNS, crowded, price, ro
 from tests.unit.solver.tables import Member, assemble
 from tests.unit.solver.twins import twin_of
 
-begin = entry(potential_victims.begin)
+begin = entry(potential_victims.begin_accumulation)
 accumulate = entry(potential_victims.accumulate)
 last_job = entry(potential_victims.last_job)
-forget = entry(potential_victims.forget)
+forget = entry(potential_victims.forget_accumulation)
 count_kinds = entry(potential_victims.count_kinds)
 may_suffice = entry(potential_victims.may_suffice)
 slots = entry(potential_victims.slots)

@@ -1,0 +1,32 @@
+"""The columns of the search for few victims alone (semantics 4.5, ``victims: minimal``): the choice of chunks, what
+clearing nodes would cost, and what shares let go. ``eviction.tables`` has the columns of both searches, the axes, and
+the conventions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kai_sched.snapshot.tables import Floats, Longs
+
+
+class MinimalTables(NamedTuple):
+    """Scratch of one search. Chunks are rows of ``Lists.chunk_start``; marks are current where they equal ``clock``."""
+
+    n_chosen: Longs  # (1,) the length of ``chosen``
+    clock: Longs  # (1,) moves with each choice of chunks, and each class of pending tasks in it
+    looked: Longs  # (1,) pods that costs of nodes looked at and that are not yet part of ``Counts.work``
+    chosen: Longs  # (T + 1,) the chosen chunks, in the order of their choice
+    is_chosen: Longs  # (T + 1,) by chunk: 0 no, 1 chosen, 2 chosen and charged as a loss of its queue
+    kept: Longs  # (T + 1,) by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
+    blockers: Longs  # (T + 1,) chunks that keep a class of pending tasks off a node (``minimal.blockers``)
+    cost: Longs  # (N,) what clearing the node for one task would cost, as long as cost_mark is current
+    cost_mark: Longs  # (N,) clock; minus that: the cost is no less than ``cost``
+    barred: Longs  # (N,) clock: the node cannot be cleared
+    best: Longs  # (N,) by block of places: the node with the least cost, as long as best_mark is current
+    best_mark: Longs  # (N,) clock, by block of places
+    given: Floats  # (Q,) GPUs of the potential victims below the queue that shares let go
+    most_given: Floats  # (Q,) the most of them that one chunk holds
+    with_chosen: Longs  # (4,) by class of pending tasks: its room with the chosen chunks gone (``sum_up``)
+    pending_in_order: Longs  # (L,) the pending tasks in the order of the job: a choice may reorder ``Search.pending``
+    place: Longs  # (L,) the nodes that were chosen for the pending tasks
