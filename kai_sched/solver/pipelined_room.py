@@ -1,10 +1,10 @@
 """At the end of a cycle: which pipelined groups are bound because their room is free, and which gangs wait as a whole
 (semantics 3.7).
 
-A pipelined pod is promised a place. In most cases other pods are leaving its room, and it is bound in a later cycle. If the
-promised room of a job is free already, nothing is left to wait for. The original pipelines such a job again, so that
-two jobs may take each other's promise in each cycle, for ever. Here the job is bound: at once with minimal victims, and
-from the second promise on with original victims.
+A pipelined pod is promised a place. In most cases other pods are leaving its room, and it is bound in a later cycle. If
+the promised room of a job is free already, nothing is left to wait for. The original pipelines such a job again, so
+that two jobs may take each other's promise in each cycle, for ever. Here the job is bound: at once with minimal
+victims, and from the second promise on with original victims.
 
 Cost: O(T x R + J), and O(N x R) to open the nodes if some job is promised a place without evictions.
 

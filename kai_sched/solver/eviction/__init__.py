@@ -33,8 +33,9 @@ Rooms. ``victims`` has the order of victims, ``rules`` what a scenario must keep
 own. With ``victims: original`` the search is that of v0.17.0 (``original``; docs/adr/0008 says why there are two).
 Neither knows the other, and what they share reads the tables of neither.
 
-Order. ``victims.candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an action;
-``victims.leaf_order`` and ``victims.queue_order`` read them in the order of the queue tree without sorting again.
+Order. ``victims.candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an
+action; ``victims.leaf_order`` and ``victims.queue_order`` read them in the order of the queue tree without sorting
+again.
 
 State. Everything is simulated on the working state and undone through its log (``kernels.undo``); nothing is copied.
 Tables of a search (``tables``) are scratch: marks and clocks make them current, so that nothing is cleared in a loop.

@@ -72,9 +72,9 @@ def sum_possible_victims(ceiling: int, snapshot: Snapshot, state: State, search:
 
     What they mean for anti-affinity and host ports is in ``freed_matched`` and ``freed_carried`` (D,) and
     ``freed_ports`` (N, P), as far as it concerns the classes in ``search.kinds``; what they mean for volumes is in
-    ``freed_users`` (F,). Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A
-    pod that was moved before in this cycle may return without room (``original.simulation.place_in_search``), so its job counts as
-    infinitely large.
+    ``freed_users`` (F,). Also sets ``queues.largest`` (Q,): the GPUs of the largest possible victim of each leaf. A pod
+    that was moved before in this cycle may return without room (``original.simulation.place_in_search``), so its job
+    counts as infinitely large.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the preemptor asks for: sums over its pending tasks, ``search.pending`` (L,), for rules and bounds to compare."""
+"""What the preemptor asks for: sums over its pending tasks, ``search.pending`` (L,), for rules and bounds."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def choose_with_dependents(
 ) -> tuple[bool, bool]:
     """Take chunk ``g``, and the earlier chunks of its job that cannot stay without it.
 
-    If ``g`` takes the last pods of a set, surplus pods of that set would be left without their gang, so they go
-    first. With ``preemptor.moves`` a chunk that shares keep from leaving for good moves to other nodes than ``cleared``. All
+    If ``g`` takes the last pods of a set, surplus pods of that set would be left without their gang, so they go first.
+    With ``preemptor.moves`` a chunk that shares keep from leaving for good moves to other nodes than ``cleared``. All
     or nothing: evictions and moves go through the undo log, chunks into ``search.minimal.chosen`` (T + 1,), and a
     failure takes back both.
 

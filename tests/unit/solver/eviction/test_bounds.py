@@ -139,7 +139,7 @@ def test_room_where_pods_are_tied(
 
 
 def most_that_shares_let_go(ctx: Context, sizes: dict[int, list[float]], need: Floats, own: int) -> float:
-    """The most GPUs by the fair-share branch of 4.7: each leaf gives whole jobs, in any order, while it is above its share."""
+    """The most GPUs by the fair-share branch of 4.7: each leaf gives whole jobs while it is above its share."""
     most = 0.0
     for q, jobs in sizes.items():
         best = 0.0
