@@ -6,9 +6,13 @@ Tests need them where they call kernels that have no entry from Python, or take 
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import os
 import sys
-from types import ModuleType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, ModuleType
 
 import kai_sched
 
@@ -34,6 +38,26 @@ def afresh(*names: str) -> list[ModuleType]:
             del os.environ[SWITCH]
         else:
             os.environ[SWITCH] = before
+
+
+@contextmanager
+def edited(module: str, old: str, new: str) -> Iterator[None]:
+    """While it lasts, ``afresh`` imports that module below ``kai_sched`` with one line changed."""
+    path = Path(*f"kai_sched.{module}".split(".")).with_suffix(".py")
+    plain = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(loader: importlib.machinery.SourceFileLoader, name: str) -> CodeType | None:
+        if not Path(loader.path).match(str(path)):
+            return plain(loader, name)
+        text = Path(loader.path).read_text()
+        assert text.count(old) == 1, f"{old!r} stands in {text.count(old)} places of {path}"
+        return compile(text.replace(old, new), loader.path, "exec")
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        importlib.machinery.SourceFileLoader.get_code = plain  # type: ignore[method-assign]
 
 
 def _is_ours(name: str) -> bool:

@@ -106,6 +106,35 @@ def solver_internals(module: Module) -> list[str]:
     return sorted(name for name in found if not any(is_within(name, entry) for entry in ENTRIES))
 
 
+def tables_of_one_search(module: Module) -> list[int]:
+    """The lines where a module of both searches for victims reads the tables of one: ``search.minimal`` or so."""
+    parts = module.name.removeprefix(f"{SOLVER}.eviction.").split(".")
+    if not is_within(module.name, f"{SOLVER}.eviction") or parts[0] in ("minimal", "original"):
+        return []
+    reads = (node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute))
+    return [node.lineno for node in reads if ast.unparse(node) in ("search.minimal", "search.original")]
+
+
+def circles(package: tuple[Module, ...]) -> list[list[str]]:
+    """The circles of modules that import each other, for whatever reason; one for each module that closes one."""
+    names = {module.name for module in package}
+    needs = {module.name: sorted((imports(module) & names) - {module.name}) for module in package}
+    done: set[str] = set()
+    found: list[list[str]] = []
+
+    def visit(name: str, path: list[str]) -> None:
+        if name in path:
+            found.append([*path[path.index(name) :], name])
+        elif name not in done:
+            for other in needs[name]:
+                visit(other, [*path, name])
+            done.add(name)
+
+    for name in sorted(names):
+        visit(name, [])
+    return found
+
+
 def made_paths(module: Module) -> list[int]:
     """The lines where the module makes a path of the API itself: only ``cluster.paths`` checks what goes in."""
     casts = PATHS in imports(module) or f"{PATHS}.Path" in imports(module)
@@ -138,9 +167,12 @@ def test_import_contracts_can_fail(tmp_path: Path) -> None:
     (stages / "wrong.py").write_text("import kai_sched.solver.stages.allocate\n")
     (tmp_path / "kai_sched" / "operator" / "intake" / "wrong.py").write_text("import kai_sched.operator.app\n")
     (tmp_path / "kai_sched" / "model" / "wrong.py").write_text("import rich\n")
+    eviction = stages.parent / "eviction"
+    (eviction / "minimal" / "wrong.py").write_text("import kai_sched.solver.eviction.original.recorded\n")
+    (eviction / "rules" / "wrong.py").write_text("import kai_sched.solver.eviction.minimal.choice\n")
     result = lint_imports(tmp_path)
     assert result.returncode == 1
-    assert " 0 kept, 5 broken" in result.stdout, result.stdout + result.stderr
+    assert " 0 kept, 7 broken" in result.stdout, result.stdout + result.stderr
 
 
 @pytest.mark.slow
@@ -187,6 +219,27 @@ def test_owned_packages_stay_with_their_owner() -> None:
 def test_owned_packages_can_be_misused(package: str) -> None:
     assert foreign_imports(parse("kai_sched.files.example", f"def f():\n    import {package}.x")) == [package]
     assert foreign_imports(parse(OWNERS[package], f"import {package}")) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles(modules()) == []
+
+
+def test_circles_are_seen() -> None:
+    package = parse("p.a", "import p.b"), parse("p.b", "def f():\n    import p.c"), parse("p.c", "from p.a import x")
+    assert circles(package) == [["p.a", "p.b", "p.c", "p.a"]]
+    assert circles(package[:2]) == []
+
+
+def test_tables_of_a_search_are_its_own() -> None:
+    found = {m.name: tables_of_one_search(m) for m in modules()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_tables_of_a_search_elsewhere_are_seen() -> None:
+    text = "def f(search):\n    return search.minimal.cost[0]"
+    assert tables_of_one_search(parse(f"{SOLVER}.eviction.rules.example", text)) == [2]
+    assert tables_of_one_search(parse(f"{SOLVER}.eviction.minimal.example", text)) == []
 
 
 def test_tables_of_the_solver_stay_in_the_solver() -> None:

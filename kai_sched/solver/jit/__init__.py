@@ -27,11 +27,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kai_sched.solver.jit import inner_kernels
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Table = TypeVar("Table")
 
 _MARK = "complete"
-PART = "part:"  # begins the qualified names of inner kernels
 # Ours first; numba's own for whatever else in the process keeps compiled code.
 _LOCATORS = f"{__name__}.KernelLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 _interpreted = os.environ.get("KAI_SCHED_JIT", "").lower() == "off"
@@ -66,21 +67,19 @@ def kernel(function: Function) -> Function:
     """Compile the function (nopython, no GIL, cached on disk), or leave it as it is where kernels are interpreted."""
     made: Any = _compiled(function, {"no_cfunc_wrapper": True})
     if not _interpreted:
-        from kai_sched.solver.jit import references as tables
+        from kai_sched.solver.jit import references
 
-        made.__class__ = tables.Kernel
+        made.__class__ = references.Kernel
     found: Function = made
     return found
 
 
 def inner(function: Function) -> Function:
     """A kernel that only kernels call: compiled as a part of those. Python must not call it, as it has no entry."""
-    function.__qualname__ = PART + function.__qualname__
+    function.__qualname__ = inner_kernels.PART + function.__qualname__
     made = _compiled(function, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False})
     if not _interpreted:
-        from kai_sched.solver.jit import inner_kernels as parts
-
-        parts.widen_arguments(made)
+        inner_kernels.widen_arguments(made)
     return made
 
 
@@ -91,7 +90,7 @@ def entry(part: Function) -> Function:
     inside: Any = part
     plain = inside.py_func
     made: Any = types.FunctionType(plain.__code__, plain.__globals__, plain.__name__)
-    made.__qualname__ = plain.__qualname__.removeprefix(PART)
+    made.__qualname__ = plain.__qualname__.removeprefix(inner_kernels.PART)
     return kernel(made)  # type: ignore[no-any-return]
 
 
@@ -99,9 +98,9 @@ def reference(table: Table) -> Table:
     """The table as kernels get it, for one that several kernels are called with; else each call makes its own."""
     if _interpreted:
         return table
-    from kai_sched.solver.jit import references as tables
+    from kai_sched.solver.jit import references
 
-    made: Any = tables.Reference(table)
+    made: Any = references.Reference(table)
     found: Table = made
     return found
 
@@ -138,12 +137,11 @@ def _prepare_numba() -> None:
     """How numba compiles inner kernels and how kernels get tables, settled once, before the first of them."""
     import numba
 
-    from kai_sched.solver.jit import inner_kernels as parts
-    from kai_sched.solver.jit import references as tables
+    from kai_sched.solver.jit import references
 
     # numba makes the attributes of its config at import time, where no type checker sees them.
     numba.config.CACHE_LOCATOR_CLASSES = _LOCATORS  # type: ignore[attr-defined]
-    tables.register(parts.install(), lambda function: _njit(function, {"no_cfunc_wrapper": True}))
+    references.register(inner_kernels.install(), lambda function: _njit(function, {"no_cfunc_wrapper": True}))
 
 
 class KernelLocator:
