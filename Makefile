@@ -21,8 +21,8 @@ SOLVER := $(shell find kai_sched/solver kai_sched/snapshot -name '*.py')
 FAST := --hypothesis-profile=fast -m 'not slow and not cluster and not long'
 FULL := --hypothesis-profile=full -m 'not long'
 LONG := --hypothesis-profile=full -m long
-# The cluster tests need components that Go builds; without Go they are left out, with a line that says so.
-GO := $(shell command -v go)
+# What most programs against a real API server need. Tests that need more build it (tests/cluster/conftest.py).
+CONTROL_PLANE := etcd kubernetes kwok
 # Over all cores: for tests that neither measure time nor share a control plane.
 SPREAD := --numprocesses=auto --dist=worksteal
 # The rules of the house, which `make check` and the hooks of .pre-commit-config.yaml run.
@@ -33,14 +33,15 @@ KERNEL_SUITES := $(PURE) $(wildcard tests/unit/solver) --ignore=tests/unit/solve
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test test-fast test-long test-kind check crds docs bench bench-cluster lock dist clean
-.PHONY: cluster-tools cluster-up cluster-down soak
+.PHONY: help demo install test test-all test-fast test-long test-kind check crds docs bench bench-cluster lock dist
+.PHONY: clean cluster-tools control-plane cluster-up cluster-down soak
 
 help:
 	@echo 'make demo       set up, then decide and print the example cluster'
-	@echo 'make test       set up, then all checks and all tests but the long ones'
+	@echo 'make test       set up, then all checks and the tests that find most; minutes'
+	@echo 'make test-all   set up, then all checks and all tests but the long ones; needs Go, at most 45 minutes'
 	@echo 'make install    set up: kai-sched in $(BIN), its kernels compiled into the cache'
-	@echo 'make test-fast  the quick tests, in under a minute'
+	@echo 'make test-fast  the quick tests alone'
 	@echo 'make test-long  the tests that take minutes each, and two minutes of soak; needs Go'
 	@echo 'make test-kind  the cluster tests on kind; needs Go and Docker'
 	@echo 'make check      formatting, lint, types, import contracts, house rules, generated files'
@@ -51,7 +52,8 @@ help:
 	@echo "make soak       pods come and go while replicas are killed; ARGS='--minutes 10 --rate 100 --seed 1'"
 	@echo 'make cluster-up     a control plane to play with, in the background; kubeconfig in .cluster/'
 	@echo 'make cluster-down   end it'
-	@echo 'make cluster-tools  build etcd, kube-apiserver, kwok, KubeRay and so on (with Go; 15 minutes at first)'
+	@echo 'make control-plane  build etcd, kube-apiserver and kwok (with Go; ten minutes at first)'
+	@echo 'make cluster-tools  build these, KubeRay, JobSet and so on (with Go; 15 minutes at first)'
 	@echo 'make lock       resolve requirements/ anew; ARGS=--upgrade for newer versions'
 	@echo 'make dist       dist/: the wheel, and kai-sched as one executable file'
 	@echo 'make clean      remove all that was made in this folder'
@@ -62,7 +64,18 @@ demo: $(RUNTIME)
 
 install: $(WARM)
 
-test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
+# For people: what finds most in a few minutes. The live tests run only where their programs are built already.
+test: $(DEV) $(WARM) check
+	$(BIN)/python -m pytest $(FAST) $(HOUSE:%=--ignore=%) $(SPREAD)
+	@if $(BIN)/python -m tests.cluster.components built $(CONTROL_PLANE) 2> /dev/null; then \
+	  $(BIN)/python -m pytest -m essential tests/cluster; \
+	else \
+	  echo 'NO TEST RAN ON A REAL API SERVER: its programs are not built (make control-plane)'; \
+	fi
+	@echo 'Left out: the slow tests, many examples, most tests on a real API server, and interpreted kernels' \
+	  '(make test-all); tests that take minutes each (make test-long)'
+
+test-all: $(DEV) $(WARM) check
 	$(BIN)/python -m pytest $(FULL) $(PURE) $(SPREAD)
 	$(BIN)/python -m pytest $(FULL) $(HOUSE:%=--ignore=%) $(PURE:%=--ignore=%)
 	KAI_SCHED_JIT=off $(BIN)/python -m pytest $(FULL) $(KERNEL_SUITES) $(SPREAD)
@@ -70,8 +83,8 @@ test: $(DEV) $(WARM) check $(if $(GO),cluster-tools)
 test-fast: $(DEV) $(WARM)
 	$(BIN)/python -m pytest $(FAST) $(SPREAD)
 
-# Fails where `make test` would leave something out.
-test-long: $(DEV) $(WARM) cluster-tools
+# Fails where `make test-all` would leave something out.
+test-long: $(DEV) $(WARM) control-plane
 	CI=true $(BIN)/python -m pytest $(LONG)
 	$(BIN)/python -m tests.cluster.soak --minutes 2
 
@@ -105,16 +118,19 @@ docs: $(DEV)
 bench: $(RUNTIME)
 	$(BIN)/python -m tests.perf.bench $(ARGS)
 
-bench-cluster: $(DEV) $(WARM) cluster-tools
+bench-cluster: $(DEV) $(WARM) control-plane
 	$(BIN)/python -m tests.cluster.measure $(ARGS)
 
-soak: $(DEV) $(WARM) cluster-tools
+soak: $(DEV) $(WARM) control-plane
 	$(BIN)/python -m tests.cluster.soak $(ARGS)
 
 cluster-tools: $(PLACE)
 	@$(BIN)/python -m tests.cluster.components
 
-cluster-up: $(DEV) $(WARM) cluster-tools
+control-plane: $(PLACE)
+	@$(BIN)/python -m tests.cluster.components $(CONTROL_PLANE)
+
+cluster-up: $(DEV) $(WARM) control-plane
 	@$(BIN)/python -m tests.cluster.play up
 
 cluster-down: $(PLACE)

@@ -1,6 +1,6 @@
 """What all tests share: the hypothesis profiles, and the folder of conformance data.
 
-``make test`` runs with ``--hypothesis-profile=full``, ``make test-fast`` with ``fast``. Both derive their examples from
+``make test-all`` runs with ``--hypothesis-profile=full``, ``make test`` with ``fast``. Both derive their examples from
 the test itself, so that a failure is the same on every machine; ``explore`` looks for new ones and is run by hand.
 """
 

@@ -16,7 +16,12 @@ from tests.tree import ROOT
 
 LEFT_OUT = "CONFORMANCE WAS LEFT OUT"
 SPREAD = "--numprocesses=auto --dist=worksteal"
-SAYS_WHAT_IT_HAS = 'test:\n\t@echo "make test, CI=$$CI, conformance=$${KAI_CONFORMANCE_DIR-none}"\n'
+SAYS_WHAT_IT_HAS = 'test test-all:\n\t@echo "make $@, CI=$$CI, conformance=$${KAI_CONFORMANCE_DIR-none}"\n'
+
+
+def said(conformance: str) -> list[str]:
+    """What the Makefile of the copy says if CI runs with these data."""
+    return [f"make {target}, CI=true, conformance={conformance}" for target in ("test", "test-all")]
 
 
 def programs(folder: Path, *missing: str) -> Path:
@@ -69,8 +74,8 @@ def test_ci_fails_without_go(checkout: Path) -> None:
 
 def test_ci_says_last_that_conformance_was_left_out(checkout: Path) -> None:
     done = run_ci(checkout)
-    first, last = done.stdout.splitlines()
-    assert (done.returncode, first) == (0, "make test, CI=true, conformance=none")
+    *before, last = done.stdout.splitlines()
+    assert (done.returncode, before) == (0, said("none"))
     assert last.startswith(LEFT_OUT)
 
 
@@ -87,14 +92,14 @@ def test_ci_fails_as_the_tests_do_and_still_says_what_was_left_out(checkout: Pat
 def test_ci_uses_the_conformance_data_beside_the_checkout(checkout: Path) -> None:
     folder = conformance_data(checkout.parent / "shared" / "conformance")
     done = run_ci(checkout)
-    assert (done.returncode, done.stdout) == (0, f"make test, CI=true, conformance={folder}\n")
+    assert (done.returncode, done.stdout.splitlines()) == (0, said(str(folder)))
 
 
 def test_ci_uses_the_conformance_data_that_are_named(checkout: Path) -> None:
     conformance_data(checkout.parent / "shared" / "conformance")
     named = conformance_data(checkout.parent / "named")
     done = run_ci(checkout, KAI_CONFORMANCE_DIR=str(named))
-    assert (done.returncode, done.stdout) == (0, f"make test, CI=true, conformance={named}\n")
+    assert (done.returncode, done.stdout.splitlines()) == (0, said(str(named)))
 
 
 @pytest.mark.parametrize("beside", ["empty folder", "file", "broken link"])
@@ -129,9 +134,9 @@ def recipe(target: str) -> str:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-def test_every_test_is_run_by_test_or_by_test_long() -> None:
+def test_every_test_is_run_by_test_all_or_by_test_long() -> None:
     """Both run the whole tree, one without what is marked as long, the other with that alone."""
-    commands = re.findall(r"-m pytest (.*)", recipe("test"))
+    commands = re.findall(r"-m pytest (.*)", recipe("test-all"))
     rules = "tests/test_architecture.py tests/test_tidy.py tests/test_house.py tests/test_front_page.py"
     full, pure = "--hypothesis-profile=full -m 'not long'", "tests/properties tests/scenarios"
     left_out = " ".join(f"--ignore={path}" for path in f"{rules} {pure}".split())
@@ -144,6 +149,18 @@ def test_every_test_is_run_by_test_or_by_test_long() -> None:
 def test_what_is_long_is_left_out_of_the_fast_tests() -> None:
     chosen = ["'not slow and not cluster and not long' " + SPREAD]
     assert re.findall(r"-m pytest .* -m (.*)", recipe("test-fast")) == chosen
+
+
+def test_people_run_the_checks_the_quick_tests_and_a_few_live_ones() -> None:
+    """The last line says what was left out; live tests run where their programs are there, and none is built."""
+    text = recipe("test")
+    rules, quick, live = re.findall(r"-m pytest (.*)", text)
+    assert rules.startswith("--quiet tests/test_architecture.py")
+    assert quick.startswith("--hypothesis-profile=fast -m 'not slow and not cluster and not long'")
+    assert live.startswith("-m essential tests/cluster")
+    assert "-m tests.cluster.components built etcd kubernetes kwok" in text
+    assert not re.search(r"-m tests.cluster.components(?! built)", text)
+    assert re.search(r"echo 'Left out: .*\n.*make test-all.*make test-long.*\Z", text.strip())
 
 
 def test_image_is_built_from_what_there_is() -> None:

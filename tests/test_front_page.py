@@ -174,10 +174,11 @@ def test_hooks_come_from_the_projects_environment() -> None:
     assert all(".venv/bin/" in hook["entry"] for hook in hooks)
 
 
-def test_the_readme_has_the_command_that_ci_runs() -> None:
-    command = text_of(".ci/run").splitlines()[-1]
-    assert command.startswith("make ")
-    assert f"\n    {command}\n" in text_of("README.md")
+def test_the_readme_has_the_commands_that_ci_runs() -> None:
+    commands = text_of(".ci/run").splitlines()[-2:]
+    assert commands == ["make test", "make test-all"]
+    shown = [text_of("README.md").index(f"\n    {command}\n") for command in commands]
+    assert shown == sorted(shown)
 
 
 def test_all_targets_are_in_the_list() -> None:
@@ -203,6 +204,13 @@ def test_the_index_of_modules_is_complete(rule: Rule) -> None:
 
 def test_the_index_of_modules_is_up_to_date() -> None:
     assert render() == text_of(INDEX)
+
+
+def test_the_map_names_files_that_exist() -> None:
+    """In its drawings and tables, too: a path of the checkout ends with each."""
+    named = set(re.findall(r"[\w/]+\.py", text_of("ARCHITECTURE.md")))
+    assert len(named) > 50
+    assert sorted(name for name in named if not any(path.match(name) for path in project_files())) == []
 
 
 def test_the_map_fits_into_a_few_pages() -> None:

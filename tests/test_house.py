@@ -18,12 +18,12 @@ from tests.tree import ROOT, Module, modules, parse, project_files
 
 SOLVER = "kai_sched.solver"
 PARAMETERS_MAX = 8
-SOLVER_PARAMETERS_MAX = 6
-EXCEPTIONS_MAX = 5
+EXCEPTIONS_MAX = 6
 # Functions that may have more parameters, each with its reason.
 MANY_PARAMETERS = {
     "kai_sched.cli.main.run": "Typer declares one option for each parameter",
     "kai_sched.cli.main.simulate": "Typer declares one option for each parameter",
+    "kai_sched.lowering.pod_classes._table": "what one table is made of: a tuple of it would hide the names",
     "kai_sched.solver.stages.fair_share.divide": "the problem as it is written down: a number or a column each",
 }
 
@@ -52,7 +52,8 @@ BANNED = {
 DOCSTRING_SHARE = 0.20
 DOCUMENTED = ("kai_sched.solver", "kai_sched.lowering", "kai_sched.operator")
 BOUND = re.compile(r"#.*\bBound: \S")
-SHAPE = re.compile(r"\([A-Z][A-Z0-9 +]*,[^)]*\)|\bscalars?\b")
+SHAPE = re.compile(r"\([A-Z\d*][A-Z0-9 +]*,[^)]*\)")
+ARRAYS = {"Amounts", "Flags", "Floats", "Ints", "Longs"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -76,8 +77,7 @@ def parameters(function: Function) -> list[str]:
 
 def many_parameters(module: Module) -> list[str]:
     """The functions that have more parameters than they may, by their dotted name."""
-    most = SOLVER_PARAMETERS_MAX if is_within(module.name, SOLVER) else PARAMETERS_MAX
-    return [f"{module.name}.{name}" for name, each in functions(module.tree) if len(parameters(each)) > most]
+    return [f"{module.name}.{name}" for name, each in functions(module.tree) if len(parameters(each)) > PARAMETERS_MAX]
 
 
 def integer_columns(module: Module) -> list[str]:
@@ -176,11 +176,12 @@ def _not_blank(lines: list[str]) -> int:
 
 
 def kernels_without_shapes(module: Module) -> list[str]:
-    """The kernels whose docstrings name the shape of nothing, as in ``(T,)``, and do not say "scalars" either."""
+    """The kernels that get an array and whose docstrings name the shape of nothing, as in ``(T,)``."""
     found = []
     for name, each in functions(module.tree):
         is_kernel = any(re.search(r"\b(kernel|inner)\b", ast.unparse(decorator)) for decorator in each.decorator_list)
-        if is_kernel and not SHAPE.search(ast.get_docstring(each) or ""):
+        gets_array = any(ast.unparse(given.annotation or given) in ARRAYS for given in each.args.args)
+        if is_kernel and gets_array and not SHAPE.search(ast.get_docstring(each) or ""):
             found.append(name)
     return found
 
@@ -254,8 +255,8 @@ def test_documents_name_files_that_exist() -> None:
 @pytest.mark.parametrize(
     ("name", "count", "wrong"),
     [
-        ("kai_sched.solver.example", 7, True),
-        ("kai_sched.solver.example", 6, False),
+        ("kai_sched.solver.example", 9, True),
+        ("kai_sched.solver.example", 8, False),
         ("kai_sched.model.example", 9, True),
         ("kai_sched.model.example", 8, False),
     ],
@@ -326,13 +327,13 @@ def test_missing_docstrings_lower_the_share() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("@inner\ndef f(): ...", True),
-        ('@kernel\ndef f():\n    """Count (all) of it."""', True),
-        ('@jit.inner\ndef f():\n    """Count."""', True),
-        ('@kernel\ndef f():\n    """Fill (Q + 1, 3)."""', False),
-        ('@inner\ndef f():\n    """Fill ``order`` (T,)."""', False),
-        ('@inner\ndef f():\n    """Compare two scalars."""', False),
-        ("def f(): ...", False),
+        ("@inner\ndef f(a: Longs): ...", True),
+        ('@kernel\ndef f(a: int, b: Floats):\n    """Count (all) of it."""', True),
+        ('@jit.inner\ndef f(a: Ints):\n    """Count."""', True),
+        ('@kernel\ndef f(a: Floats):\n    """Fill (Q + 1, 3)."""', False),
+        ('@inner\ndef f(a: Longs):\n    """Fill ``order`` (T,)."""', False),
+        ('@inner\ndef f(a: int, b: int):\n    """Compare two numbers."""', False),
+        ("def f(a: Floats): ...", False),
     ],
 )
 def test_kernels_without_shapes_are_seen(text: str, wrong: bool) -> None:

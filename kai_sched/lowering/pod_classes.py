@@ -140,7 +140,7 @@ def lower_classes(
     refusals = [""] * len(found)
     sizes = np.unique(device_memories(nodes, cache, config)).tolist() if any(each.shape.share for each in found) else []
     storage = VolumeBook(cluster)
-    table = _table(found, waits, resources, book, refusals, (cluster, config, sizes, claims.keys, storage))
+    table = _table(found, waits, resources, book, refusals, cluster, config, sizes, claims.keys, storage)
     ports = lower_ports([each.shape.host_ports for each in found], waits, of_task, len(nodes))
     users, usable = _claim_users(found, n_tasks.tolist()), waits & (table.refused == Verdict.OK)
     volumes = lower_volumes(found, usable, users, n_tasks.tolist(), storage, (cache, nodes))
@@ -215,10 +215,13 @@ def _table(
     resources: tuple[str, ...],
     book: SignatureBook,
     refusals: list[str],
-    setting: tuple[Cluster, Config, list[int], list[ClaimKey], VolumeBook],
+    cluster: Cluster,
+    config: Config,
+    sizes: list[int],
+    keys: list[ClaimKey],
+    storage: VolumeBook,
 ) -> Classes:
-    """The table of the classes; ``setting`` has the memory of the devices of all nodes and the keys of claims, too."""
-    cluster, config, sizes, keys, storage = setting
+    """The table of the classes; ``sizes`` are the memory of the devices of all nodes, ``keys`` those of claims."""
     column, unknown = {name: r for r, name in enumerate(resources)}, len(resources) - 1
     request = np.zeros((len(found), len(resources)))
     for c, each in enumerate(found):

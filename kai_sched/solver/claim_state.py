@@ -80,7 +80,7 @@ def make_claim_steps(snapshot: Snapshot) -> ClaimSteps:
 
 
 def claim_writes(snapshot: Snapshot) -> int:
-    """Return how many writes the claims of one pod need, a scalar: its slots, what is used now and later, and for each
+    """Return how many writes the claims of one pod need: its slots, what is used now and later, and for each
     claim two counts of its users and five marks that other nodes are concerned."""
     if not snapshot.dra_claims.claim.size:  # no pod uses one
         return 0

@@ -303,7 +303,7 @@ def hold_devices(t: int, sign: int, ctx: Context, room: Floats) -> None:
 
 @inner
 def count_unreserved(n: int, ctx: Context) -> float:
-    """Return how many devices of node ``n`` pods hold at present that have no reservation pod yet, a scalar."""
+    """Return how many devices of node ``n`` pods hold at present that have no reservation pod yet."""
     count = 0.0
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):
         count += ctx.state.devices.now[d] > 0 and ctx.snapshot.devices.reserved[d] == 0

@@ -1,4 +1,4 @@
-"""The programs that the cluster tests run, built from the Go modules in tools/: `make cluster-tools`.
+"""The programs that the cluster tests run, built from the Go modules in tools/ when a test needs them.
 
 Each folder of tools/ is a group of programs that is built into a folder of its own in the user's cache, named after all
 that goes into it, so that the second time nothing is built. A group is the `tool` lines of its go.mod, or the program
@@ -33,6 +33,7 @@ GO_NAMES = {
     "lws": "cmd",
     "dra": "dra-example-kubeletplugin",
 }  # what `go build` calls it instead
+PROGRAMS = {"kubernetes": "kube-apiserver"}  # the program that stands for its group, if it has another name
 # What else is taken from a group's module, into a folder beside its program.
 SHIPPED = {
     "kwok": ("sigs.k8s.io/kwok", "stages", KWOK_STAGES),
@@ -52,6 +53,12 @@ def go() -> str:
     if found is None:
         raise Unavailable("Go is not installed (https://go.dev/doc/install): it builds etcd, kube-apiserver and kwok")
     return found
+
+
+def is_built(group: str) -> bool:
+    """Whether the programs of a group are in the cache, or in the assets' folder. Raises Unavailable without Go."""
+    assets = os.environ.get(ASSETS)
+    return (assets is not None and (Path(assets) / PROGRAMS.get(group, group)).is_file()) or _folder(group).is_dir()
 
 
 def program(group: str, name: str) -> Path:
@@ -143,11 +150,13 @@ def _say(line: str) -> None:
     print(f"cluster tools: {line}", flush=True)
 
 
-# [GROUP ...] builds these groups, `where GROUP PROGRAM` prints a path.
+# [GROUP ...] builds these groups, `where GROUP PROGRAM` prints a path, `built GROUP ...` fails if one is not built.
 if __name__ == "__main__":
     try:
         if sys.argv[1:2] == ["where"]:
             print(program(*sys.argv[2:]))
+        elif sys.argv[1:2] == ["built"]:
+            sys.exit(not all(map(is_built, sys.argv[2:])))
         else:
             build(sys.argv[1:] or GROUPS)
     except Unavailable as missing:

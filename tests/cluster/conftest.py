@@ -33,6 +33,8 @@ ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{SERVICE_ACCOUNT}"
 FOLDER = Path(__file__).resolve().parent
 OURS = {"own_plane", "shared_workloads"}  # fixtures that start components
 LEFT_OUT = pytest.StashKey[list[str]]()
+# The groups of programs that every test needs; a module names more in TOOLS, and operators in WORKLOAD_OPERATORS.
+BASE, BASE_OF_GIVEN = ("etcd", "kubernetes", "kwok"), ("kubernetes", "kwok")
 
 Plane = ControlPlane | ExternalPlane
 StartOperator = Callable[..., Operator]
@@ -48,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if item.get_closest_marker("cluster")]
     lines: list[str] = []
     dropped: list[pytest.Item] = []
-    if chosen and (why := _missing()):
+    if chosen and not config.option.collectonly and (why := _build(chosen, config)):
         if os.environ.get("CI") == "true":
             raise pytest.UsageError(f"the cluster tests cannot run: {why}")
         dropped = chosen
@@ -68,19 +70,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line, yellow=True, bold=True)
 
 
-def _missing() -> str:
+def _build(chosen: list[pytest.Item], config: pytest.Config) -> str:
+    """Build the programs that these tests need and that are not built yet; return why they cannot be had, or ""."""
+    needed = set(BASE_OF_GIVEN if os.environ.get(GIVEN) else BASE)
+    for item in chosen:
+        module = getattr(item, "module", None)
+        needed.update(getattr(module, "TOOLS", ()), getattr(module, "WORKLOAD_OPERATORS", ()))
     try:
-        components.program("kubernetes", "kubectl")
-        components.program("kwok", "kwok")
-        components.program("allocator", "allocator")
-        if not os.environ.get(GIVEN):
-            components.program("kubernetes", "kube-apiserver")
-            components.program("etcd", "etcd")
-            components.program("dra", "dra")
-            for name in OPERATORS:
-                components.program(name, name)
-    except components.Unavailable as missing:
-        return str(missing)
+        missing = [group for group in components.GROUPS if group in needed and not components.is_built(group)]
+        if missing:
+            with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+                print(flush=True)
+                components.build(missing)
+    except components.Unavailable as missing_program:
+        return str(missing_program)
     return ""
 
 

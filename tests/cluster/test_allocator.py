@@ -11,6 +11,8 @@ from tests.cluster import allocator, claims, objects
 from tests.cluster.client import Object
 from tests.cluster.cluster import Cluster
 
+TOOLS = ("allocator",)
+
 NODE = "node-0"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kai_sched.api import names
 from tests.cluster import objects
 from tests.cluster.client import Object
@@ -97,6 +99,7 @@ def wait_not_placed(cluster: Cluster, group: str) -> Object:
     return wait_until(lambda: scheduling_condition(cluster.get("PodGroup", group)), f"{group} being told why it waits")
 
 
+@pytest.mark.essential
 def test_queues_and_pods_applied_with_kubectl_are_bound_and_run(live: Cluster) -> None:
     live.add_nodes(2)
     live.kubectl("apply", "-f", "-", input=TWO_TEAMS)
@@ -115,6 +118,7 @@ def test_only_pods_that_name_our_scheduler_are_bound(live: Cluster) -> None:
     assert "conditions" not in live.pod("theirs")["status"]
 
 
+@pytest.mark.essential
 def test_a_gang_is_bound_as_a_whole_or_not_at_all(live: Cluster) -> None:
     live.add_nodes(2, gpus=4)
     live.add_queues("team")

@@ -16,6 +16,8 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_until
 from tests.cluster.proxy import Proxy
 
+TOOLS = ("allocator",)
+
 
 @pytest.fixture
 def since(cluster: Cluster) -> str:

@@ -19,6 +19,8 @@ from tests.cluster.conftest import StartOperator
 from tests.cluster.control_plane import WORKLOADS, ControlPlane
 from tests.cluster.processes import wait_until
 
+TOOLS = ("dra", "allocator")
+
 ADMIN_ACCESS = {"resource.kubernetes.io/admin-access": "true"}
 FULL = f"'full' in device.attributes['{claims.DRIVER}']"
 PART = f"'partition' in device.attributes['{claims.DRIVER}']"

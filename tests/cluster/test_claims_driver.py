@@ -13,6 +13,8 @@ from tests.cluster.conftest import StartOperator
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_until
 
+TOOLS = ("dra", "allocator")
+
 DEVICES = 2
 CONFIG = {"apiVersion": "gpu.resource.example.com/v1alpha1", "kind": "GpuConfig"}
 

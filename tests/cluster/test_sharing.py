@@ -43,6 +43,7 @@ def wait_reservations(cluster: Cluster, count: int) -> list[Object]:
     return wait_until(as_many, f"{count} reservation pods", 30.0)
 
 
+@pytest.mark.essential
 def test_two_halves_share_one_device_and_see_it(cluster: Cluster, operator: StartOperator, since: str) -> None:
     prepare(cluster)
     operator()

@@ -17,9 +17,9 @@ level is one function::
         victims that leave with others, victims that may move:
             search_candidate_set -> search_for_pod or search_for_gang
                 accumulate potential victims, the least deserving first     victims.potential
-                when they might suffice and an attempt is due: attempt
+                when they might suffice and an attempt is due: attempt_scenarios
 
-    attempt
+    attempt_scenarios
         choose_chunks, node by node, the cheapest node first                minimal.choice, minimal.taking
         simulate_choice: evict them, place the preemptor,                   minimal.simulation
             let victims return; is_valid judges the result,                 rules.validate

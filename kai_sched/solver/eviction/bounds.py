@@ -42,7 +42,7 @@ PORT = int(TermRole.PORT)
 
 @inner
 def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> int:
-    """Return why no set of victims makes room for all pending tasks, a scalar ``Help``; OK if that cannot be proven.
+    """Return why no set of victims makes room for all pending tasks, a ``Help``; OK if that cannot be proven.
 
     NO_VICTIMS: there are no possible victims. NO_ROOM: some class of pending tasks lacks room with all of them gone.
     SHARES: shares keep too many GPUs (reclaim). ``search.kinds`` (4,) must count all pending tasks
@@ -50,9 +50,9 @@ def refute(action: int, p: int, ceiling: int, ctx: Context, search: Search) -> i
 
     Parameters
     ----------
-    p : scalar, row of a job
+    p : int, row of a job
         The preemptor.
-    ceiling : scalar
+    ceiling : int
         Only jobs below this priority are possible victims.
     """
     if not sum_possible_victims(ceiling, ctx.snapshot, ctx.state, search):
@@ -78,7 +78,7 @@ def sum_possible_victims(ceiling: int, snapshot: Snapshot, state: State, search:
 
     Parameters
     ----------
-    ceiling : scalar
+    ceiling : int
         Only jobs of a lower priority are counted.
     """
     jobs, tasks, allocatable = snapshot.jobs, snapshot.tasks, snapshot.nodes.allocatable
@@ -151,7 +151,7 @@ def free_guards(c: int, n: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
-    """Return for how many tasks of the class at place ``kind`` there could be room, a scalar.
+    """Return for how many tasks of the class at place ``kind`` there could be room.
 
     Bound: on each feasible node the room is at most what is idle, releasing or held by possible victims
     (``search.freed``, (N, R)), divided by the request. Pods that keep each other out of a topology domain count
@@ -160,7 +160,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
 
     Returns
     -------
-    room : scalar
+    room : float
         At most that many tasks of the class fit; never less than any scenario can place.
     """
     snapshot, state = ctx.snapshot, ctx.state
@@ -193,7 +193,7 @@ def room_for_kind(kind: int, ctx: Context, search: Search) -> int:
 
 @inner
 def own_anti_term(c: int, snapshot: Snapshot) -> int:
-    """Return a term by which pods of class ``c`` keep each other out of a domain, a scalar; NULL: there is none.
+    """Return a term by which pods of class ``c`` keep each other out of a domain; NULL: there is none.
 
     That is a required anti-affinity term which the class carries and whose selector matches the class itself.
     """

@@ -135,7 +135,7 @@ def has_room_at_home(t: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def prefers_home_devices(t: int, ctx: Context, search: Search) -> bool:
-    """Return whether evicted task ``t`` would get the devices again that it shared on its node (8.4), a scalar.
+    """Return whether evicted task ``t`` would get the devices again that it shared on its node (8.4).
 
     Compares ``search.home_device`` (X,) with the choice. Overwrites ``scratch.devices``. Of devices that nobody uses
     one is as good as another.

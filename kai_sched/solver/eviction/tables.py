@@ -186,7 +186,7 @@ class Lists(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Lengths of lists, clocks, and facts of a search: scalars, which are (1,) so that kernels can write them."""
+    """Lengths of lists, clocks, and facts of a search, (1,) each so that kernels can write them."""
 
     potential: Longs  # of Lists.potential
     batches: Longs  # chunks in it

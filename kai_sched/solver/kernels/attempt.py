@@ -169,7 +169,7 @@ def best_node(t: int, ctx: Context) -> int:
 
 @inner
 def is_nomination_decisive(ctx: Context) -> bool:
-    """Return whether the points of a nomination, a scalar, outweigh all others but those of inter-pod terms (9)."""
+    """Return whether the points of a nomination outweigh all others but those of inter-pod terms (9)."""
     settings = ctx.settings
     others = settings.sharing_points + settings.available_points + settings.cpu_node_points + PLACEMENT_POINTS
     return bool(settings.nominated_points > others)

@@ -45,7 +45,7 @@ NOW = int(Room.NOW)
 
 @inner
 def size_of(c: int, n: int, ctx: Context) -> int:
-    """Return what a pod of class ``c`` takes of each of its devices on node ``n``, a scalar in MiB (8.1).
+    """Return what a pod of class ``c`` takes of each of its devices on node ``n``, in MiB (8.1).
 
     A part is rounded down to whole MiB, so that parts that add up to 1 fit one device.
     """
@@ -57,7 +57,7 @@ def size_of(c: int, n: int, ctx: Context) -> int:
 
 @inner
 def price_of(c: int, r: int, n: int, ctx: Context) -> float:
-    """Return how much of resource ``r`` a pod of class ``c`` on node ``n`` counts for its queues, a scalar (8.1).
+    """Return how much of resource ``r`` a pod of class ``c`` on node ``n`` counts for its queues (8.1).
 
     That is what ``classes.quota`` (C, 3) says: millicores, bytes or GPUs. But GPU memory is priced by the device, once
     there is a node (``n`` not NULL): the part that it is, rounded up to a hundredth.
@@ -71,14 +71,14 @@ def price_of(c: int, r: int, n: int, ctx: Context) -> float:
 
 @inner
 def part_of(c: int, ctx: Context) -> float:
-    """Return the part of each device that a pod of class ``c`` counts with in ``request`` (C, R), a scalar."""
+    """Return the part of each device that a pod of class ``c`` counts with in ``request`` (C, R)."""
     classes = ctx.snapshot.classes
     return float(classes.request[c, GPU] / classes.shares[c])
 
 
 @inner
 def freed_by_pod(c: int, r: int, snapshot: Snapshot) -> float:
-    """Return how much of resource ``r`` a node has more, at most, once a pod of class ``c`` has left; a scalar.
+    """Return how much of resource ``r`` a node has more, at most, once a pod of class ``c`` has left.
 
     That is its row of ``classes.request`` (C, R), and with the last share of a device the pod slot of the reservation
     pod. Bounds on the room that victims leave count with all of these slots.
@@ -89,13 +89,13 @@ def freed_by_pod(c: int, r: int, snapshot: Snapshot) -> float:
 
 @inner
 def whole_now(n: int, ctx: Context) -> float:
-    """Return how many devices of node ``n`` nobody holds at present, by ``state.idle`` (N, R); a scalar."""
+    """Return how many devices of node ``n`` nobody holds at present, by ``state.idle`` (N, R)."""
     return float(ctx.state.idle[n, GPU] - ctx.state.spare[n, 0])
 
 
 @inner
 def whole_later(n: int, ctx: Context) -> float:
-    """Return how many devices of node ``n`` nobody holds once leaving pods have left, (N, R); a scalar."""
+    """Return how many devices of node ``n`` nobody holds once leaving pods have left, (N, R)."""
     state = ctx.state
     return float(state.idle[n, GPU] + state.releasing[n, GPU] - state.spare[n, 1])
 
@@ -118,7 +118,7 @@ def unused_devices(n: int, ctx: Context) -> tuple[float, float]:
 
 @inner
 def free_slots(n: int, ctx: Context) -> float:
-    """Return how many pod slots of node ``n`` reservation pods may have later, beside a pod; (N, R), a scalar."""
+    """Return how many pod slots of node ``n`` reservation pods may have later, beside a pod; (N, R)."""
     return float(max(0.0, ctx.state.idle[n, PODS] + ctx.state.releasing[n, PODS] - 1.0))
 
 
@@ -131,8 +131,8 @@ def survey_devices(c: int, n: int, ctx: Context) -> tuple[int, bool]:
 
     Returns
     -------
-    room : scalar, a ``Room``
-    joins : scalar, whether some device in use has room for it
+    room : int, a ``Room``
+    joins : bool, whether some device in use has room for it
     """
     classes, devices = ctx.snapshot.classes, ctx.state.devices
     first, end = ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]
@@ -173,7 +173,7 @@ def choose_devices(c: int, n: int, ctx: Context) -> int:
 
     Returns
     -------
-    room : scalar, a ``Room``: NOW if the pod can be bound on these devices, else LATER
+    room : int, a ``Room``: NOW if the pod can be bound on these devices, else LATER
     """
     wanted, spread = ctx.snapshot.classes.shares[c], ctx.settings.gpu_order == SPREAD
     size = size_of(c, n, ctx)
@@ -334,7 +334,7 @@ def change_now(d: int, n: int, c: int, sign: int, ctx: Context) -> None:
 
 @inner
 def room_for_shares(c: int, n: int, ctx: Context) -> int:
-    """Return for how many pods of class ``c`` the devices of node ``n`` have room later, a scalar (8.3).
+    """Return for how many pods of class ``c`` the devices of node ``n`` have room later (8.3).
 
     With several devices for each pod this is what the free shares of all devices allow, which may be too high.
     """
@@ -349,7 +349,7 @@ def room_for_shares(c: int, n: int, ctx: Context) -> int:
 
 @inner
 def largest_part(n: int, ctx: Context) -> float:
-    """Return the largest part of one device of node ``n`` that is free later, a scalar from 0 to 1 (8.3)."""
+    """Return the largest part of one device of node ``n`` that is free later from 0 to 1 (8.3)."""
     memory = ctx.snapshot.nodes.device_memory[n]
     most = 1.0 if whole_later(n, ctx) >= 1.0 else 0.0
     for d in range(ctx.snapshot.devices.ptr[n], ctx.snapshot.devices.ptr[n + 1]):

@@ -67,7 +67,7 @@ def judge_nodes(nodes: Nodes, signatures: Signatures, wanted: Flags, verdicts: F
 
 @inner
 def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
-    """Return the verdict, a scalar, on a pod with this ``GpuKind`` for node ``n`` (12.2, steps 2 and 3).
+    """Return the verdict on a pod with this ``GpuKind`` for node ``n`` (12.2, steps 2 and 3).
 
     Reads ``mig``, ``legacy_mig``, ``closed``, ``claims_only`` and ``device_memory`` of the nodes, (N,) each.
     """
@@ -93,7 +93,7 @@ def judge_gpus(kind: int, n: int, nodes: Nodes) -> int:
 
 @inner
 def judge_selectors(signatures: Signatures, k: int, n: int) -> int:
-    """Return the verdict, a scalar, of the first selector of signature ``k`` that does not hold on node ``n``, or OK.
+    """Return the verdict of the first selector of signature ``k`` that does not hold on node ``n``, or OK.
 
     All selectors must hold. Of the terms of a selector one must hold, of the requirements of a term all; a term without
     requirements never holds (12.2, step 6).

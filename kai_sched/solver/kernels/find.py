@@ -99,7 +99,7 @@ def scan_block(b: int, c: int, ctx: Context) -> None:
 
 @inner
 def preference_for(free: float, allocatable: float, size: float, placement: int) -> float:
-    """Return how much nodeplacement (9) prefers a node among nodes of as many points, a scalar; larger is better.
+    """Return how much nodeplacement (9) prefers a node among nodes of as many points; larger is better.
 
     Binpack: the less is free, the better; a node without the resource comes last, as it gets 0 points. Spread: the
     larger the part of ``size`` that is free. ``free`` and ``allocatable`` are amounts of CPU (millicores) or GPUs.

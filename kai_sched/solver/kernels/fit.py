@@ -56,8 +56,8 @@ def survey_room(c: int, n: int, ctx: Context) -> tuple[int, bool]:
 
     Returns
     -------
-    room : scalar, a ``Room``
-    joins : scalar, whether it may join the users of some device
+    room : int, a ``Room``
+    joins : bool, whether it may join the users of some device
     """
     room, joins = NOW, False
     if ctx.snapshot.devices.reserved.shape[0] > 0:

@@ -51,7 +51,7 @@ def pass_gates(leaf: int, need: Floats, fixed: bool, parent: Ints, book: Book) -
 
     Returns
     -------
-    tuple of three scalars : verdict (OK, OVER_LIMIT or OVER_QUOTA), queue and resource of the first gate that stops the
+    verdict (OK, OVER_LIMIT or OVER_QUOTA), queue and resource of the first gate that stops the
         chunk, or NULL
     """
     q = leaf

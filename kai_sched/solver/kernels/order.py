@@ -39,7 +39,7 @@ def job_before(a: int, b: int, settings: Settings, priority: Longs, stage: Ints)
 
 @inner
 def dominant(q: int, book: Book) -> float:
-    """Return the dominant share (2.5) of what queue ``q`` holds, of ``book.held`` (Q + 1, 3); a scalar, at least 0."""
+    """Return the dominant share (2.5) of what queue ``q`` holds, of ``book.held`` (Q + 1, 3), at least 0."""
     share = 0.0
     for r in range(3):
         share = max(share, used_share(q, r, book.held[q, r], book))

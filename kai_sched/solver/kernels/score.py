@@ -105,7 +105,7 @@ def score_nodes(t: int, ctx: Context, verdicts: Flags) -> int:
 
 @inner
 def free_for_placement(n: int, resource: int, ctx: Context) -> float:
-    """Return what nodeplacement (9) counts as free on node ``n``, now or later: CPU or whole devices, a scalar."""
+    """Return what nodeplacement (9) counts as free on node ``n``, now or later: CPU or whole devices."""
     if resource == GPU:
         return whole_later(n, ctx)
     return float(ctx.state.idle[n, resource] + ctx.state.releasing[n, resource])
@@ -133,7 +133,7 @@ def is_affordable(t: int, n: int, ctx: Context) -> bool:
 
 @inner
 def placement_score(free: float, allocatable: float, size: float, placement: int, least: float, most: float) -> float:
-    """Return the points of nodeplacement (9), a scalar: 0 to 9 for binpack, 0 to 1 for spread, else 0.
+    """Return the points of nodeplacement (9): 0 to 9 for binpack, 0 to 1 for spread, else 0.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def spans_nodes(c: int, snapshot: Snapshot) -> bool:
 
 @inner
 def affinity_of(c: int, n: int, ctx: Context) -> int:
-    """Return how much class ``c`` prefers node ``n`` (9), a scalar: a sum of weights, negative for anti-affinity.
+    """Return how much class ``c`` prefers node ``n`` (9): a sum of weights, negative for anti-affinity.
 
     It counts preferred terms of the class by the pods that match them (``domains.matched`` (D,)), and preferred terms
     of placed pods that match the class by their weight (``domains.carried`` (D,)).

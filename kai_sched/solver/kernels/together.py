@@ -101,7 +101,7 @@ def shares_open_claim(t: int, other: int, ctx: Context) -> bool:
 
 @inner
 def pods_with_room(c: int, n: int, ctx: Context) -> int:
-    """Return how many pods of class ``c`` node ``n`` has room for later, a scalar, GPUs of claims left out.
+    """Return how many pods of class ``c`` node ``n`` has room for later, GPUs of claims left out.
 
     Reads ``state.idle`` and ``releasing`` (N, R). Pods that share devices do not need them more than once.
     """

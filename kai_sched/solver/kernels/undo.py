@@ -19,7 +19,7 @@ from kai_sched.solver.state import Context
 
 @inner
 def set_float(at: int, value: float, ctx: Context) -> None:
-    """Write ``state.floats[at] = value``, a scalar, and append the old value to the log. The log must have room."""
+    """Write ``state.floats[at] = value`` and append the old value to the log. The log must have room."""
     floats, log = ctx.state.floats, ctx.log
     size = log.size[0]
     log.float_at[size] = at
@@ -30,7 +30,7 @@ def set_float(at: int, value: float, ctx: Context) -> None:
 
 @inner
 def set_integer(at: int, value: int, ctx: Context) -> None:
-    """Write ``state.integers[at] = value``, a scalar, and append the old value to the log. The log must have room."""
+    """Write ``state.integers[at] = value`` and append the old value to the log. The log must have room."""
     integers, log = ctx.state.integers, ctx.log
     size = log.size[1]
     log.integer_at[size] = at
@@ -41,13 +41,13 @@ def set_integer(at: int, value: int, ctx: Context) -> None:
 
 @inner
 def add_float(at: int, change: float, ctx: Context) -> None:
-    """Add the scalar ``change`` to ``state.floats[at]`` through the log."""
+    """Add ``change`` to ``state.floats[at]`` through the log."""
     set_float(at, ctx.state.floats[at] + change, ctx)
 
 
 @inner
 def add_integer(at: int, change: int, ctx: Context) -> None:
-    """Add the scalar ``change`` to ``state.integers[at]`` through the log."""
+    """Add ``change`` to ``state.integers[at]`` through the log."""
     set_integer(at, ctx.state.integers[at] + change, ctx)
 
 

@@ -172,7 +172,7 @@ def is_unclaimed(v: int, picked: int, ctx: Context) -> bool:
 
 @inner
 def first_near(g: int, n: int, v: int, ctx: Context) -> int:
-    """Return the first place of group ``g``, a scalar, in ``near_node`` and ``near_volume`` not before ``(n, v)``."""
+    """Return the first place of group ``g``, in ``near_node`` and ``near_volume`` not before ``(n, v)``."""
     volumes = ctx.snapshot.volumes
     low, high = int(volumes.near_ptr[g]), int(volumes.near_ptr[g + 1])
     while low < high:  # Bound: the logarithm of the length.
@@ -187,7 +187,7 @@ def first_near(g: int, n: int, v: int, ctx: Context) -> int:
 
 @inner
 def first_from(column: Ints, low: int, high: int, v: int) -> int:
-    """Return the first place in [low, high), a scalar, at which the sorted ``column`` (*,) is not below ``v``."""
+    """Return the first place in [low, high), at which the sorted ``column`` (*,) is not below ``v``."""
     low, high = int(low), int(high)
     while low < high:  # Bound: the logarithm of the length.
         middle = (low + high) // 2

@@ -78,7 +78,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
 
 @inner
 def count_taken(j: int, snapshot: Snapshot, state: State) -> int:
-    """Return how many pods of job ``j`` were placed in this cycle, a scalar.
+    """Return how many pods of job ``j`` were placed in this cycle.
 
     That is how many were pending in ``tasks.status`` (T,), minus how many are pending now.
     """

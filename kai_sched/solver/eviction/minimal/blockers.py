@@ -182,9 +182,9 @@ def clear_blockers(c: int, n: int, preemptor: Preemptor, ctx: Context, search: S
 
     Returns
     -------
-    cleared : scalar
+    cleared : int
         Whether the node is no longer blocked.
-    refused : scalar
+    refused : int
         Whether shares kept one of the chunks.
     """
     for entry in range(find_blockers(c, n, ctx, search)):

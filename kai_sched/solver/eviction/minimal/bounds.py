@@ -56,7 +56,7 @@ ALL_VICTIMS = int(CandidateSet.ALL_VICTIMS)
 
 @inner
 def free_gpus(state: State) -> float:
-    """Return the GPUs that are idle or releasing on all nodes together, a scalar; overcommitted nodes count as 0."""
+    """Return the GPUs that are idle or releasing on all nodes together; overcommitted nodes count as 0."""
     free = 0.0
     for n in range(state.idle.shape[0]):
         free += max(0.0, state.idle[n, GPU] + state.releasing[n, GPU])
@@ -65,7 +65,7 @@ def free_gpus(state: State) -> float:
 
 @inner
 def first_candidate_set(action: int, length: int, lacking: float) -> int:
-    """Return the candidate set that is searched first: ALONE, TOGETHER or ALL_VICTIMS, a scalar.
+    """Return the candidate set that is searched first: ALONE, TOGETHER or ALL_VICTIMS.
 
     If no GPUs are lacking, the room is only in the wrong place. Then moves may help, and the search begins with
     ALL_VICTIMS. ALONE is for a single pod (``length`` 1). ``lacking`` is in GPUs.
@@ -77,11 +77,11 @@ def first_candidate_set(action: int, length: int, lacking: float) -> int:
 
 @inner
 def last_candidate_set(action: int, need: Amounts, lacking: float, settings: Settings) -> int:
-    """Return the candidate set that is searched last, TOGETHER or ALL_VICTIMS, a scalar.
+    """Return the candidate set that is searched last, TOGETHER or ALL_VICTIMS.
 
     A victim that moves needs room that is free now. So ALL_VICTIMS comes only if some of the requested GPUs are
-    free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` is CPU,
-    memory, GPUs.
+    free, or none are requested, and only if moves are allowed (``allow-consolidating-reclaim``). ``need`` (3,) is
+    CPU, memory, GPUs.
     """
     if action != RECLAIM:
         return ALL_VICTIMS
@@ -145,7 +145,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
 
     Returns
     -------
-    amount : scalar
+    amount : float
         The GPUs that the chunk holds on its nodes.
     with_others, alone : bool
         Whether it may leave for good after other victims left, and whether it may if it is the only victim.
@@ -185,7 +185,7 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
 
 @inner
 def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
-    """Return an upper bound on the GPUs that shares let leave of the victims so far, a scalar.
+    """Return an upper bound on the GPUs that shares let leave of the victims so far.
 
     Reads ``minimal.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
     the largest.
@@ -213,7 +213,7 @@ def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
 
 @inner
 def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Context, search: Search) -> float:
-    """Return an upper bound on the GPUs that leave from below queue ``v``, sibling of ``u``, a scalar.
+    """Return an upper bound on the GPUs that leave from below queue ``v``, sibling of ``u``.
 
     ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
 
@@ -264,7 +264,7 @@ def hosts_suffice(n_hosts: int, snapshot: Snapshot, state: State, search: Search
 
 @inner
 def patience(snapshot: Snapshot, search: Search) -> int:
-    """Return the number of chunks after which ``refute`` is asked: a scalar, max(64, T / 64).
+    """Return the number of chunks after which ``refute`` is asked: max(64, T / 64).
 
     ``refute`` visits all nodes and all possible victims. That costs about as much as so many chunks. A search that
     ends earlier does not pay for it. It is 1 for pods whose claims wait for volumes, as most victims free none, and for

@@ -61,7 +61,7 @@ def choose_chunks(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sear
 
     Parameters
     ----------
-    n_hosts : scalar
+    n_hosts : int
         Only the first so many nodes of ``search.hosts`` (L,) are cleared; 0: any node with potential victims.
     preemptor : Preemptor
         With ``moves`` victims that shares keep from leaving for good are given other nodes.
@@ -112,7 +112,7 @@ def choose_in_turn(n_hosts: int, preemptor: Preemptor, ctx: Context, search: Sea
 
     Returns
     -------
-    entry : scalar
+    entry : int
         The place of the task that finds no node; ``preemptor.n_tasks`` if each found one; NULL if limits or
         quotas forbid all of it, whatever is evicted.
     """
@@ -167,7 +167,7 @@ def clear_some_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, se
 
     Parameters
     ----------
-    n_hosts : scalar
+    n_hosts : int
         As for ``choose_chunks``: how many entries of ``search.hosts`` (L,) limit the nodes; 0: no limit.
     """
     log = ctx.log
@@ -206,10 +206,10 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
 
     Returns
     -------
-    outcome : scalar
+    outcome : int
         CLEARED; REFUSED: the task does not fit and shares refused a chunk; NOT_CLEARED: it does not fit with all
         of them gone, or inter-pod terms or ports forbid the node, or GPU memory costs too much there.
-    went_first : scalar
+    went_first : int
         Which of the chunks, from 1 on, was the first that could go; 0: none.
     """
     snapshot, log = ctx.snapshot, ctx.log

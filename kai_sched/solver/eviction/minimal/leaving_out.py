@@ -160,7 +160,7 @@ def change_count(g: int, sign: float, ctx: Context, search: Search) -> None:
 def slots_of(kind: int, n: int, freed: Floats, ctx: Context, search: Search) -> int:
     """Return how many tasks of a class of pending tasks node ``n`` takes once ``freed`` (R,) is free there.
 
-    A scalar, 0 where the node is not feasible for the class. Inter-pod terms and host ports are ignored.
+    0 where the node is not feasible for the class. Inter-pod terms and host ports are ignored.
     """
     state = ctx.state
     classes = ctx.snapshot.classes

@@ -75,7 +75,7 @@ def cheapest_node(t: int, n_hosts: int, preemptor: Preemptor, ctx: Context, sear
 
 @inner
 def known_cost(t: int, n: int, below: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return the cost of clearing node ``n`` for task ``t``, a scalar, or NEVER; ``below`` or more if it is no less.
+    """Return the cost of clearing node ``n`` for task ``t``, or NEVER; ``below`` or more if it is no less.
 
     Kept in ``search.minimal.cost`` (N,) until the node changes: ``cost_mark`` is the choice clock where it is the cost,
     and minus the clock where it is only known that the cost is no less (``least_cost``).
@@ -94,7 +94,7 @@ def known_cost(t: int, n: int, below: int, preemptor: Preemptor, ctx: Context, s
 
 @inner
 def least_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return a scalar that the cost of clearing node ``n`` for task ``t`` is not below; NEVER: it cannot serve it.
+    """Return an amount that the cost of clearing node ``n`` for task ``t`` is not below; NEVER: it cannot serve it.
 
     Bound: if only pods on the node block it, all chunks that have to leave are on the node. So those up to the last of
     them make the room, and ``cost_of`` is the first chunk of which this is true. It does not bound what is blocked from
@@ -112,7 +112,7 @@ def least_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
 
 @inner
 def exact_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return the cost of clearing node ``n``, which may serve task ``t``: a scalar, or NEVER.
+    """Return the cost of clearing node ``n``, which may serve task ``t``, or NEVER.
 
     A reclaim without moves also asks ``can_be_cleared``, so that a node which shares protect is not the cheapest again
     and again.
@@ -129,7 +129,7 @@ def exact_cost(t: int, n: int, preemptor: Preemptor, ctx: Context, search: Searc
 
 @inner
 def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> int:
-    """Return what it costs to clear node ``n`` for task ``t``: a scalar, or NEVER if all its victims are not enough.
+    """Return what it costs to clear node ``n`` for task ``t``, or NEVER if all its victims are not enough.
 
     The cost is the number of the last chunk that is needed. Chunks that are chosen already cost nothing: their
     room is in ``state.releasing`` (N, R). Inter-pod terms and shares are left out, and so is on which devices parts of

@@ -142,7 +142,7 @@ def search_for_pod(preemptor: Preemptor, ctx: Context, search: Search) -> int:
         if on_one_node and not hosts_suffice(n_hosts, ctx.snapshot, ctx.state, search):
             continue
         moves = preemptor.moves and gone_alone >= preemptor.lacking
-        outcome = attempt(n_hosts, alone, with_moves(preemptor, moves), ctx, search)
+        outcome = attempt_scenarios(n_hosts, alone, with_moves(preemptor, moves), ctx, search)
         if outcome != NOT_FOUND:
             return outcome
     return attempt_with_all(gone, preemptor, ctx, search)
@@ -168,7 +168,7 @@ def search_for_gang(preemptor: Preemptor, ctx: Context, search: Search) -> int:
             continue
         attempted, due, pause = True, n_chunks + pause, 2 * pause
         supplied = may_supply(gone, preemptor, ctx, search)
-        outcome = attempt(0, supplied, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
+        outcome = attempt_scenarios(0, supplied, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
         if outcome != NOT_FOUND:
             return outcome
     return NOT_FOUND if attempted else attempt_with_all(gone, preemptor, ctx, search)
@@ -198,11 +198,11 @@ def attempt_with_all(gone: float, preemptor: Preemptor, ctx: Context, search: Se
         return NOT_FOUND
     supplied = may_supply(gone, preemptor, ctx, search)
     for_good = supplied and preemptor.action != CONSOLIDATION
-    return attempt(0, for_good, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
+    return attempt_scenarios(0, for_good, with_moves(preemptor, supplied and preemptor.moves), ctx, search)
 
 
 @inner
-def attempt(n_hosts: int, for_good: bool, preemptor: Preemptor, ctx: Context, search: Search) -> int:
+def attempt_scenarios(n_hosts: int, for_good: bool, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Attempt scenarios of the chunks so far: first with victims that leave for good, then also with moves.
 
     On success as few victims as will do are left simulated. Otherwise the state is unchanged. Where validation

@@ -54,14 +54,14 @@ TAKEN_BACK = int(ChoiceOutcome.TAKEN_BACK)
 
 @inner
 def chunk_end(g: int, search: Search) -> int:
-    """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry, a scalar."""
+    """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry."""
     last = g + 1 == search.counts.batches[0]
     return int(search.counts.potential[0] if last else search.lists.chunk_start[g + 1])
 
 
 @inner
 def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -> int:
-    """Simulate that the chosen chunks are evicted for the pending tasks; return a scalar ``ChoiceOutcome``.
+    """Simulate that the chosen chunks are evicted for the pending tasks; return a ``ChoiceOutcome``.
 
     The pending tasks are the first ``k`` of ``search.pending`` (L,). If it is VALID, the scenario stays simulated: it
     can be committed, or undone by the undo log. Otherwise the state is as before. ``search.lists.scenario``,
@@ -70,9 +70,9 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
 
     Parameters
     ----------
-    action : scalar, an ``Action``
+    action : int, an ``Action``
         Which validator judges (``validate.is_valid``).
-    p : scalar, row of a job
+    p : int, row of a job
         The preemptor.
     """
     snapshot = ctx.snapshot
@@ -173,7 +173,7 @@ def place_preemptor(p: int, k: int, ctx: Context, search: Search) -> bool:
 
     Parameters
     ----------
-    p : scalar, row of a job
+    p : int, row of a job
         The preemptor, whose queues the gates check.
     """
     for entry in range(k):
@@ -302,7 +302,7 @@ def return_chunk(j: int, length: int, moving: bool, ctx: Context, search: Search
 
     Parameters
     ----------
-    j : scalar, row of a job
+    j : int, row of a job
         The victim job; its queues have to allow the whole chunk.
     moving : bool
         Whether a task without room at home may go to another node.

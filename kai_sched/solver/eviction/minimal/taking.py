@@ -140,9 +140,9 @@ def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, 
 
     Parameters
     ----------
-    floats, integers : scalars
+    floats, integers : int
         Lengths of the undo log to return to: ``log.size[0]`` and ``log.size[1]``.
-    chosen, placed : scalars
+    chosen, placed : int
         Lengths of ``search.minimal.chosen`` and ``search.lists.placed`` (T + 1,) to return to.
     """
     rollback(floats, integers, ctx)
@@ -242,13 +242,13 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
 
 @inner
 def queue_of(g: int, snapshot: Snapshot, search: Search) -> int:
-    """Return the leaf queue of chunk ``g``: a scalar, row of a queue."""
+    """Return the leaf queue of chunk ``g``: row of a queue."""
     return int(snapshot.jobs.queue[snapshot.tasks.job[first_of(g, search)]])
 
 
 @inner
 def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
-    """Return what the tasks of chunk ``g`` hold: three scalars, CPU in millicores, memory in bytes, GPUs."""
+    """Return what the tasks of chunk ``g`` hold: CPU in millicores, memory in bytes, GPUs."""
     amount = (0.0, 0.0, 0.0)
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         price = snapshot.classes.quota[snapshot.tasks.cls[search.lists.potential[at]]]
@@ -258,7 +258,7 @@ def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
 
 @inner
 def blocked_of(g: int, search: Search) -> float:
-    """Return the sum of ``tasks.blocked`` (T,) of the tasks of chunk ``g``, a scalar in GPUs."""
+    """Return the sum of ``tasks.blocked`` (T,) of the tasks of chunk ``g``, in GPUs."""
     blocked = 0.0
     for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
         blocked += search.tasks.blocked[search.lists.potential[at]]
@@ -285,7 +285,7 @@ def move_chunk(g: int, cleared: int, ctx: Context, search: Search) -> bool:
 
     Parameters
     ----------
-    cleared : scalar, row of a node
+    cleared : int, row of a node
         The node from which the chunk has to go.
     """
     snapshot, finder = ctx.snapshot, ctx.finder

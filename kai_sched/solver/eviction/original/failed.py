@@ -27,7 +27,7 @@ FACTORS = (1103515245, 1812433253)
 def fingerprint(place: int, k: int, recorded: bool, search: Search) -> int:
     """Return a number that stands for the preemptor, its first ``k`` pending tasks, and the victims of the scenario.
 
-    It does not depend on the order of the victims, nor on how often each is named. The result is a scalar above 0: a
+    It does not depend on the order of the victims, nor on how often each is named. The result is above 0: a
     row of zeros is an empty row, and a table of zeros is the fastest to make.
 
     Parameters
@@ -71,7 +71,7 @@ def find_failed(k: int, recorded: bool, search: Search) -> tuple[bool, int, int,
     known : bool
         Whether the scenario is in the table.
     row, first, second : int
-        Its row, scalars, and what stands for it there.
+        Its row, and what stands for it there.
     """
     first, second = fingerprint(0, k, recorded, search), fingerprint(1, k, recorded, search)
     row = int(first % search.original.tried.shape[0])
@@ -87,7 +87,7 @@ def note_failure(k: int, search: Search) -> int:
     Returns
     -------
     int
-        The row, a scalar, or NULL if the scenario is known to fail already.
+        The row, or NULL if the scenario is known to fail already.
     """
     known, row, first, second = find_failed(k, False, search)
     if known:

@@ -153,7 +153,7 @@ def may_leave(p: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def count_in_scenario(j: int, search: Search) -> int:
-    """Return how many tasks of job ``j`` the scenario has, a scalar."""
+    """Return how many tasks of job ``j`` the scenario has."""
     length, t = 0, search.jobs.first_in_scenario[j]
     while t != 0:  # Bound: the tasks of the job, each once.
         length, t = length + 1, search.tasks.next_in_scenario[t - 1]

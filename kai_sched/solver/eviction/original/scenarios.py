@@ -222,7 +222,7 @@ def gpus_without_recorded(n: int, state: State, search: Search) -> float:
 
 @inner
 def in_hundredths(gpus: float) -> float:
-    """Return a number of GPUs, a scalar, in hundredths.
+    """Return a number of GPUs, in hundredths.
 
     To the nearest: queues pay for parts of GPUs rounded down, and nodes of as many GPUs must not differ by that.
     """

@@ -69,7 +69,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
 
     Returns
     -------
-    help : scalar, a ``Help``
+    help : int, a ``Help``
         HELPED. NO_VICTIMS, NO_ROOM, SHARES: ``bounds.refute`` proves that no victims help. VICTIMS_GO_FIRST: the
         precedence proof says that all victims would be placed again before the preemptor. TOO_LONG: the budget is used
         up. NOT_FOUND.
@@ -104,7 +104,7 @@ def find_original_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
 def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Probe for growing parts of the pending tasks with one generator.
 
-    Returns a scalar ``Help``: HELPED, with the solution simulated; NOT_FOUND; or what ended the whole search
+    Returns a ``Help``: HELPED, with the solution simulated; NOT_FOUND; or what ended the whole search
     (``probe``). ``lower`` tasks were solved, ``upper`` were not. After a success the simulation is undone and only its
     victims stay recorded (``search.lists.recorded``, (T + 1,)). The probe for all tasks is done once more at the end,
     as in v0.17.0: its result is what is committed.
@@ -138,7 +138,7 @@ def escalate(generator: int, preemptor: Preemptor, ctx: Context, search: Search)
 
 @inner
 def next_size(lower: int, upper: int, k: int, length: int) -> int:
-    """Return for how many tasks the next probe is, a scalar; NULL: the search ends.
+    """Return for how many tasks the next probe is; NULL: the search ends.
 
     ``lower`` tasks were solved and ``upper`` were not (NULL: none failed yet). Doubles ``k`` up to ``length``,
     then halves the interval. If it is closed and something was solved, all ``length`` tasks are probed once more.
@@ -167,14 +167,14 @@ def lacks_gpus(t: int, snapshot: Snapshot, state: State) -> bool:
 def probe(generator: int, k: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Search for a valid scenario for the first ``k`` tasks of ``search.pending`` (L,) with one ``generator``.
 
-    The recorded victims are part of each scenario. Returns a scalar ``Help``: HELPED, with the scenario simulated; or,
+    The recorded victims are part of each scenario. Returns a ``Help``: HELPED, with the scenario simulated; or,
     with the state as before, NOT_FOUND, or the reason for which the whole search ends (``reason_to_stop``).
 
     Parameters
     ----------
-    generator : scalar, a ``Generator``
+    generator : int, a ``Generator``
         NODE_LOCAL or MULTI_NODE: how scenarios are made of the potential victims.
-    k : scalar
+    k : int
         How many of the pending tasks are to be placed, with the minimums of the job lowered to match.
     """
     ceiling = preemptor.ceiling
@@ -234,7 +234,7 @@ def simulate_on_each_node(k: int, preemptor: Preemptor, ctx: Context, search: Se
 
     Parameters
     ----------
-    k : scalar
+    k : int
         How many of the pending tasks are to be placed.
     """
     snapshot = ctx.snapshot
@@ -272,7 +272,7 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def reason_to_stop(steps: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
-    """Return why the whole search ends after ``steps`` chunks of a probe, a scalar ``Help``; OK: it goes on.
+    """Return why the whole search ends after ``steps`` chunks of a probe, a ``Help``; OK: it goes on.
 
     TOO_LONG at the budget; for a single task VICTIMS_GO_FIRST after two chunks, or the result of ``bounds.refute``
     after eight. Both proofs hold for the whole search, not only for this probe.
@@ -304,7 +304,7 @@ def is_by_itself(snapshot: Snapshot, search: Search) -> bool:
 
 @inner
 def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
-    """Return how many of the first ranked nodes are the same as after the chunk before, a scalar.
+    """Return how many of the first ranked nodes are the same as after the chunk before.
 
     Bound: prefixes of at most this length make scenarios that were simulated and failed. A new chunk that only
     touches new nodes leaves the room of the others as it was. These keep their order among themselves, so up to
@@ -314,9 +314,9 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
 
     Parameters
     ----------
-    total : scalar
+    total : int
         How many nodes are ranked now.
-    n_nodes : scalar
+    n_nodes : int
         How many nodes had potential victims after the chunk before.
     """
     newest = search.counts.batches[0] - 1

@@ -69,7 +69,7 @@ def is_entitled(q: int, ctx: Context, search: Search) -> bool:
 
 @inner
 def blocked_by(t: int, ctx: Context) -> float:
-    """Return the GPUs that task ``t`` keeps from others beyond what its queue pays for it: a scalar, 0 or more.
+    """Return the GPUs that task ``t`` keeps from others beyond what its queue pays for it: 0 or more.
 
     Of each of its devices it counts for its part of what is held later, ``devices.later`` (G,). Pods that are leaving
     count for nothing.

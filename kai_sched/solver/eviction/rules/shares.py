@@ -52,7 +52,7 @@ def note_scarce(k: int, ctx: Context, search: Search) -> None:
 
 @inner
 def is_above(amount: float, threshold: float) -> bool:
-    """Return whether an amount is above a share or a quota, as rule 1 asks; both are scalars."""
+    """Return whether an amount is above a share or a quota, as rule 1 asks."""
     return amount > threshold
 
 
@@ -136,7 +136,7 @@ def gpus_above(u: int, v: int, need: Amounts, ctx: Context, search: Search) -> f
 
 @inner
 def ratio(amount: float, share: float) -> float:
-    """Return the part of a ``share`` that an amount uses, a scalar: 0 of an infinite one, infinite if it is 0."""
+    """Return the part of a ``share`` that an amount uses: 0 of an infinite one, infinite if it is 0."""
     if share == np.inf:
         return 0.0
     if share == 0.0:

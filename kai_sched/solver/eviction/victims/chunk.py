@@ -130,7 +130,7 @@ def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Long
 
 @inner
 def subtree_end(s: int, end: int, sets: Sets) -> int:
-    """Return a row (scalar) after all sets at or below set ``s``, where ``end`` ends the sets of the job.
+    """Return a row after all sets at or below set ``s``, where ``end`` ends the sets of the job.
 
     For a set with members it is ``end``: its descendants are not contiguous, and ``take_whole`` checks each row.
     """

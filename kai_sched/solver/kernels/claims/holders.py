@@ -88,7 +88,7 @@ def count_user(i: int, sign: int, ctx: Context) -> None:
 def note_elsewhere(ctx: Context) -> None:
     """Note that claims or devices of several nodes changed: classes with claims are searched for anew.
 
-    The mark ``claims.elsewhere``, a scalar, goes through the undo log, so that a rollback notes it as well.
+    The mark ``claims.elsewhere`` goes through the undo log, so that a rollback notes it as well.
     """
     set_integer(ctx.state.at.elsewhere, 1, ctx)
     touch_all(ctx.finder.block)

@@ -40,7 +40,7 @@ def has_claims(c: int, ctx: Context) -> bool:
 
 @inner
 def survey_claims(c: int, n: int, ctx: Context) -> int:
-    """Return when the claims of a pod of class ``c`` can all be allocated on node ``n``: a ``Room``, a scalar.
+    """Return when the claims of a pod of class ``c`` can all be allocated on node ``n``: a ``Room``.
 
     ``picks.length[1]`` (3,) is 1 afterwards if the search was cut, so that NEVER is not certain.
     """

@@ -23,13 +23,13 @@ CUT, LEFT_OUT = 1, 2  # in ``finder.steps.cut``: by the class's own steps; becau
 
 @inner
 def free_steps(n: int, ctx: Context) -> int:
-    """Return how many steps each search on node ``n`` may take, a scalar."""
+    """Return how many steps each search on node ``n`` may take."""
     return int(FREE_STEPS * (8 + ctx.snapshot.dra_devices.ptr[n + 1] - ctx.snapshot.dra_devices.ptr[n]))
 
 
 @inner
 def more_steps(c: int, asks: bool, ctx: Context) -> int:
-    """Return how many a search for class ``c`` may take beyond these, a scalar: none with ``asks`` if all are taken."""
+    """Return how many a search for class ``c`` may take beyond these: none with ``asks`` if all are taken."""
     return SEARCH_STEPS if not asks or has_steps(c, ctx) else 0
 
 
