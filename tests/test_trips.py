@@ -168,5 +168,3 @@ def test_a_broken_trip_is_found() -> None:
     assert broken((*steps[:5], replace(choose, caller="make_room"))) == ["make_room does not mention choose_chunks"]
     wrong = ["choose_chunks does not mention attempt_scenarios"]
     assert broken((choices, choose, replace(choices, caller=""))) == wrong
-        "choose_chunks does not mention attempt_scenarios"
-    ]
