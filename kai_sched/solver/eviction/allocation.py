@@ -53,7 +53,7 @@ def make_search(snapshot: Snapshot) -> Search:
         _columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
         _columns(Kinds, MOST_KINDS),
         _columns(Lists, n_tasks + 1),
-        make_minimal_tables(n_tasks, n_nodes, n_queues, longest),
+        make_minimal_tables(n_tasks, snapshot.sets.parent.size, n_nodes, n_queues, longest),
         make_original_tables(n_tasks, n_nodes, n_queues),
         np.zeros((n_nodes, n_resources)),
         np.zeros(snapshot.n_domains, np.int64),
@@ -74,11 +74,13 @@ def make_search(snapshot: Snapshot) -> Search:
     )
 
 
-def make_minimal_tables(n_tasks: int, n_nodes: int, n_queues: int, longest: int) -> MinimalTables:
+def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, longest: int) -> MinimalTables:
     """Allocate what the search for few victims has for itself; the longest job has so many tasks (``longest``)."""
     columns: list[Any] = [
         *np.zeros((3, 1), np.int64),
-        *np.zeros((4, n_tasks + 1), np.int64),
+        *np.zeros((3, n_tasks + 1), np.int64),
+        np.zeros(n_sets, np.int64),
+        np.zeros(n_tasks + 1, np.int64),
         *np.zeros((5, n_nodes), np.int64),
         *np.zeros((2, n_queues)),
         np.zeros(MOST_KINDS, np.int64),

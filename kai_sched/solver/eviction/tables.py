@@ -129,6 +129,7 @@ class SearchSets(NamedTuple):
     """By set, (S,)."""
 
     left: Longs  # active tasks that are left, of the set or below it
+    tail: Longs  # a task row: no task of the set at or behind it is left (``victims.chunk``)
     core: Longs  # how many victims of the set count within its minimum (semantics 4.7)
     gives: Longs  # 1: it has a surplus to give (4.4)
     over: Longs  # 1: something at or below it is above its minimum

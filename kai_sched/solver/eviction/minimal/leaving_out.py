@@ -10,7 +10,7 @@ from __future__ import annotations
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Snapshot, Verdict
 from kai_sched.solver.eviction.minimal.simulation import VALID, chunk_end, simulate_choice
-from kai_sched.solver.eviction.minimal.taking import empties, first_of
+from kai_sched.solver.eviction.minimal.taking import first_of
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.victims.potential import may_suffice, slots
 from kai_sched.solver.jit import inner
@@ -38,15 +38,18 @@ def some_victim_is_unneeded(ctx: Context, search: Search) -> bool:
     each chunk.
     """
     sum_up(ctx, search)
+    note_emptied(True, search)
+    found = False
     for entry in range(search.minimal.n_chosen[0]):
         g = int(search.minimal.chosen[entry])
-        if search.minimal.n_chosen[0] > 1 and is_held(g, ctx.snapshot, search):
+        if found or (search.minimal.n_chosen[0] > 1 and is_held(g, ctx.snapshot, search)):
             continue
         count_out(g, ctx, search)
-        if may_suffice(search.minimal.with_chosen, search):
-            return True
-        count_in(g, ctx, search)
-    return False
+        found = may_suffice(search.minimal.with_chosen, search)
+        if not found:
+            count_in(g, ctx, search)
+    note_emptied(False, search)
+    return found
 
 
 @inner
@@ -61,6 +64,7 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     count, chosen = search.counts, search.minimal.chosen
     anybody, most = True, count.work[0] + SPARING_WORK_MAX
     undo_all(ctx)
+    note_emptied(True, search)
     # The most deserving victim is left out first, as it is the one to be spared. One pass is not enough: a chunk
     # that was held by a later one, or needed beside it, may be unneeded once that one stays. The loop ends, as
     # each pass but the last makes the list shorter. The count of room avoids simulations that must fail.
@@ -85,21 +89,34 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
             else:
                 count_in(g, ctx, search)
             at = next_chosen(g, search)
+    note_emptied(False, search)
     simulate_choice(action, p, k, ctx, search)
+
+
+@inner
+def note_emptied(chosen: bool, search: Search) -> None:
+    """Note which sets the chosen chunks take the last pods of, in ``minimal.emptied_by`` (S,); or (False) forget it.
+
+    No two chunks empty the same set.
+    """
+    for entry in range(search.minimal.n_chosen[0]):
+        g = search.minimal.chosen[entry]
+        if search.lists.emptied[g] != NULL:
+            search.minimal.emptied_by[search.lists.emptied[g]] = g + 1 if chosen else 0
 
 
 @inner
 def is_held(h: int, snapshot: Snapshot, search: Search) -> bool:
     """Return whether chunk ``h`` has to go because a later chosen chunk of its job empties its set.
 
-    If a chunk takes the last pods of a set, the pods of this set that were surplus go too: they may not run
-    without their gang (4.5, step 3). Reads ``search.minimal.chosen`` (T + 1,).
+    If a chunk takes the last pods of a set, the pods of this set that were surplus go too: they cannot run
+    without their gang (4.5, step 3). Reads ``minimal.emptied_by`` (S,) of its set and those above.
     """
-    j = snapshot.tasks.job[first_of(h, search)]
-    for entry in range(search.minimal.n_chosen[0]):
-        g = int(search.minimal.chosen[entry])
-        if g > h and snapshot.tasks.job[first_of(g, search)] == j and empties(g, h, snapshot, search):
+    s = snapshot.tasks.set[first_of(h, search)]
+    while s != NULL:  # Bound: parents have lower rows.
+        if search.minimal.emptied_by[s] > h + 1:
             return True
+        s = snapshot.sets.parent[s]
     return False
 
 
@@ -189,6 +206,8 @@ def next_chosen(before: int, search: Search) -> int:
 def leave_out(at: int, search: Search) -> None:
     """Remove the entry at place ``at`` of ``search.minimal.chosen`` (T + 1,); the others keep their order."""
     chosen = search.minimal.chosen
+    if search.lists.emptied[chosen[at]] != NULL:
+        search.minimal.emptied_by[search.lists.emptied[chosen[at]]] = 0
     search.minimal.n_chosen[0] -= 1
     for place in range(at, search.minimal.n_chosen[0]):
         chosen[place] = chosen[place + 1]
@@ -198,6 +217,8 @@ def leave_out(at: int, search: Search) -> None:
 def put_in(at: int, g: int, search: Search) -> None:
     """Insert chunk ``g`` into ``search.minimal.chosen`` (T + 1,) at place ``at``: undoes ``leave_out``."""
     chosen = search.minimal.chosen
+    if search.lists.emptied[g] != NULL:
+        search.minimal.emptied_by[search.lists.emptied[g]] = g + 1
     for place in range(search.minimal.n_chosen[0], at, -1):
         chosen[place] = chosen[place - 1]
     chosen[at] = g

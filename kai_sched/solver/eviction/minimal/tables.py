@@ -19,6 +19,7 @@ class MinimalTables(NamedTuple):
     chosen: Longs  # (T + 1,) the chosen chunks, in the order of their choice
     is_chosen: Longs  # (T + 1,) by chunk: 0 no, 1 chosen, 2 chosen and charged as a loss of its queue
     kept: Longs  # (T + 1,) by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
+    emptied_by: Longs  # (S,) the chosen chunk that takes the last pods of the set, plus 1; 0: none (``leaving_out``)
     blockers: Longs  # (T + 1,) chunks that keep a class of pending tasks off a node (``minimal.blockers``)
     cost: Longs  # (N,) what clearing the node for one task would cost, as long as cost_mark is current
     cost_mark: Longs  # (N,) clock; minus that: the cost is no less than ``cost``

@@ -5,7 +5,7 @@ Surplus tasks leave one by one, the last in task order first. Then surplus sub-g
 the end all that is left of the job leaves together. What is left is not the working state but what the accumulation
 has not taken yet: ``sets.left`` (S,) counts the active tasks that are left, ``tasks.taken`` (T,) marks the taken ones.
 
-Cost: O(S of the job x depth + tasks of the chosen set) for a chunk. A job of n surplus tasks gives n chunks.
+Cost: O(S of the job x depth) for a chunk, and all tasks of a set once. A job of n surplus tasks gives n chunks.
 
 Invariant: only ``search.sets`` and scratch are written. The caller takes the tasks off
 (``victims.potential.take_off``).
@@ -84,7 +84,8 @@ def survey_surplus(first: int, end: int, ctx: Context, search: Search) -> None:
 def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Longs) -> tuple[int, int]:
     """Write the tasks that a job would lose next to ``chunk``, and return how many there are and which set they empty.
 
-    Reads ``sets.left`` (S,) and ``tasks.taken`` (T,), overwrites ``scratch.order`` and what ``survey_surplus`` writes.
+    Reads ``sets.left``, ``sets.tail`` (S,) and ``tasks.taken`` (T,), overwrites ``scratch.order`` and what
+    ``survey_surplus`` writes.
 
     Parameters
     ----------
@@ -121,9 +122,10 @@ def victim_chunk(first: int, end: int, ctx: Context, search: Search, chunk: Long
         if chosen == NULL:
             return take_whole(whole, subtree_end(whole, end, sets), ctx, search, chunk), whole
         s = chosen
-    for t in range(sets.task_ptr[s + 1] - 1, sets.task_ptr[s] - 1, -1):
+    # Within an accumulation tasks only become fewer, so the next one is never behind the last one.
+    for t in range(rows.tail[s] - 1, sets.task_ptr[s] - 1, -1):
         if is_left(t, ctx.state, search):
-            chunk[0] = t
+            chunk[0], rows.tail[s] = t, t + 1
             return 1, NULL
     return 0, NULL
 

@@ -288,6 +288,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
             search.counts.touched_jobs[0] += 1
             for s in range(first, end):
                 search.sets.left[s] = state.sets.active[s]
+                search.sets.tail[s] = sets.task_ptr[s + 1]
         length, emptied = victim_chunk(first, end, ctx, search, search.chunk)
         known = False
         for entry in range(length):

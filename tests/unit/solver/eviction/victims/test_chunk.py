@@ -21,7 +21,7 @@ def test_chunks_are_those_of_the_recursive_twin(root: Member) -> None:
     books = opened(assemble([root]))
     snapshot, search = books.snapshot, make_search(books.snapshot)
     sets: Sets = snapshot.sets
-    search.sets.left[:] = books.state.sets.active
+    search.sets.left[:], search.sets.tail[:] = books.state.sets.active, sets.task_ptr[1:]
     tasks: dict[int, list[int]] = {}
     base = 0
     for pod_set in pod_sets(root):
