@@ -36,7 +36,7 @@ from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, fi
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims.objects import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.keys import bare_pod_group_key, is_marked
+from kai_sched.model.keys import bare_pod_group_key, unmarked
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Change, Cluster
 from kai_sched.snapshot.columns import NULL
@@ -70,7 +70,7 @@ class Cache:
     held_shapes
         By number of a shape and of devices: what a pod on a node has where that is less (``holdings``).
     columns
-        Arrays (N,) derived from the nodes, by what they hold; cleared when a node changes.
+        Arrays (N,) derived from the nodes, and codes in them, by what they hold; cleared when a node changes.
     """
 
     def __init__(self) -> None:
@@ -102,9 +102,10 @@ class Cache:
         self.reservations: set[str] = set()
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.held_shapes: dict[tuple[int, int], Shape] = {}
-        self.columns: dict[object, npt.NDArray[Any]] = {}  # of the nodes as they are; cleared when one changes
+        self.columns: dict[object, Any] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self._devices: Any = None  # of slices; made anew when one changes of what they depend on
+        self._bare: set[str] = set()  # keys of the pods that have groups of their own
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None
         self._serial = -1
@@ -198,9 +199,9 @@ class Cache:
 
     def column(self, name: object, make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """The column of the nodes with this name: as it was made last, or made anew if a node has changed."""
-        if name not in self.columns:
-            self.columns[name] = make()
-        return self.columns[name]
+        found: npt.NDArray[Any] = self.columns[name] if name in self.columns else make()
+        self.columns[name] = found
+        return found
 
     def device_book(self, make: Callable[[], Made]) -> Made:
         """What ``make`` returns of slices, classes, taint rules and nodes; as it was made last if none has changed."""
@@ -250,14 +251,16 @@ class Cache:
                 if group is None or not in_pool(group.labels, config):
                     gone.append(key)
                 else:
-                    entries.append((key, (group.created_ns, group.uid, key), group, self._group_cells(key, group)))
+                    entries.append(
+                        (key, (group.created_ns, group.uid, key), group, self._group_cells(key, group, False))
+                    )
             except Exception as error:
                 errors.add(PodGroup, key, error)
         errors.end()
         self.groups.remove(gone)
         put_all(self.groups, entries, PodGroup)
 
-    def _group_cells(self, identity: str, group: PodGroup) -> tuple[int, ...]:
+    def _group_cells(self, identity: str, group: PodGroup, bare: bool) -> tuple[int, ...]:
         key = layout_key(group)
         layout = self.layout_ids.row(key)
         if layout == len(self.layouts):
@@ -271,7 +274,7 @@ class Cache:
             self.priority_classes.row(group.priority_class),
             NULL if group.preemptible is None else int(group.preemptible),
             layout,
-            int(is_marked(identity)),
+            int(bare),
             moment(group.last_start_ns) if group.last_start_ns else 0,
             moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
             moment(group.stale_since_ns) if group.stale_since_ns else 0,
@@ -298,36 +301,39 @@ class Cache:
         self.reservations.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
+        orders = tuple(name in config.plugins for name in ("kubeflow", "ray", "taskorder"))
         for key, pod, known in present:
             try:
                 reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
-                cells = self._pod_cells(key, pod, known, reserves, config)
+                own = bare_pod_group_key(key) if is_bare(pod, config) else ""
+                cells = self._pod_cells(own, pod, known, reserves, config, orders)
                 entries.append((key, (pod.created_ns, pod.uid, key), pod, cells))
-                own = bare_pod_group_key(key)
-                if is_bare(pod, config):
+                if own:
                     group = group_of_bare_pod(pod)
-                    bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group)))
-                elif own in self.groups.row_of:
-                    gone_groups.append(own)
+                    bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group, True)))
+                elif key in self._bare:
+                    gone_groups.append(bare_pod_group_key(key))
                 (self.reservations.add if reserves else self.reservations.discard)(key)
             except Exception as error:
                 errors.add(Pod, key, error)
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
+        self._bare = (self._bare - {unmarked(group) for group in gone_groups}) | {unmarked(own) for own, *_ in bare}
         put_all(self.pods, entries, Pod)
         self.groups.put(bare)
 
-    def _pod_cells(self, key: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
-        if pod.group:
-            group = self.group_ids.row(pod.group_key)
-        else:
-            group = self.group_ids.row(bare_pod_group_key(key)) if is_bare(pod, config) else NULL
+    def _pod_cells(
+        self, own: str, pod: Pod, known: KnownShape, reserves: bool, config: Config, orders: tuple[bool, ...]
+    ) -> tuple[int, ...]:
+        """The cells of a pod; ``own`` is the key of its group if it is bare, ``orders`` which plugins order pods."""
+        key = pod.group_key if pod.group else own
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
-        labelled, priority = task_priority(pod)
-        binding = self.binding(pod)
+        kubeflow, ray, task_order = orders
+        labelled, priority = task_priority(pod) if task_order else (0, 0)
+        binding = self.binding(pod) if self.bindings else None
         return (
-            group,
+            self.group_ids.row(key) if key else NULL,
             self.sub_groups.row(pod.sub_group or "default"),
             self._class_of(known, reserves, label_set),
             self.node_names.row(pod.node) if pod.node else NULL,
@@ -337,10 +343,10 @@ class Cache:
             moment(pod.deleted_ns) if pod.deleted_ns else 0,
             int(bool(pod.gates)),
             int(pod.scheduler != config.scheduler_name and not reserves and not is_scaling(pod, config)),
-            int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
-            int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
-            labelled if "taskorder" in config.plugins else 0,
-            -priority if "taskorder" in config.plugins else 0,
+            int(kubeflow and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
+            int(ray and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
+            labelled,
+            -priority,
             label_set,
         )
 

@@ -175,7 +175,7 @@ def lower_signatures(
         np.array(term_ptr, np.int32),
         np.array(requirement_ptr, np.int32),
         np.array(flat, np.int32),
-        np.array(truth, np.uint8).reshape(len(requirements), len(nodes)),
+        np.concatenate([np.zeros(0, np.uint8), *truth]).reshape(len(requirements), len(nodes)),
         np.array([int(signature.gpu_kind) for signature in book.rows], np.uint8),
     )
 
@@ -184,14 +184,27 @@ def truth_of(requirement: Requirement, cache: Cache, nodes: list[Node]) -> npt.N
     """(N,) 1 where the node meets the requirement; cached until a node changes."""
     found = cache.columns.get(requirement)
     if found is None:
-        codes, values = label_column(requirement.key, cache, nodes)
-        by_code = [holds(requirement, {} if value is None else {requirement.key: value}) for value in values]
-        found = cache.columns[requirement] = np.array(by_code, np.uint8)[codes]
+        codes, numbers = label_column(requirement.key, cache, nodes)
+        found = cache.columns[requirement] = _truth_by_code(requirement, numbers)[codes]
     return found
 
 
-def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """(N,) the code of the label's value on each node, and the value of each code; cached until a node changes.
+def _truth_by_code(requirement: Requirement, numbers: dict[str | None, int]) -> npt.NDArray[np.uint8]:
+    """(values,) 1 for each value that meets the requirement, as ``holds`` says; the values that it lists are looked up.
+
+    A node's name has as many values as there are nodes, and each pod may list others.
+    """
+    if requirement.op in ("In", "NotIn"):
+        listed = [numbers[value] for value in requirement.values if value in numbers]
+        found = np.full(len(numbers), requirement.op == "NotIn", np.uint8)
+        found[listed] = requirement.op == "In"
+        return found
+    labels: list[dict[str, str]] = [{} if value is None else {requirement.key: value} for value in numbers]
+    return np.array([holds(requirement, each) for each in labels], np.uint8)
+
+
+def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray[np.int32], dict[str | None, int]]:
+    """(N,) the code of the label's value on each node, and the code of each value; cached until a node changes.
 
     Code 0 stands for a missing label; its value is None. The key NODE_NAME stands for the name of the node.
     """
@@ -203,8 +216,8 @@ def label_column(key: str, cache: Cache, nodes: list[Node]) -> tuple[npt.NDArray
         else:
             texts = [numbers.setdefault(node.labels.get(key), len(numbers)) for node in nodes]
         codes = cache.columns["codes", key] = np.array(texts, np.int32)
-        cache.columns["values", key] = np.array(list(numbers), object)
-    return codes, list(cache.columns["values", key])
+        cache.columns["values", key] = numbers
+    return codes, cache.columns["values", key]
 
 
 def untolerated(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> list[Taint]:

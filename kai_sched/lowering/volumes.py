@@ -100,7 +100,8 @@ class _Reaches:
 
     def _values(self, key: str) -> dict[str | None, list[int]]:
         if key not in self._by_value:
-            codes, values = label_column(key, self.cache, self.nodes)
+            codes, numbers = label_column(key, self.cache, self.nodes)
+            values = list(numbers)
             found: dict[str | None, list[int]] = {}
             for n, code in enumerate(codes.tolist()):
                 found.setdefault(values[code], []).append(n)

@@ -41,11 +41,6 @@ def bare_pod_group_key(pod_key: str) -> GroupKey:
     return GroupKey(_BARE_POD_MARK + pod_key)
 
 
-def is_marked(key: str) -> bool:
-    """Whether the key is the marked key of a bare pod's group."""
-    return key.startswith(_BARE_POD_MARK)
-
-
 def unmarked(key: str) -> str:
     """The key without the mark of bare pods; for a bare pod's group that is the key of the pod."""
     return key.removeprefix(_BARE_POD_MARK)
