@@ -151,6 +151,7 @@ OF_MINIMAL: dict[str, tuple[Any, Callable[..., Any]]] = {
     "refute": (minimal, lambda *_: OK),
     "may_supply": (minimal, lambda *_: True),
     "shares_forbid_all": (minimal, lambda *_: False),
+    "can_clear_no_node": (minimal, lambda *_: False),
     "hosts_suffice": (minimal, lambda *_: True),
     "some_victim_is_unneeded": (minimal, lambda *_: True),
     "can_be_cleared": (costs, lambda *_: True),

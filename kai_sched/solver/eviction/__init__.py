@@ -55,6 +55,8 @@ minimal.bounds           shares keep the GPUs that are         queues; once a   
 .shares_forbid_all       lacking, whatever the victims are     search            unlimited supply
 minimal.bounds           the potential victims so far hold too queues            rules.shares: gpus_above,   proofs
 .may_supply              few GPUs that shares let leave                          gpus_kept_behind
+minimal.node_supply      shares let too little leave from each tasks, nodes x    what each side may lose by  proofs
+.can_clear_no_node       node for a single pod                 depth             rules.shares
 minimal.bounds           a single pod fits no node of the last nodes of the job  all room is counted; terms  proofs
 .hosts_suffice           victim, with all of its victims gone                    only refuse more
 minimal.node_costs       shares let too little leave from one  victims on the    what shares refuse now they proofs

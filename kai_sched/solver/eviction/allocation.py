@@ -9,7 +9,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot
-from kai_sched.solver.eviction.minimal.tables import MinimalTables
+from kai_sched.solver.eviction.minimal.tables import MinimalTables, Supply
 from kai_sched.solver.eviction.original.tables import MOST_TRIED, LeafVictims, OriginalTables
 from kai_sched.solver.eviction.tables import (
     MOST_KINDS,
@@ -85,6 +85,7 @@ def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, 
         *np.zeros((2, n_queues)),
         np.zeros(MOST_KINDS, np.int64),
         *np.zeros((2, longest), np.int64),
+        Supply(np.zeros(n_nodes, np.int64), *np.zeros((4, n_nodes)), *np.zeros((2, n_queues), np.int64)),
     ]
     return MinimalTables(*columns)
 

@@ -19,6 +19,7 @@ from kai_sched.snapshot.tables import Action, Help, Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.minimal.bounds import (
     ALL_VICTIMS,
+    TOGETHER,
     first_candidate_set,
     hosts_suffice,
     lacks_relief,
@@ -31,6 +32,7 @@ from kai_sched.solver.eviction.minimal.bounds import (
 )
 from kai_sched.solver.eviction.minimal.choice import choose_chunks
 from kai_sched.solver.eviction.minimal.leaving_out import drop_unneeded_victims, some_victim_is_unneeded
+from kai_sched.solver.eviction.minimal.node_supply import can_clear_no_node
 from kai_sched.solver.eviction.minimal.simulation import TAKEN_BACK, VALID, simulate_choice
 from kai_sched.solver.eviction.preemptor import with_moves
 from kai_sched.solver.eviction.scenario import list_nodes_of_job
@@ -103,14 +105,18 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
 def search_candidate_set(candidates: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Search one ``CandidateSet``; return a ``Help``: HELPED, NOT_FOUND, TOO_LONG, or the reason of ``refute``.
 
-    All victims may move in consolidation, and in the last set of a reclaim if the configuration allows it. Single pods
-    are searched for node by node, unless what blocks a node may be on another one, by ports or anti-affinity of the
-    class (C,); consolidation compares all nodes.
+    A single pod for which no node can be cleared is not searched for in TOGETHER; where limits are in the way, victims
+    elsewhere may have to leave, too, and the proof does not hold. All victims may move in consolidation, and in the
+    last set of a reclaim if the configuration allows it. Single pods are searched for node by node, unless what blocks
+    a node may be on another one, by ports or anti-affinity of the class (C,); consolidation compares all nodes.
     """
     action, moves = preemptor.action, preemptor.action == CONSOLIDATION
     if action == RECLAIM:
         moves = candidates == ALL_VICTIMS and ctx.settings.consolidating_reclaim == 1
     note_who_gives(candidates, preemptor, ctx, search)
+    single = preemptor.n_tasks == 1 and not lacks_relief(preemptor.job, preemptor.need, ctx)
+    if candidates == TOGETHER and single and can_clear_no_node(preemptor, ctx, search):
+        return NOT_FOUND
     begin_accumulation(preemptor.ceiling, candidates != ALL_VICTIMS, ctx, search)
     search.minimal.n_chosen[0] = 0
     guarded = has_guards(ctx.snapshot.tasks.cls[search.pending[0]], ctx.snapshot)

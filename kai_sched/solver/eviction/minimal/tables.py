@@ -10,6 +10,18 @@ from typing import NamedTuple
 from kai_sched.snapshot.tables import Floats, Longs
 
 
+class Supply(NamedTuple):
+    """What may leave from each node, (N,), and leaves by their side, (Q,): scratch of ``minimal.node_supply``."""
+
+    nodes: Longs  # the nodes with victims of a side
+    may_leave: Floats  # GPUs that shares let leave for good
+    side_holds: Floats  # GPUs of the victims of one side; 0 between two sides
+    level_loses: Floats  # GPUs of jobs with a pod on the node, beside one queue of the path; 0 between two levels
+    own_loses: Floats  # the same below a queue of the path
+    first_leaf: Longs  # (Q,) link: the first leaf of a side
+    next_leaf: Longs  # (Q,) link: the next leaf of the side
+
+
 class MinimalTables(NamedTuple):
     """Scratch of one search. Chunks are rows of ``Lists.chunk_start``; marks are current where they equal ``clock``."""
 
@@ -31,3 +43,4 @@ class MinimalTables(NamedTuple):
     with_chosen: Longs  # (4,) by class of pending tasks: its room with the chosen chunks gone (``sum_up``)
     pending_in_order: Longs  # (L,) the pending tasks in the order of the job: a choice may reorder ``Search.pending``
     place: Longs  # (L,) the nodes that were chosen for the pending tasks
+    supply: Supply
