@@ -74,7 +74,7 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         up (4.8). NOT_FOUND: none of the attempts was valid.
     """
     action, length, lacking, settings = preemptor.action, preemptor.n_tasks, preemptor.lacking, ctx.settings
-    search.counts.pending[0] = length
+    search.counts.pending[0], search.minimal.refuted[0] = length, 0
     for entry in range(length):
         search.minimal.pending_in_order[entry] = search.pending[entry]
     count_kinds(length, ctx, search)
@@ -92,8 +92,8 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
         candidates += 1
     # A search with fewer chunks than ``patience`` has not asked for the proof yet. It decides nothing any more,
     # but gives the user the reason.
-    if outcome == NOT_FOUND and search.counts.batches[0] < patience(ctx.snapshot, search):
-        why = refute(action, preemptor.job, preemptor.ceiling, ctx, search)
+    if outcome == NOT_FOUND:
+        why = reason_of_proof(preemptor, ctx, search)
         outcome = why if why != OK else NOT_FOUND
     if outcome != HELPED:
         ctx.log.size[:] = 0
@@ -184,14 +184,24 @@ def search_for_gang(preemptor: Preemptor, ctx: Context, search: Search) -> int:
 def reason_to_end(n_chunks: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Return why the whole search ends after so many chunks, a ``Help``; OK: it goes on. Counts the chunk as work.
 
-    TOO_LONG at the budget; what ``refute`` proves, once (``search.kinds`` (4,)).
+    TOO_LONG at the budget; what ``refute`` proves.
     """
     search.counts.work[0] += 1
     if search.counts.work[0] > ctx.settings.search_work:
         return TOO_LONG
-    if n_chunks == patience(ctx.snapshot, search):
-        return int(refute(preemptor.action, preemptor.job, preemptor.ceiling, ctx, search))
-    return OK
+    return reason_of_proof(preemptor, ctx, search) if n_chunks == patience(ctx.snapshot, search) else OK
+
+
+@inner
+def reason_of_proof(preemptor: Preemptor, ctx: Context, search: Search) -> int:
+    """Return what ``refute`` proves, a ``Help``, or OK. It is asked once a search: it holds for all candidate sets.
+
+    That it was asked is in ``minimal.refuted`` (1,).
+    """
+    if search.minimal.refuted[0] == 1:
+        return OK
+    search.minimal.refuted[0] = 1
+    return int(refute(preemptor.action, preemptor.job, preemptor.ceiling, ctx, search))
 
 
 @inner

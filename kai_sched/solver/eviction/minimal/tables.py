@@ -27,6 +27,7 @@ class MinimalTables(NamedTuple):
 
     n_chosen: Longs  # (1,) the length of ``chosen``
     clock: Longs  # (1,) moves with each choice of chunks, and each class of pending tasks in it
+    refuted: Longs  # (1,) 1: ``bounds.refute`` was asked in this search, and knows no proof
     looked: Longs  # (1,) pods that costs of nodes looked at and that are not yet part of ``Counts.work``
     chosen: Longs  # (T + 1,) the chosen chunks, in the order of their choice
     is_chosen: Longs  # (T + 1,) by chunk: 0 no, 1 chosen, 2 chosen and charged as a loss of its queue
