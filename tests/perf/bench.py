@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,22 @@ def plan_of(result: CycleResult, prefix: str) -> str:
     """A digest of the plan in the order of deciding, with the names of this repetition taken out."""
     lines = [f"{type(effect).__name__} {effect.pod} {effect.node}" for effect in result.effects]
     return hashlib.sha256("\n".join(lines).replace(prefix, "").encode()).hexdigest()
+
+
+@dataclass
+class Runs:
+    """The repetitions of a shape that count. Of their results only the last one is kept: others would be its memory."""
+
+    times: list[float] = field(default_factory=list)  # of all of ``run_cycle``, in seconds
+    solver: list[float] = field(default_factory=list)
+    plans: set[str] = field(default_factory=set)
+    lowering: list[float] = field(default_factory=list)
+    last: CycleResult | None = None
+
+    def add(self, result: CycleResult, seconds: float) -> None:
+        self.times.append(seconds)
+        self.solver.append(result.solver_s)
+        self.last = result
 
 
 def measure(
@@ -131,23 +147,22 @@ def forget_answers() -> None:
         evaluator.cache_clear()
 
 
-def repeat_fresh(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
+def repeat_fresh(case: Case, config: Config) -> Runs:
     """Independent cycles; the first pays for loading compiled code and is thrown away."""
-    results, times, plans = [], [], set()
+    runs = Runs()
     for repetition in range(REPETITIONS + 1):
         forget_answers()
         prefix = f"r{repetition}x-"
         result, seconds = measure(fresh_store(case, prefix, repetition), config, None)
-        plans.add(plan_of(result, prefix))
+        runs.plans.add(plan_of(result, prefix))
         if repetition:
-            results.append(result)
-            times.append(seconds)
-    return results, times, plans
+            runs.add(result, seconds)
+    return runs
 
 
-def repeat_steady(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
+def repeat_steady(case: Case, config: Config) -> Runs:
     """The cycle after 500 pods of a settled cluster changed, on its store and cache; compared with one from scratch."""
-    results, times, plans = [], [], set()
+    runs = Runs()
     for repetition in range(REPETITIONS + 1):
         prefix = f"r{repetition}x-"
         store, cache = fresh_store(case, prefix, repetition), Cache()
@@ -158,21 +173,19 @@ def repeat_steady(case: Case, config: Config) -> tuple[list[CycleResult], list[f
         result, seconds = measure(store, config, cache)
         again, _ = measure(store, config, None)
         plan = plan_of(result, prefix)
-        plans.add(plan)
+        runs.plans.add(plan)
         if plan_of(again, prefix) != plan:
             raise SystemExit(f"repetition {repetition}: the warm plan differs from the one from scratch")
         if repetition > 0:
-            results.append(result)
-            times.append(seconds)
-    return results, times, plans
+            runs.add(result, seconds)
+    return runs
 
 
-def repeat_arrivals(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str], list[float]]:
+def repeat_arrivals(case: Case, config: Config) -> Runs:
     """The cycles in which one pod comes to a settled cluster, each compared with one from scratch; and what lowering
     takes of each."""
     assert case.newcomer is not None
-    results, times, plans, lowering = [], [], set[str](), []
-    prefix = "r0x-"
+    runs, prefix = Runs(), "r0x-"
     store, cache = fresh_store(case, prefix, 0), Cache()
     measure(store, config, cache)
     for repetition in range(REPETITIONS + 1):
@@ -190,24 +203,24 @@ def repeat_arrivals(case: Case, config: Config) -> tuple[list[CycleResult], list
         settle(store, result)
         measure(store, config, cache)
         if repetition > 0:
-            results.append(result)
-            times.append(lowered_s + seconds)
-            lowering.append(lowered_s)
-            plans = {plan_of(result, prefix)}  # each of them is another pod's
-    return results, times, plans, lowering
+            runs.add(result, lowered_s + seconds)
+            runs.lowering.append(lowered_s)
+            runs.plans = {plan_of(result, prefix)}  # each of them is another pod's
+    return runs
 
 
-def repeat_cycles(case: Case, config: Config) -> tuple[list[CycleResult], list[float], set[str]]:
+def repeat_cycles(case: Case, config: Config) -> Runs:
     """Cycle after cycle on one cluster, of which those that count are returned; SystemExit where a search was cut."""
     store, cache, tracker = fresh_store(case, "r0x-", 0), Cache(), HintTracker()
     measure(fresh_store(case, "w-", 1), config, None)  # pays for loading compiled code
-    results, times, evicted, used, still = [], [], 0.0, 0.0, False
+    runs, plans, evicted, used, still = Runs(), hashlib.sha256(), 0.0, 0.0, False
     for number in range(case.cycles):
         if case.changed and number >= 2:
             churn(store, number - 2)
         cluster = store.cluster()
         result, seconds = measure(store, config, cache, NOW_NS + number * STEP_NS, tracker)
         tracker.record(cluster, result, config)
+        plans.update(plan_of(result, "r0x-").encode())
         if any(Help.TOO_LONG in found for found in result.searches.values()):
             raise SystemExit(f"cycle {number}: a search was cut")
         gone = [effect for effect in result.effects if isinstance(effect, Evict)]
@@ -216,8 +229,7 @@ def repeat_cycles(case: Case, config: Config) -> tuple[list[CycleResult], list[f
         used += gpus_of(cluster, [effect for effect in waits if effect.pod not in result.evicted])
         still = not result.effects
         if number < case.counted and not (case.changed and number < 2):
-            results.append(result)
-            times.append(seconds)
+            runs.add(result, seconds)
         if still and not case.changed:
             break
         advance(store, cluster, result, NOW_NS + number * STEP_NS, World(STEP_NS, restarts_clocks=False))
@@ -226,7 +238,8 @@ def repeat_cycles(case: Case, config: Config) -> tuple[list[CycleResult], list[f
     most = case.outcome.most_evicted_share
     if most is not None and evicted > most * used:
         raise SystemExit(f"{evicted:.0f} GPUs evicted for {used:.0f} that got used")
-    return results, times, {"once"}
+    runs.plans = {plans.hexdigest()}
+    return runs
 
 
 def gpus_of(cluster: Cluster, effects: Sequence[Evict | Pipeline]) -> float:
@@ -267,32 +280,32 @@ def run_shape(name: str) -> dict[str, Any]:
     """One row of the result; SystemExit where the outcome is wrong."""
     case = CASES[name]
     config = Config(actions=case.actions, max_consolidation_preemptees=case.most_moved)
-    lowering: list[float] = []
     if case.newcomer is not None:
-        results, times, plans, lowering = repeat_arrivals(case, config)
+        runs = repeat_arrivals(case, config)
     elif case.cycles:
-        results, times, plans = repeat_cycles(case, config)
+        runs = repeat_cycles(case, config)
     else:
-        results, times, plans = (repeat_steady if case.steady else repeat_fresh)(case, config)
-    last = results[-1]
+        runs = (repeat_steady if case.steady else repeat_fresh)(case, config)
+    last = runs.last
+    assert last is not None
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    wrong = check(name, case, last, plans)
+    wrong = check(name, case, last, runs.plans)
     if wrong:
         raise SystemExit("\n".join(wrong))
     bound = sum(isinstance(effect, Bind) for effect in last.effects)
     pipelined = sum(isinstance(effect, Pipeline) for effect in last.effects)
     return {
         "shape": name,
-        "solver_s": (max if case.cycles else statistics.median)(result.solver_s for result in results),
-        "cycle_s": (max if case.cycles else statistics.median)(times),
-        "median_cycle_s": statistics.median(times),
+        "solver_s": (max if case.cycles else statistics.median)(runs.solver),
+        "cycle_s": (max if case.cycles else statistics.median)(runs.times),
+        "median_cycle_s": statistics.median(runs.times),
         "rss_mb": round(rss_mb, 1),
         "bound": bound,
         "pipelined": pipelined,
         "evicted": len(last.evicted),
         "unschedulable": sum(group.reason is not None for group in last.groups.values()),
-        "lowering_s": statistics.median(lowering) if lowering else None,
-        "plan_sha256": next(iter(plans)),
+        "lowering_s": statistics.median(runs.lowering) if runs.lowering else None,
+        "plan_sha256": next(iter(runs.plans)),
     }
 
 
