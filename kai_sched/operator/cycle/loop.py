@@ -139,31 +139,45 @@ class CycleLoop:
 
     async def _turn(self) -> float:
         """Run one cycle; return how many seconds to rest after it."""
-        retries = self._executor.retries
         if not self._may_act():
-            self._leads = False
-            self._trigger.stand_by()
-            await self._decide(NO_HINTS)
-            return self._standby_s
+            return await self._stand_by()
         if not self._leads:
-            # The leader before may have crashed while it bound a gang: the rest of that gang goes first.
-            first = await self._decide(NO_HINTS, whole=True)
-            retries.partial = await self._in_thread(lambda: partial_groups(first.result))
-            self._leads = True
+            await self._begin_to_lead()
+        retries = self._executor.retries
         self._turned_at = self._clock.monotonic()
         hints = retries.next_hints(self._turned_at)
         decided = await self._decide(hints, whole=bool(hints.first or retries.timers))
         if self._may_act():
-            retries.settle(decided.result, hints)
-            if retries.tracker.record(decided.cluster, decided.result, self._config()):
-                self._trigger.request(matters=False)
-            if retries.tracker.due:
-                self._trigger.request()
+            self._record(decided, hints)
             await self._executor.carry_out(decided)
-        next_deadline_ns, now_ns = decided.result.next_deadline_ns, self._clock.wall_ns()
-        wait_s = min(DEADLINE_MAX_S, max(0.0, (next_deadline_ns - now_ns) / 1e9))
-        self._due = self._clock.monotonic() + wait_s + LATE_S if next_deadline_ns else None
+        self._note_deadline(decided.result.next_deadline_ns)
         return decided.seconds
+
+    async def _stand_by(self) -> float:
+        self._leads = False
+        self._trigger.stand_by()
+        await self._decide(NO_HINTS)
+        return self._standby_s
+
+    async def _begin_to_lead(self) -> None:
+        """The leader before may have crashed while it bound a gang: the rest of that gang goes first."""
+        first = await self._decide(NO_HINTS, whole=True)
+        self._executor.retries.partial = await self._in_thread(lambda: partial_groups(first.result))
+        self._leads = True
+
+    def _record(self, decided: DecidedCycle, hints: SchedulingHints) -> None:
+        """Keep what the next cycle has to know, and ask for it where it is due."""
+        retries = self._executor.retries
+        retries.settle(decided.result, hints)
+        if retries.tracker.record(decided.cluster, decided.result, self._config()):
+            self._trigger.request(matters=False)
+        if retries.tracker.due:
+            self._trigger.request()
+
+    def _note_deadline(self, deadline_ns: int) -> None:
+        """Note when time alone may change the decisions; 0: never."""
+        wait_s = min(DEADLINE_MAX_S, max(0.0, (deadline_ns - self._clock.wall_ns()) / 1e9))
+        self._due = self._clock.monotonic() + wait_s + LATE_S if deadline_ns else None
 
     async def _decide(self, hints: SchedulingHints, whole: bool = False) -> DecidedCycle:
         """Decide one cycle. With ``whole`` the lazy parts of the result are computed now, and cannot raise later."""

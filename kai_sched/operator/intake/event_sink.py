@@ -208,14 +208,7 @@ class EventSink:
         self._have_observed(kind, key, None if isinstance(found, Pod) and found.node else raw, fault)
         before, serial = self._store.get(CLASSES[kind], key), self._store.serial
         if isinstance(found, Pod) and seen.pod is not None:
-            if found.scheduler != self._scheduler and not found.node:
-                # A pod of another scheduler in one of our groups counts as a member, but is not placed.
-                found = replace(found, gates=(*found.gates, OTHER_SCHEDULER))
-            found = self._gate.take(seen.pod, found)
-            if found is None:
-                self._overlay.gone(key)
-            else:
-                self._overlay.observe(found)
+            self._take_pod(seen.pod, found)
         elif kind == POD_GROUP:
             self._gate.show(key, raw, found if isinstance(found, PodGroup) else None)
         elif found is None:
@@ -228,6 +221,17 @@ class EventSink:
             after = self._store.get(CLASSES[kind], key)
             self._changed(not (_only_runs(before, after) or _only_shown(before, after)))
         return fault
+
+    def _take_pod(self, wire: core.WirePod, pod: Pod) -> None:
+        """Show the pod in its group, or hold it back until its group is known."""
+        if pod.scheduler != self._scheduler and not pod.node:
+            # A pod of another scheduler in one of our groups counts as a member, but is not placed.
+            pod = replace(pod, gates=(*pod.gates, OTHER_SCHEDULER))
+        grouped = self._gate.take(wire, pod)
+        if grouped is None:
+            self._overlay.gone(pod.key)
+        else:
+            self._overlay.observe(grouped)
 
     def _node_of(self, seen: ObjectHead, before: Object | None) -> str:
         """The node where the pod takes room: by itself, by what was known of it, or by a bind under way."""
