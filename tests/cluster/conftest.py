@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if item.get_closest_marker("cluster")]
     lines: list[str] = []
     dropped: list[pytest.Item] = []
-    if chosen and not config.option.collectonly and (why := _build(chosen, config)):
+    if chosen and (why := _build(chosen, config)):
         if os.environ.get("CI") == "true":
             raise pytest.UsageError(f"the cluster tests cannot run: {why}")
         dropped = chosen
@@ -78,7 +78,7 @@ def _build(chosen: list[pytest.Item], config: pytest.Config) -> str:
         needed.update(getattr(module, "TOOLS", ()), getattr(module, "WORKLOAD_OPERATORS", ()))
     try:
         missing = [group for group in components.GROUPS if group in needed and not components.is_built(group)]
-        if missing:
+        if missing and not config.option.collectonly:
             with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
                 print(flush=True)
                 components.build(missing)
