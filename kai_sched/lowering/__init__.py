@@ -2,7 +2,7 @@
 
 ``lower`` makes the snapshot. ``cache`` keeps between cycles what can be kept (``cached_rows``), by the journal of the
 store. A module for each table: ``queues``, ``jobs`` with ``sub_group_tree``, ``nodes``, ``devices``, ``host_ports``,
-``terms`` (bounded by ``term_work``), ``volumes`` and, in a room of their own, ``claims``. ``pod_classes`` finds pods
+``terms`` (bounded by ``term_work``), ``volumes`` and, in a package of their own, ``claims``. ``pod_classes`` finds pods
 that placement cannot tell apart, ``equivalence`` jobs that differ in their requests only, ``constraints`` what pods ask
 of nodes. ``settings`` turns the configuration into numbers. ``cycle.lift`` turns rows back into names.
 

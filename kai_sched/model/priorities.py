@@ -1,5 +1,5 @@
 """The default priority of PodGroups, the shipped classes, and from which priority on groups are non-preemptible
-(semantics 0.4, 11.2); ``reconcile.grouping.classes`` chooses the class of a workload.
+(semantics 0.4, 11.2); ``reconcile.grouping.priority_classes`` chooses the class of a workload.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ it hands events of queues and pod groups on a second time, and lists a kind only
 scaling pods, ``default_queues`` queues for pods without one, ``selector_service`` has selectors of devices evaluated
 while cycles go on, ``garbage_collection`` tunes Python.
 
-The rooms are wings that do not know each other: ``intake``, ``grouping``, ``cycle``, ``delivery``, ``reporting``,
+The packages below do not know each other: ``intake``, ``grouping``, ``cycle``, ``delivery``, ``reporting``,
 ``http``.
 
 - **One process, few threads.** The event loop handles everything that concerns the API server. One thread decides

@@ -22,7 +22,7 @@ from kai_sched.model.read.sharing import (
     whole_of,
 )
 from kai_sched.model.resources import QuantityError, is_quantity, parse_quantity
-from kai_sched.reconcile.admission.claims import claim_faults
+from kai_sched.reconcile.admission.reserved_labels import claim_faults
 from kai_sched.reconcile.admission.types import AdmissionRequest, AdmissionSettings, Answer
 
 Container = Mapping[str, Any]

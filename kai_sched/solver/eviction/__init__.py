@@ -10,7 +10,7 @@ level is one function::
             skip it if gates, shares or a similar job that failed say so    reason_not_to_search, similar_jobs
             search_for_victims:
                 find_minimal_victims                                        minimal.search
-                commit_scenario                                             commit
+                commit_scenario, if it found some                           commit
 
     find_minimal_victims
         for each candidate set: victims that leave alone,
@@ -28,10 +28,10 @@ level is one function::
 
     when all actions are done, victims that have room again stay            minimal.returning
 
-Rooms. ``victims`` has the order of victims, ``rules`` what a scenario must keep; both searches use them, and
+Packages. ``victims`` has the order of victims, ``rules`` what a scenario must keep; both searches use them, and
 ``scenario``, ``evict``, ``home_claims``, ``bounds`` and ``commit``. ``minimal`` is the search above, with tables of its
 own. With ``victims: original`` the search is that of v0.17.0 (``original``; docs/adr/0008 says why there are two).
-Neither knows the other, and what they share reads the tables of neither.
+Neither knows the other, and what they share reads the tables of neither (``tables.Search`` only holds them).
 
 Order. ``victims.candidates`` keeps a sorted list of contenders and of victims for each leaf over all searches of an
 action; ``victims.leaf_order`` and ``victims.queue_order`` read them in the order of the queue tree without sorting

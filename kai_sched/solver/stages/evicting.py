@@ -1,8 +1,8 @@
 """The actions consolidation, reclaim and preempt: which pending jobs get a search, in which order, and which queues and
 jobs may lose pods to each (semantics 4 to 6).
 
-This module decides which jobs are tried, in which order, and which queues and jobs may lose pods. The search for
-victims is the package ``solver.eviction``, whose front page says how it goes. The three actions differ in
+The search for victims is the package ``solver.eviction``, whose front page says how it goes. The three actions differ
+in
 
 - the pending job: reclaim asks that its queue stays within the fair share (4.1), preempt that a non-preemptible job
   stays within the quota (5), consolidation that the job is preemptible and enough GPUs are free somewhere (6);

@@ -1,4 +1,4 @@
-"""Rules 1 and 2 of semantics 4.7, each once, and beside each the bound that follows from it.
+"""The comparisons of rules 1 and 2 of semantics 4.7, each once, and beside each the bound that follows from it.
 
 Rule 1, for each loss before it is subtracted: the victim's side is above its allocatable share (*fair-share branch*),
 or the reclaimer's side stays within its quota and the victim's side is above its own in a scarce resource (*quota

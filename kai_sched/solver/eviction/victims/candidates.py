@@ -110,8 +110,8 @@ def measure_waiting(j: int, ctx: Context, search: Search) -> None:
 
     Writes in place: ``search.ask`` (J, 3), the amounts of the next chunk in the units of queues, zeros if nothing is
     pending, and ``search.jobs.stage_waiting`` (J,). Copies both to ``search.contenders``: there they change for the
-    jobs that take part in a simulation, and ``simulation.restore_contenders`` restores them from here. Overwrites
-    ``scratch.chunk``.
+    jobs that take part in a simulation, and ``original.simulation.restore_contenders`` restores them from here.
+    Overwrites ``scratch.chunk``.
     """
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
