@@ -105,22 +105,24 @@ def find_minimal_victims(preemptor: Preemptor, ctx: Context, search: Search) -> 
 def search_candidate_set(candidates: int, preemptor: Preemptor, ctx: Context, search: Search) -> int:
     """Search one ``CandidateSet``; return a ``Help``: HELPED, NOT_FOUND, TOO_LONG, or the reason of ``refute``.
 
-    A single pod for which no node can be cleared is not searched for in TOGETHER; where limits are in the way, victims
-    elsewhere may have to leave, too, and the proof does not hold. All victims may move in consolidation, and in the
-    last set of a reclaim if the configuration allows it. Single pods are searched for node by node, unless what blocks
-    a node may be on another one, by ports or anti-affinity of the class (C,); consolidation compares all nodes.
+    Single pods are searched for node by node, unless what blocks a node may be on another one, by ports or
+    anti-affinity of the class (C,). One for which no node can be cleared is not searched for in TOGETHER; where limits
+    are in the way or pods elsewhere, victims beside those of the node may have to leave, and the proof does not hold.
+    All victims may move in consolidation, and in the
+    last set of a reclaim if the configuration allows it. Consolidation compares all nodes.
     """
     action, moves = preemptor.action, preemptor.action == CONSOLIDATION
     if action == RECLAIM:
         moves = candidates == ALL_VICTIMS and ctx.settings.consolidating_reclaim == 1
+    guarded = has_guards(ctx.snapshot.tasks.cls[search.pending[0]], ctx.snapshot)
+    by_node = preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded
     note_who_gives(candidates, preemptor, ctx, search)
-    single = preemptor.n_tasks == 1 and not lacks_relief(preemptor.job, preemptor.need, ctx)
-    if candidates == TOGETHER and single and can_clear_no_node(preemptor, ctx, search):
+    on_one_node = candidates == TOGETHER and by_node and not lacks_relief(preemptor.job, preemptor.need, ctx)
+    if on_one_node and can_clear_no_node(preemptor, ctx, search):
         return NOT_FOUND
     begin_accumulation(preemptor.ceiling, candidates != ALL_VICTIMS, ctx, search)
     search.minimal.n_chosen[0] = 0
-    guarded = has_guards(ctx.snapshot.tasks.cls[search.pending[0]], ctx.snapshot)
-    if preemptor.n_tasks == 1 and action != CONSOLIDATION and not guarded:
+    if by_node:
         return search_for_pod(with_moves(preemptor, moves), ctx, search)
     return search_for_gang(with_moves(preemptor, moves), ctx, search)
 
