@@ -36,7 +36,7 @@ from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, fi
 from kai_sched.lowering.terms import TermBook
 from kai_sched.model.claims.objects import EXTENDED_PREFIX, DeviceClass, DeviceTaintRule, ResourceSlice
 from kai_sched.model.config import Config, in_pool
-from kai_sched.model.keys import bare_pod_group_key, unmarked
+from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Change, Cluster
 from kai_sched.snapshot.columns import NULL
@@ -105,7 +105,6 @@ class Cache:
         self.columns: dict[object, Any] = {}  # of the nodes as they are; cleared when one changes
         self.has_claims = False  # whether some pod has had claims for devices, or asked for devices of a class
         self._devices: Any = None  # of slices; made anew when one changes of what they depend on
-        self._bare: set[str] = set()  # keys of the pods that have groups of their own
         self._quick: dict[int, tuple[Shape, KnownShape]] = {}  # by id; the shape is held, so that no other gets its id
         self._store_id: object = None
         self._serial = -1
@@ -301,37 +300,32 @@ class Cache:
         self.reservations.difference_update(gone)
         entries: list[Entry] = []
         bare: list[Entry] = []
-        orders = tuple(name in config.plugins for name in ("kubeflow", "ray", "taskorder"))
         for key, pod, known in present:
             try:
                 reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
-                own = bare_pod_group_key(key) if is_bare(pod, config) else ""
-                cells = self._pod_cells(own, pod, known, reserves, config, orders)
+                own, bare_now = bare_pod_group_key(key), is_bare(pod, config)
+                cells = self._pod_cells(own if bare_now else "", pod, known, reserves, config)
                 entries.append((key, (pod.created_ns, pod.uid, key), pod, cells))
-                if own:
+                if bare_now:
                     group = group_of_bare_pod(pod)
                     bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group, True)))
-                elif key in self._bare:
-                    gone_groups.append(bare_pod_group_key(key))
+                elif own in self.groups.row_of:
+                    gone_groups.append(own)
                 (self.reservations.add if reserves else self.reservations.discard)(key)
             except Exception as error:
                 errors.add(Pod, key, error)
         errors.end()
         self.pods.remove(gone)
         self.groups.remove(gone_groups)
-        self._bare = (self._bare - {unmarked(group) for group in gone_groups}) | {unmarked(own) for own, *_ in bare}
         put_all(self.pods, entries, Pod)
         self.groups.put(bare)
 
-    def _pod_cells(
-        self, own: str, pod: Pod, known: KnownShape, reserves: bool, config: Config, orders: tuple[bool, ...]
-    ) -> tuple[int, ...]:
-        """The cells of a pod; ``own`` is the key of its group if it is bare, ``orders`` which plugins order pods."""
+    def _pod_cells(self, own: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
+        """The cells of a pod; ``own`` is the key of its group if it is bare."""
         key = pod.group_key if pod.group else own
         label_set = self.terms.label_set(pod) if self.terms.terms else NULL
-        kubeflow, ray, task_order = orders
-        labelled, priority = task_priority(pod) if task_order else (0, 0)
-        binding = self.binding(pod) if self.bindings else None
+        labelled, priority = task_priority(pod) if "taskorder" in config.plugins else (0, 0)
+        binding = self.binding(pod)
         return (
             self.group_ids.row(key) if key else NULL,
             self.sub_groups.row(pod.sub_group or "default"),
@@ -343,8 +337,8 @@ class Cache:
             moment(pod.deleted_ns) if pod.deleted_ns else 0,
             int(bool(pod.gates)),
             int(pod.scheduler != config.scheduler_name and not reserves and not is_scaling(pod, config)),
-            int(kubeflow and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
-            int(ray and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
+            int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
+            int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
             labelled,
             -priority,
             label_set,
