@@ -21,19 +21,22 @@ import numpy as np
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import GPU, Action, Amounts, Settings, Snapshot
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.eviction.minimal.simulation import chunk_end
-from kai_sched.solver.eviction.minimal.taking import amount_of, queue_of
+from kai_sched.solver.eviction.minimal.chunks import amount_of, chunk_end, queue_of
 from kai_sched.solver.eviction.rules.losses import begin_losses, sides_of
-from kai_sched.solver.eviction.rules.shares import gpus_above, gpus_kept_behind, leaves_alone, may_lose_more
+from kai_sched.solver.eviction.rules.shares import (
+    gpus_above,
+    gpus_kept_behind,
+    may_lose_more,
+    side_stays_behind,
+)
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
-from kai_sched.solver.kernels.gates import pass_gates
+from kai_sched.solver.kernels.gates import ROUNDING, pass_gates
 from kai_sched.solver.state import Context, State
 
 OK = int(Verdict.OK)
 CONSOLIDATION = int(Action.CONSOLIDATION)
 RECLAIM = int(Action.RECLAIM)
-ROUNDING = 1e-6
 MANY_ROLES = 64
 PATIENCE = 64  # as many chunks, or one for so many pods, cost about what it costs to ask whether any victims could help
 
@@ -104,7 +107,7 @@ def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: 
         if not gives and search.queues.is_open[q] == 1.0:
             gives = may_lose_more(preemptor.job, preemptor.need, q, ctx, search)
             if gives and candidates == ALONE:
-                gives = leaves_alone(preemptor.job, preemptor.need, q, (0.0, 0.0, 1.0), ctx, search)
+                gives = side_stays_behind(preemptor.job, preemptor.need, q, (0.0, 0.0, 1.0), False, ctx, search)
         search.queues.gives_up[q] = gives
         search.minimal.given[q] = 0.0
         search.minimal.most_given[q] = 0.0
@@ -164,7 +167,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
     _, victim = sides_of(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
     search.minimal.given[victim] += whole[GPU]
     search.minimal.most_given[victim] = max(search.minimal.most_given[victim], whole[GPU])
-    return amount, True, leaves_alone(preemptor.job, preemptor.need, q, whole, ctx, search)
+    return amount, True, side_stays_behind(preemptor.job, preemptor.need, q, whole, False, ctx, search)
 
 
 @inner

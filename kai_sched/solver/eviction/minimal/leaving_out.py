@@ -8,9 +8,10 @@ scenario that was valid before is simulated, with fewer victims or the same.
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import Floats, Snapshot, Verdict
-from kai_sched.solver.eviction.minimal.simulation import VALID, chunk_end, simulate_choice
-from kai_sched.solver.eviction.minimal.taking import first_of
+from kai_sched.snapshot.tables import Floats, Snapshot
+from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.eviction.minimal.chunks import chunk_end, first_of
+from kai_sched.solver.eviction.minimal.simulation import VALID, simulate_choice
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.eviction.victims.potential import may_suffice, slots
 from kai_sched.solver.jit import inner

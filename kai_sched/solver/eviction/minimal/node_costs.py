@@ -15,8 +15,8 @@ from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Action
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.minimal.blockers import NEVER, cost_of_blocked, is_blocked
-from kai_sched.solver.eviction.minimal.simulation import chunk_end
-from kai_sched.solver.eviction.minimal.taking import BLOCK, queue_of
+from kai_sched.solver.eviction.minimal.chunks import chunk_end, queue_of
+from kai_sched.solver.eviction.minimal.taking import BLOCK
 from kai_sched.solver.eviction.rules.shares import may_lose_more
 from kai_sched.solver.eviction.tables import PODS_A_NODE, Preemptor, Search
 from kai_sched.solver.jit import inner

@@ -12,17 +12,18 @@ Cost: the tasks of possible victims, and the nodes once for each level of the qu
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Amounts, Status, Verdict
+from kai_sched.snapshot.tables import GPU, Amounts, Status
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.rules.losses import sides_of
 from kai_sched.solver.eviction.rules.shares import gpus_above, gpus_kept_behind
-from kai_sched.solver.eviction.tables import PODS_A_UNIT, Preemptor, Search
+from kai_sched.solver.eviction.tables import NODES_A_UNIT, PODS_A_UNIT, Preemptor, Search
 from kai_sched.solver.jit import inner
+from kai_sched.solver.kernels.gates import ROUNDING
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RUNNING = int(Status.RUNNING)
-ROUNDING = 1e-6
 
 
 @inner
@@ -30,8 +31,8 @@ def can_clear_no_node(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     """Return whether it is proven that victims that leave for good make room on no node for the first pending task.
 
     Possible victims are those of leaves in ``queues.gives_up`` (Q,). Writes ``search.supply``, columns (N,) and (Q,),
-    and counts the tasks that it visits as work. ``scratch.overshoot`` bounds how much more a pod frees than its queue
-    pays for.
+    and counts the tasks and nodes that it visits as work. ``scratch.overshoot`` bounds how much more a pod frees than
+    its queue pays for.
     """
     snapshot, state, supply = ctx.snapshot, ctx.state, search.minimal.supply
     c, parent = snapshot.tasks.cls[search.pending[0]], snapshot.queues.parent
@@ -48,6 +49,7 @@ def can_clear_no_node(preemptor: Preemptor, ctx: Context, search: Search) -> boo
             s = int(snapshot.queues.child[child])
             if supply.first_leaf[s] != 0:
                 add_side(u, s, preemptor.need, ctx, search)
+        search.counts.work[0] += verdicts.shape[0] // NODES_A_UNIT
         for n in range(verdicts.shape[0]):
             supply.own_loses[n] += supply.level_loses[n]
             supply.level_loses[n] = 0.0
@@ -79,7 +81,7 @@ def add_side(u: int, s: int, need: Amounts, ctx: Context, search: Search) -> Non
     Adds the GPUs of the jobs that have a pod on a node to ``supply.level_loses`` (N,): what a queue above both sides
     may lose at most.
     """
-    snapshot, supply = ctx.snapshot, search.minimal.supply
+    supply = search.minimal.supply
     length, largest = gather_side(s, ctx, search)
     above = gpus_above(u, s, need, ctx, search)
     by_rule_1 = 0.0 if above < 0.0 else above + largest
@@ -89,7 +91,6 @@ def add_side(u: int, s: int, need: Amounts, ctx: Context, search: Search) -> Non
         most = min(by_rule_1, gpus_kept_behind(u, mine, s, ctx, search))
         supply.may_leave[n] += min(supply.side_holds[n], most)
         supply.side_holds[n] = 0.0
-    search.counts.work[0] += snapshot.nodes.condition.shape[0] // PODS_A_UNIT // PODS_A_UNIT
 
 
 @inner

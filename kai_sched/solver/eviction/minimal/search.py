@@ -15,7 +15,8 @@ longest job; for the other letters see docs/data-model.md.
 
 from __future__ import annotations
 
-from kai_sched.snapshot.tables import Action, Help, Verdict
+from kai_sched.snapshot.tables import Action, Help
+from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.bounds import refute
 from kai_sched.solver.eviction.minimal.bounds import (
     ALL_VICTIMS,
@@ -243,7 +244,7 @@ def attempt_scenarios(n_hosts: int, for_good: bool, preemptor: Preemptor, ctx: C
         if not (preemptor.moves if moves else for_good):
             continue
         again = True
-        # Bound: ``keep_last`` excludes one more chunk before each repetition, so there are at most V of them.
+        # Bound: ``exclude_last_chunk`` excludes one more chunk before each repetition, so there are at most V of them.
         while again and choose_chunks(n_hosts, with_moves(preemptor, moves), ctx, search):
             too_many = some_victim_is_unneeded(ctx, search)
             outcome = simulate_choice(preemptor.action, preemptor.job, preemptor.n_tasks, ctx, search)

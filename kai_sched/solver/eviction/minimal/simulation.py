@@ -21,6 +21,8 @@ from kai_sched.snapshot.tables import Action, Snapshot, TermKind, TermRole
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.evict import evict, fits_at_home, has_room_at_home, return_home
 from kai_sched.solver.eviction.home_claims import fits_home_claims, free_home_claims
+from kai_sched.solver.eviction.minimal.chunks import chunk_end, queue_of
+from kai_sched.solver.eviction.rules.losses import is_below
 from kai_sched.solver.eviction.rules.retake import who_retakes
 from kai_sched.solver.eviction.rules.validate import is_valid
 from kai_sched.solver.eviction.scenario import add_to_scenario, count_at_home, within_limits
@@ -50,13 +52,6 @@ class ChoiceOutcome(enum.IntEnum):
 INVALID = int(ChoiceOutcome.INVALID)
 VALID = int(ChoiceOutcome.VALID)
 TAKEN_BACK = int(ChoiceOutcome.TAKEN_BACK)
-
-
-@inner
-def chunk_end(g: int, search: Search) -> int:
-    """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry."""
-    last = g + 1 == search.counts.batches[0]
-    return int(search.counts.potential[0] if last else search.lists.chunk_start[g + 1])
 
 
 @inner
@@ -93,7 +88,7 @@ def simulate_choice(action: int, p: int, k: int, ctx: Context, search: Search) -
             outcome = VALID
             q = who_retakes(p, k, ctx, search) if action == RECLAIM else NULL
             if q != NULL:
-                outcome = TAKEN_BACK if keep_last(q, snapshot, search) else INVALID
+                outcome = TAKEN_BACK if exclude_last_chunk(q, snapshot, search) else INVALID
     if outcome != VALID:
         undo_all(ctx)
     return outcome
@@ -368,26 +363,16 @@ def terms_allow(c: int, n: int, ctx: Context) -> bool:
 
 
 @inner
-def keep_last(q: int, snapshot: Snapshot, search: Search) -> int:
+def exclude_last_chunk(q: int, snapshot: Snapshot, search: Search) -> bool:
     """Exclude one more chosen chunk of queue ``q`` or below it, the last, from leaving for good for this preemptor.
 
     Writes ``minimal.kept`` (T + 1,) in place. The choice is then repeated. A chunk that is excluded already may be
-    chosen again where it moves, and is passed over here: so each call that returns 1 excludes one more of at most T
-    chunks.
-
-    Returns
-    -------
-    int
-        1, or 0 if no chosen chunk of the queue is left to exclude.
+    chosen again where it moves, and is passed over here: so each call that returns True excludes one more of at most T
+    chunks. False: no chosen chunk of the queue is left to exclude.
     """
     for entry in range(search.minimal.n_chosen[0] - 1, -1, -1):
-        g = search.minimal.chosen[entry]
-        if search.minimal.kept[g] == 1:
-            continue
-        v = snapshot.jobs.queue[snapshot.tasks.job[search.lists.potential[search.lists.chunk_start[g]]]]
-        while v != NULL and v != q:  # Bound: the depth of the queue tree.
-            v = snapshot.queues.parent[v]
-        if v == q:
+        g = int(search.minimal.chosen[entry])
+        if search.minimal.kept[g] == 0 and is_below(queue_of(g, snapshot, search), q, snapshot.queues.parent):
             search.minimal.kept[g] = 1
-            return 1
-    return 0
+            return True
+    return False

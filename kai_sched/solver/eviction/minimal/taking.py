@@ -14,11 +14,12 @@ for the best node. Invariant: ``minimal.chosen``, ``minimal.is_chosen``, ``queue
 from __future__ import annotations
 
 from kai_sched.snapshot.columns import NULL
-from kai_sched.snapshot.tables import GPU, Action, Amounts, Snapshot
+from kai_sched.snapshot.tables import GPU, Action, Snapshot
 from kai_sched.snapshot.verdicts import Verdict
-from kai_sched.solver.eviction.minimal.simulation import chunk_end, evict_victim, pipeline_task, restore_victim
+from kai_sched.solver.eviction.minimal.chunks import amount_of, blocked_of, chunk_end, empties, first_of, queue_of
+from kai_sched.solver.eviction.minimal.simulation import evict_victim, pipeline_task, restore_victim
 from kai_sched.solver.eviction.preemptor import with_moves
-from kai_sched.solver.eviction.rules.losses import change_blocked, give_back_loss
+from kai_sched.solver.eviction.rules.losses import change_blocked, give_back_loss, is_below
 from kai_sched.solver.eviction.rules.shares import lose, side_stays_behind
 from kai_sched.solver.eviction.tables import Preemptor, Search
 from kai_sched.solver.jit import inner
@@ -66,7 +67,7 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
                 return False
             first = first_of(g, search)
             helps = False
-            if is_below(jobs.queue[snapshot.tasks.job[first]], q, snapshot):
+            if is_below(jobs.queue[snapshot.tasks.job[first]], q, parent):
                 for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
                     helps = helps or prices[snapshot.tasks.cls[search.lists.potential[at]], r] > 0.0
             g += 1
@@ -79,14 +80,6 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
         if q != old_q or r != old_r:
             g = 0
     return True
-
-
-@inner
-def is_below(q: int, above: int, snapshot: Snapshot) -> bool:
-    """Return whether queue ``q`` is queue ``above`` or below it; reads ``queues.parent`` (Q,)."""
-    while q != NULL and q != above:  # Bound: the depth of the queue tree.
-        q = snapshot.queues.parent[q]
-    return bool(q == above)
 
 
 @inner
@@ -152,25 +145,6 @@ def abandon(floats: int, integers: int, chosen: int, placed: int, ctx: Context, 
 
 
 @inner
-def first_of(g: int, search: Search) -> int:
-    """Return the first task of chunk ``g``, from ``search.lists.potential`` (T + 1,)."""
-    return int(search.lists.potential[search.lists.chunk_start[g]])
-
-
-@inner
-def empties(g: int, h: int, snapshot: Snapshot, search: Search) -> bool:
-    """Return whether chunk ``g`` takes the last pods of the set of chunk ``h``, an earlier one of its job.
-
-    ``lists.emptied`` (T + 1,) has the set that a chunk empties, or NULL for a surplus pod. Sets have lower rows
-    than those below them, so climbing from the set of ``h`` ends at that set or passes it.
-    """
-    s, emptied = snapshot.tasks.set[first_of(h, search)], search.lists.emptied[g]
-    while s > emptied:  # Bound: parents have lower rows.
-        s = snapshot.sets.parent[s]
-    return bool(emptied != NULL and s == emptied)
-
-
-@inner
 def take_chunk(g: int, ctx: Context, search: Search) -> None:
     """Evict chunk ``g`` through the undo log and append it to ``search.minimal.chosen`` (T + 1,).
 
@@ -217,8 +191,8 @@ def unbar(entry: int, search: Search) -> None:
 def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> bool:
     """Return whether shares let chunk ``g`` leave after the chunks chosen before it (4.7), and charge it.
 
-    Rules 1 and 2 of the validator are asked. If both allow it, ``queues.remains`` (Q, 3) is lowered for its leaf
-    and the queues above; otherwise nothing changes. A chunk that ``simulation.keep_last`` has excluded is refused.
+    Rules 1 and 2 of the validator are asked. If both allow it, ``queues.remains`` (Q, 3) is lowered for its leaf and
+    the queues above; otherwise nothing changes. A chunk that ``simulation.exclude_last_chunk`` has excluded is refused.
     """
     snapshot = ctx.snapshot
     amount, q = amount_of(g, snapshot, search), queue_of(g, snapshot, search)
@@ -226,7 +200,7 @@ def may_be_taken(g: int, preemptor: Preemptor, ctx: Context, search: Search) -> 
     if search.minimal.kept[g] == 1 or not lose(p, need, q, amount, ctx, search):
         return False
     change_blocked(q, -blocked_of(g, search), snapshot.queues.parent, search)
-    if side_stays_behind(p, need, q, amount, ctx, search):
+    if side_stays_behind(p, need, q, amount, True, ctx, search):
         return True
     give_back_shares(g, snapshot, search)
     return False
@@ -238,31 +212,6 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
     q, parent = queue_of(g, snapshot, search), snapshot.queues.parent
     change_blocked(q, blocked_of(g, search), parent, search)
     give_back_loss(q, amount_of(g, snapshot, search), parent, search)
-
-
-@inner
-def queue_of(g: int, snapshot: Snapshot, search: Search) -> int:
-    """Return the leaf queue of chunk ``g``: row of a queue."""
-    return int(snapshot.jobs.queue[snapshot.tasks.job[first_of(g, search)]])
-
-
-@inner
-def amount_of(g: int, snapshot: Snapshot, search: Search) -> Amounts:
-    """Return what the tasks of chunk ``g`` hold: CPU in millicores, memory in bytes, GPUs."""
-    amount = (0.0, 0.0, 0.0)
-    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
-        price = snapshot.classes.quota[snapshot.tasks.cls[search.lists.potential[at]]]
-        amount = (amount[0] + price[0], amount[1] + price[1], amount[2] + price[2])
-    return amount
-
-
-@inner
-def blocked_of(g: int, search: Search) -> float:
-    """Return the sum of ``tasks.blocked`` (T,) of the tasks of chunk ``g``, in GPUs."""
-    blocked = 0.0
-    for at in range(search.lists.chunk_start[g], chunk_end(g, search)):
-        blocked += search.tasks.blocked[search.lists.potential[at]]
-    return blocked
 
 
 @inner

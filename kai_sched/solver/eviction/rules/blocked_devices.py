@@ -21,12 +21,12 @@ from kai_sched.snapshot.tables import GPU, Status
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import price_of, size_of
+from kai_sched.solver.kernels.gates import ROUNDING
 from kai_sched.solver.state import Context
 
 IS_PIPELINED = int(Status.PIPELINED)
 IS_RELEASING = int(Status.RELEASING)
 IS_STUCK = int(Status.STUCK_IN_RELEASING)
-ROUNDING = 1e-6
 
 
 @inner

@@ -48,6 +48,14 @@ def depth_of(q: int, parent: Ints) -> int:
 
 
 @inner
+def is_below(q: int, above: int, parent: Ints) -> bool:
+    """Return whether queue ``q`` is queue ``above`` or below it; ``parent`` is (Q,)."""
+    while q != NULL and q != above:  # Bound: the depth of the queue tree.
+        q = parent[q]
+    return bool(q == above)
+
+
+@inner
 def begin_losses(search: Search) -> None:
     """Let all queues have again what they held before the search: ``queues.remains`` (Q, 3) counts no more."""
     search.counts.loss_clock[0] += 1

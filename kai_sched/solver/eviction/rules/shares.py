@@ -17,11 +17,12 @@ import numpy as np
 from kai_sched.snapshot.tables import GPU, Amounts
 from kai_sched.snapshot.verdicts import Verdict
 from kai_sched.solver.eviction.preemptor import requested
-from kai_sched.solver.eviction.rules.blocked_devices import ROUNDING, is_entitled
+from kai_sched.solver.eviction.rules.blocked_devices import is_entitled
 from kai_sched.solver.eviction.rules.losses import blocked_left_to, charge_loss, left_to, sides_of
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
 from kai_sched.solver.kernels.devices import Room, survey_devices, whole_later
+from kai_sched.solver.kernels.gates import ROUNDING
 from kai_sched.solver.state import Context
 
 OK = int(Verdict.OK)
@@ -162,33 +163,23 @@ def stays_behind(u: int, mine: float, s: int, theirs: float, r: int, ctx: Contex
 
 
 @inner
-def side_stays_behind(p: int, need: Amounts, q: int, lost: Amounts, ctx: Context, search: Search) -> bool:
-    """Return whether rule 2 holds between the sides of job ``p`` and of leaf ``q``, which loses ``lost``, as charged.
+def side_stays_behind(
+    p: int, need: Amounts, q: int, lost: Amounts, charged: bool, ctx: Context, search: Search
+) -> bool:
+    """Return whether rule 2 holds between the sides of job ``p`` and of leaf ``q``, which loses ``lost``.
 
-    So the validator never refuses at the end what was chosen with it: later losses of the reclaimer's side only make it
-    smaller, and for later losses of leaf ``q`` it is asked again. Reads ``queues.remains`` (Q, 3).
-    """
-    u, s = sides_of(ctx.snapshot.jobs.queue[p], q, ctx.snapshot.queues.parent)
-    for r in range(3):
-        if need[r] == 0.0 and lost[r] == 0.0:
-            continue
-        if not stays_behind(u, left_to(u, r, search) + need[r], s, left_to(s, r, search), r, ctx):
-            return False
-    return True
-
-
-@inner
-def leaves_alone(p: int, need: Amounts, q: int, amount: Amounts, ctx: Context, search: Search) -> bool:
-    """Return whether rule 2 lets ``amount`` leave from leaf ``q`` for job ``p`` if no other victim leaves.
-
-    As ``side_stays_behind``, but for what queues held before the search, ``queues.old_held`` (Q, 3).
+    ``charged``: after all losses so far, with this one in ``queues.remains`` (Q, 3); else as if nothing had left before
+    (``old_held`` (Q, 3)). The validator never refuses at the end what was chosen with it: later losses of the
+    reclaimer's side only make it smaller, and for later losses of leaf ``q`` it is asked again.
     """
     held = search.queues.old_held
     u, s = sides_of(ctx.snapshot.jobs.queue[p], q, ctx.snapshot.queues.parent)
     for r in range(3):
-        if need[r] == 0.0 and amount[r] == 0.0:
+        if need[r] == 0.0 and lost[r] == 0.0:
             continue
-        if not stays_behind(u, held[u, r] + need[r], s, held[s, r] - amount[r], r, ctx):
+        mine = left_to(u, r, search) if charged else held[u, r]
+        theirs = left_to(s, r, search) if charged else held[s, r] - lost[r]
+        if not stays_behind(u, mine + need[r], s, theirs, r, ctx):
             return False
     return True
 

@@ -21,7 +21,7 @@ from tests.unit.solver.tables import UNLIMITED, Member, assemble, node_table, qu
 from tests.unit.solver.twins import twin_of
 
 who_retakes = entry(retake.who_retakes)
-keep_last = entry(simulation.keep_last)
+exclude_last_chunk = entry(simulation.exclude_last_chunk)
 
 
 def twin_who_retakes(p: int, k: int, ctx: Context, search: Search) -> int:
@@ -139,6 +139,6 @@ def test_the_last_chunk_of_the_queue_is_kept(snapshot: Snapshot, data: st.DataOb
     q = data.draw(st.integers(0, snapshot.queues.parent.size - 1))
     below = [g for g in chosen if q in lineage(snapshot, int(snapshot.jobs.queue[snapshot.tasks.job[g]]))]
     for number in range(1, len(below) + 1):
-        assert keep_last(q, snapshot, search) == 1
+        assert exclude_last_chunk(q, snapshot, search) == 1
         assert np.flatnonzero(search.minimal.kept).tolist() == sorted(below[-number:])
-    assert keep_last(q, snapshot, search) == 0
+    assert exclude_last_chunk(q, snapshot, search) == 0
