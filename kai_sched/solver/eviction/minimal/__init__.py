@@ -2,7 +2,7 @@
 
 ``search`` says in which candidate set, and when, a scenario is attempted, with the ``bounds`` that spare attempts and
 ``node_supply`` that spares a set. ``choice`` chooses chunks node by node, by ``node_costs``; ``taking`` takes a chunk
-as far as rules allow, ``blockers`` takes what keeps a pod off a node. ``simulation`` evicts the choice, places the
-preemptor and lets victims return. ``leaving_out`` spares victims that are not needed. ``returning`` takes evictions
-back at the end of the cycle.
+(``chunks``) as far as rules allow, ``blockers`` takes what keeps a pod off a node. ``simulation`` evicts the choice,
+places the preemptor and lets victims return. ``leaving_out`` spares victims that are not needed. ``returning`` takes
+evictions back at the end of the cycle.
 """
