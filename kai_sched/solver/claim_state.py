@@ -84,11 +84,25 @@ def claim_writes(snapshot: Snapshot) -> int:
     claim two counts of its users and five marks that other nodes are concerned."""
     if not snapshot.dra_claims.claim.size:  # no pod uses one
         return 0
-    devices = snapshot.dra_devices
     claims = int(np.diff(snapshot.dra_claims.task_ptr).max(initial=0))
-    each = 1 + int(np.diff(devices.limit_ptr).max(initial=0)) + int(np.diff(devices.counter_ptr).max(initial=0))
-    slots = max(longest_claims(snapshot), int(np.diff(snapshot.dra_claims.slot_ptr).max(initial=0)))
-    return 7 * claims + slots * (2 + 2 * each) if slots else 0
+    slots = max(longest_claims(snapshot), _longest_claim(snapshot))
+    return 7 * claims + slots * (2 + 2 * _writes_of_use(snapshot)) if slots else 0
+
+
+def booking_writes(snapshot: Snapshot) -> int:
+    """Return how many writes one claim needs at the start of a cycle that has devices, whether a pod uses it or not:
+    their uses now and later, and for both a mark that other nodes are concerned."""
+    return 2 * _longest_claim(snapshot) * _writes_of_use(snapshot) + 2
+
+
+def _longest_claim(snapshot: Snapshot) -> int:
+    return int(np.diff(snapshot.dra_claims.slot_ptr).max(initial=0))
+
+
+def _writes_of_use(snapshot: Snapshot) -> int:
+    """Of a device in one ledger: that it is used, its capacities, and the counters of its pool."""
+    devices = snapshot.dra_devices
+    return 1 + int(np.diff(devices.limit_ptr).max(initial=0)) + int(np.diff(devices.counter_ptr).max(initial=0))
 
 
 def longest_claims(snapshot: Snapshot) -> int:

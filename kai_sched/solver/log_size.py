@@ -6,7 +6,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
-from kai_sched.solver.claim_state import claim_writes
+from kai_sched.solver.claim_state import booking_writes, claim_writes
 from kai_sched.solver.state import Log, longest_job
 
 
@@ -32,8 +32,8 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
     n_floats = n_moves * (snapshot.nodes.allocatable.shape[1] + n_charges + 5 * shares) + 1
     # Coming back, a task is counted out and in, where it was and where it ran; leaving and staying, too.
     n_integers = n_moves * (6 + 3 * shares + claim_writes(snapshot)) + 12 * counters + 2 * n_sets + 1
-    # Claims on nodes are booked through the log at the start, one by one, and a search for devices books its picks.
-    n_integers += 2 * claim_writes(snapshot)
+    # Claims are booked through the log at the start, one by one, and a search for devices books its picks.
+    n_integers += booking_writes(snapshot) + 2 * claim_writes(snapshot)
     if evicting:
         # For each device that a returning task gets back another task may give it up and get others.
         n_integers += (2 * snapshot.dra_claims.device.size + n_moves) * claim_writes(snapshot)
