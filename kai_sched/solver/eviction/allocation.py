@@ -78,7 +78,7 @@ def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, 
     """Allocate what the search for few victims has for itself; the longest job has so many tasks (``longest``)."""
     columns: list[Any] = [
         *np.zeros((4, 1), np.int64),
-        *np.zeros((3, n_tasks + 1), np.int64),
+        *np.zeros((4, n_tasks + 1), np.int64),
         np.zeros(n_sets, np.int64),
         np.zeros(n_tasks + 1, np.int64),
         *np.zeros((5, n_nodes), np.int64),

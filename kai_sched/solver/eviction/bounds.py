@@ -90,7 +90,7 @@ def sum_possible_victims(ceiling: int, snapshot: Snapshot, state: State, search:
     anybody = False
     for q in range(snapshot.queues.parent.shape[0]):
         search.queues.largest[q] = 0.0
-        if search.queues.is_open[q] == 0.0:
+        if search.queues.is_open[q] == 0:
             continue
         for at in range(search.victims.heap.begin[q], search.victims.heap.end[q]):
             j = search.victims.jobs.listed[search.victims.heap.base[q] + at]
@@ -258,7 +258,7 @@ def shares_suffice(p: int, ctx: Context, search: Search) -> bool:
     for q in range(parent.shape[0]):
         if search.queues.largest[q] == np.inf:
             return True
-        if search.queues.is_open[q] == 1.0 and search.queues.largest[q] > 0.0:
+        if search.queues.is_open[q] == 1 and search.queues.largest[q] > 0.0:
             _, victim = sides_of(own, q, parent)
             search.queues.largest_below[victim] = max(search.queues.largest_below[victim], search.queues.largest[q])
     # Each victim leaf parts from the reclaimer's path at exactly one queue, so these excesses may be added up.

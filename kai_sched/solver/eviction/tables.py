@@ -92,7 +92,7 @@ class SearchTasks(NamedTuple):
     next_on_node: Longs  # link: the next potential victim on its node
     next_of_job: Longs  # link: the next potential victim of its job
     next_in_scenario: Longs  # link: the next task of its job in the scenario
-    batch: Longs  # the chunk with which it became a potential victim
+    chunk_of: Longs  # the chunk with which it became a potential victim
     recorded_with: Longs  # tasks of the scenario with the same number are recorded together
     times: Longs  # how often the scenario names it
     blocked: Floats  # GPUs that its parts keep from others beyond what its queue pays (``rules.blocked_devices``)
@@ -190,7 +190,7 @@ class Counts(NamedTuple):
     """Lengths of lists, clocks, and facts of a search, (1,) each so that kernels can write them."""
 
     potential: Longs  # of Lists.potential
-    batches: Longs  # chunks in it
+    n_chunks: Longs  # chunks in it
     scenario: Longs  # of Lists.scenario
     recorded: Longs  # of Lists.recorded
     placed: Longs  # of Lists.placed
@@ -202,7 +202,7 @@ class Counts(NamedTuple):
     clock: Longs  # clock: moves with each search, that is, with each preemptor
     scenario_clock: Longs  # clock: moves with each scenario
     loss_clock: Longs  # clock: moves with each count of what queues lose
-    probe: Longs  # clock: moves with each accumulation
+    accumulation: Longs  # clock: moves with each accumulation
     runtimes: Longs  # 1: some minimum runtime is set anywhere
     pending: Longs  # how many tasks the preemptor asks for
     work: Longs  # what the searches of this action have spent of their budget (semantics 4.8)

@@ -320,7 +320,7 @@ def choose_victims(action: int, p: int, need: Amounts, ctx: Context, search: Sea
         elif action == RECLAIM:
             is_leaf = queues.child_ptr[q] == queues.child_ptr[q + 1]
             is_open = q != own and is_leaf and has_something_to_give(own, q, need, ctx, search)
-        search.queues.is_open[q] = 1.0 if is_open else 0.0
+        search.queues.is_open[q] = 1 if is_open else 0
     if search.victims.jobs.skip[p] != DEAD:
         search.victims.jobs.skip[p] = clock
     # Without the plugin priority the lists are not sorted by priority, so each job is compared by itself.

@@ -94,14 +94,14 @@ def find_blockers(c: int, n: int, ctx: Context, search: Search) -> int:
     found, compared = 0, 0
     if spans_nodes(c, ctx.snapshot):
         compared = search.counts.potential[0]
-        for g in range(search.counts.batches[0]):
+        for g in range(search.counts.n_chunks[0]):
             if search.minimal.is_chosen[g] == 0 and chunk_blocks(g, c, n, ctx, search):
                 search.minimal.blockers[found] = g
                 found += 1
     else:
         here = search.nodes.first_potential[n]
         while here != 0:  # Bound: the victims on the node, each once.
-            t, g, compared = here - 1, search.tasks.batch[here - 1], compared + 1
+            t, g, compared = here - 1, search.tasks.chunk_of[here - 1], compared + 1
             here = search.tasks.next_on_node[t]
             known = found > 0 and search.minimal.blockers[found - 1] == g
             if search.minimal.is_chosen[g] == 0 and not known and blocks(t, c, n, ctx):
@@ -139,7 +139,7 @@ def cost_of_blocked(t: int, n: int, by_number: bool, ctx: Context, search: Searc
         return number if by_number and last != NULL else last
     before, passed, here = NULL, 0, search.nodes.first_potential[n]
     while here != 0:  # Bound: the victims on the node, each once.
-        g = int(search.tasks.batch[here - 1])
+        g = int(search.tasks.chunk_of[here - 1])
         here = search.tasks.next_on_node[here - 1]
         while passed < blockers and search.minimal.blockers[passed] < g:  # Bound: ``passed`` grows.
             passed += 1

@@ -97,20 +97,20 @@ def note_who_gives(candidates: int, preemptor: Preemptor, ctx: Context, search: 
     """Mark the leaf queues from which shares let a chunk leave for good: ``queues.gives_up`` (Q,).
 
     For ALONE, only leaves from which a single GPU may leave with no other victim. For preempt and consolidation
-    all are marked: shares do not matter there. Resets ``minimal.given`` and ``most_given`` (Q,), and by a new
+    all are marked: shares do not matter there. Resets ``minimal.given`` and ``largest_given`` (Q,), and by a new
     clock ``queues.remains`` (Q, 3). Reads ``queues.old_held`` (Q, 3), what queues held before the search.
     """
     snapshot = ctx.snapshot
     begin_losses(search)
     for q in range(snapshot.queues.parent.shape[0]):
         gives = preemptor.action != RECLAIM
-        if not gives and search.queues.is_open[q] == 1.0:
+        if not gives and search.queues.is_open[q] == 1:
             gives = may_lose_more(preemptor.job, preemptor.need, q, ctx, search)
             if gives and candidates == ALONE:
                 gives = side_stays_behind(preemptor.job, preemptor.need, q, (0.0, 0.0, 1.0), False, ctx, search)
         search.queues.gives_up[q] = gives
         search.minimal.given[q] = 0.0
-        search.minimal.most_given[q] = 0.0
+        search.minimal.largest_given[q] = 0.0
 
 
 @inner
@@ -119,7 +119,7 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
 
     Bound: ``most_given`` with an unlimited supply below each queue that may lose. If even that is less than
     ``preemptor.lacking``, each scenario would leave too few GPUs free for the pending tasks. Writes
-    ``minimal.given`` and ``most_given`` (Q,), and sets them to 0 again.
+    ``minimal.given`` and ``largest_given`` (Q,), and sets them to 0 again.
     """
     p, lacking = preemptor.job, preemptor.lacking
     snapshot = ctx.snapshot
@@ -130,10 +130,10 @@ def shares_forbid_all(preemptor: Preemptor, ctx: Context, search: Search) -> boo
     for q in range(queues.parent.shape[0]):
         if given.gives_up[q] == 1.0:
             _, victim = sides_of(snapshot.jobs.queue[p], q, queues.parent)
-            search.minimal.given[victim], search.minimal.most_given[victim] = np.inf, np.inf
+            search.minimal.given[victim], search.minimal.largest_given[victim] = np.inf, np.inf
     most = ctx.scratch.overshoot[0] * most_given(preemptor, ctx, search)
     for q in range(queues.parent.shape[0]):
-        search.minimal.given[q], search.minimal.most_given[q] = 0.0, 0.0
+        search.minimal.given[q], search.minimal.largest_given[q] = 0.0, 0.0
     return bool(most + ROUNDING < lacking)
 
 
@@ -143,7 +143,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
 
     Nothing is known of the chunk yet: ``minimal.is_chosen`` and ``kept`` (T + 1,) become 0.
 
-    A chunk that may leave is added to ``minimal.given`` (Q,), and to ``most_given`` (Q,) if it is the largest, at
+    A chunk that may leave is added to ``minimal.given`` (Q,), and to ``largest_given`` (Q,) if it is the largest, at
     the queue where its path parts from the reclaimer's.
 
     Returns
@@ -154,7 +154,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
         Whether it may leave for good after other victims left, and whether it may if it is the only victim.
     """
     snapshot = ctx.snapshot
-    g = int(search.counts.batches[0]) - 1
+    g = int(search.counts.n_chunks[0]) - 1
     search.minimal.is_chosen[g], search.minimal.kept[g] = 0, 0
     q, whole = queue_of(g, snapshot, search), amount_of(g, snapshot, search)
     amount = 0.0
@@ -166,7 +166,7 @@ def last_chunk(preemptor: Preemptor, ctx: Context, search: Search) -> tuple[floa
         return amount, True, True
     _, victim = sides_of(snapshot.jobs.queue[preemptor.job], q, snapshot.queues.parent)
     search.minimal.given[victim] += whole[GPU]
-    search.minimal.most_given[victim] = max(search.minimal.most_given[victim], whole[GPU])
+    search.minimal.largest_given[victim] = max(search.minimal.largest_given[victim], whole[GPU])
     return amount, True, side_stays_behind(preemptor.job, preemptor.need, q, whole, False, ctx, search)
 
 
@@ -190,7 +190,7 @@ def may_supply(gone: float, preemptor: Preemptor, ctx: Context, search: Search) 
 def most_given(preemptor: Preemptor, ctx: Context, search: Search) -> float:
     """Return an upper bound on the GPUs that shares let leave of the victims so far.
 
-    Reads ``minimal.given`` and ``most_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
+    Reads ``minimal.given`` and ``largest_given`` (Q,): the GPUs of the chunks so far below each queue, and those of
     the largest.
     """
     snapshot = ctx.snapshot
@@ -221,12 +221,12 @@ def most_given_by(u: int, v: int, total: float, preemptor: Preemptor, ctx: Conte
     ``total`` is an upper bound on the GPUs that ``u`` loses itself. The result is the least of three bounds:
 
     - all that came so far below ``v``: ``minimal.given`` (Q,);
-    - rule 1 (4.7): what may leave before the last chunk, and the largest chunk, ``minimal.most_given`` (Q,);
+    - rule 1 (4.7): what may leave before the last chunk, and the largest chunk, ``minimal.largest_given`` (Q,);
     - rule 2: what may leave so that ``u``, even after it lost ``total``, stays behind.
     """
     need, given = preemptor.need, float(search.minimal.given[v])
     above = gpus_above(u, v, need, ctx, search)
-    by_rule_1 = 0.0 if above < 0.0 else above + search.minimal.most_given[v]
+    by_rule_1 = 0.0 if above < 0.0 else above + search.minimal.largest_given[v]
     mine = search.queues.old_held[u, GPU] - total + need[GPU]
     return float(min(given, by_rule_1, gpus_kept_behind(u, mine, v, ctx, search)))
 

@@ -224,7 +224,7 @@ def clear_node(t: int, n: int, skipped: int, preemptor: Preemptor, ctx: Context,
         if has_room(c, n, ctx):
             return (CLEARED if is_affordable(t, n, ctx) else NOT_CLEARED), 0
     while here != 0:  # Bound: the victims on the node, each once.
-        g = int(search.tasks.batch[here - 1])
+        g = int(search.tasks.chunk_of[here - 1])
         here = search.tasks.next_on_node[here - 1]
         if search.minimal.is_chosen[g] != 0 or g == last:
             continue

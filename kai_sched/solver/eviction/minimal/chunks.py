@@ -15,7 +15,7 @@ from kai_sched.solver.jit import inner
 @inner
 def chunk_end(g: int, search: Search) -> int:
     """Return where chunk ``g`` ends in ``search.lists.potential`` (T + 1,): one past its last entry."""
-    last = g + 1 == search.counts.batches[0]
+    last = g + 1 == search.counts.n_chunks[0]
     return int(search.counts.potential[0] if last else search.lists.chunk_start[g + 1])
 
 

@@ -72,7 +72,7 @@ def drop_unneeded_victims(preemptor: Preemptor, ctx: Context, search: Search) ->
     while anybody and count.work[0] <= most:  # Bound: each pass but the last makes the list shorter.
         anybody = False
         sum_up(ctx, search)
-        at = next_chosen(count.batches[0], search)
+        at = next_chosen(count.n_chunks[0], search)
         while at != NULL and count.work[0] <= most:  # Bound: ``at`` falls.
             g = int(chosen[at])
             if is_held(g, ctx.snapshot, search):

@@ -153,7 +153,7 @@ def cost_of(t: int, n: int, by_number: bool, ctx: Context, search: Search) -> in
         other = here - 1
         here = search.tasks.next_on_node[other]
         looked += 1
-        g = int(search.tasks.batch[other])
+        g = int(search.tasks.chunk_of[other])
         if search.minimal.is_chosen[g] != 0:
             continue
         if g != last:
@@ -188,7 +188,7 @@ def can_be_cleared(t: int, n: int, preemptor: Preemptor, ctx: Context, search: S
     while here != 0:  # Bound: the victims on the node, each once.
         other = here - 1
         here = search.tasks.next_on_node[other]
-        g = int(search.tasks.batch[other])
+        g = int(search.tasks.chunk_of[other])
         if g != last:
             last, open_ = g, may_lose_more(preemptor.job, preemptor.need, queue_of(g, snapshot, search), ctx, search)
         if search.minimal.is_chosen[g] != 0 or not open_:

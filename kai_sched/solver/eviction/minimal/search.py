@@ -213,7 +213,7 @@ def attempt_with_all(gone: float, preemptor: Preemptor, ctx: Context, search: Se
 
     ``gone``: the GPUs of those that may leave for good. Reads ``kinds.with_potential`` (4,).
     """
-    if search.counts.batches[0] == 0 or not may_suffice(search.kinds.with_potential, search):
+    if search.counts.n_chunks[0] == 0 or not may_suffice(search.kinds.with_potential, search):
         return NOT_FOUND
     supplied = may_supply(gone, preemptor, ctx, search)
     for_good = supplied and preemptor.action != CONSOLIDATION

@@ -30,7 +30,8 @@ class MinimalTables(NamedTuple):
     refuted: Longs  # (1,) 1: ``bounds.refute`` was asked in this search, and knows no proof
     looked: Longs  # (1,) pods that costs of nodes looked at and that are not yet part of ``Counts.work``
     chosen: Longs  # (T + 1,) the chosen chunks, in the order of their choice
-    is_chosen: Longs  # (T + 1,) by chunk: 0 no, 1 chosen, 2 chosen and charged as a loss of its queue
+    is_chosen: Longs  # (T + 1,) by chunk: 1 if it is chosen
+    is_charged: Longs  # (T + 1,) by chunk: 1 if it is chosen, and ``queues.remains`` counts it as a loss
     kept: Longs  # (T + 1,) by chunk: 1 if its queue would take the room straight back (semantics 4.7, rule 4)
     emptied_by: Longs  # (S,) the chosen chunk that takes the last pods of the set, plus 1; 0: none (``leaving_out``)
     blockers: Longs  # (T + 1,) chunks that keep a class of pending tasks off a node (``minimal.blockers``)
@@ -40,7 +41,7 @@ class MinimalTables(NamedTuple):
     best: Longs  # (N,) by block of places: the node with the least cost, as long as best_mark is current
     best_mark: Longs  # (N,) clock, by block of places
     given: Floats  # (Q,) GPUs of the potential victims below the queue that shares let go
-    most_given: Floats  # (Q,) the most of them that one chunk holds
+    largest_given: Floats  # (Q,) the most of them that one chunk holds
     with_chosen: Longs  # (4,) by class of pending tasks: its room with the chosen chunks gone (``sum_up``)
     pending_in_order: Longs  # (L,) the pending tasks in the order of the job: a choice may reorder ``Search.pending``
     place: Longs  # (L,) the nodes that were chosen for the pending tasks

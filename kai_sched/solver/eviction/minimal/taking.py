@@ -63,7 +63,7 @@ def choose_for_limits(preemptor: Preemptor, ctx: Context, search: Search) -> boo
         if verdict != OVER_LIMIT or preemptor.action == CONSOLIDATION:
             return False
         while True:  # Bound: ``g`` grows.
-            if g == search.counts.batches[0]:
+            if g == search.counts.n_chunks[0]:
                 return False
             first = first_of(g, search)
             helps = False
@@ -106,7 +106,7 @@ def choose_with_dependents(
     chosen, placed = search.minimal.n_chosen[0], search.counts.placed[0]
     refused, here = False, search.jobs.first_potential[snapshot.tasks.job[first_of(g, search)]]
     while True:  # Bound: the chain of the job has a task of ``g``.
-        h = int(search.tasks.batch[here - 1])
+        h = int(search.tasks.chunk_of[here - 1])
         here = search.tasks.next_of_job[here - 1]
         if search.minimal.is_chosen[h] == 0 and (h == g or empties(g, h, snapshot, search)):
             counted = action == RECLAIM and may_be_taken(h, preemptor, ctx, search)
@@ -115,8 +115,8 @@ def choose_with_dependents(
             gone = leaves or preemptor.moves
             if gone:
                 take_chunk(h, ctx, search)
-                # 2: shares were charged for the chunk (``queues.remains``), and have to be given back with it.
-                search.minimal.is_chosen[h] = 2 if counted else 1
+                # What shares were charged for the chunk has to be given back with it.
+                search.minimal.is_charged[h] = 1 if counted else 0
                 gone = leaves or move_chunk(h, cleared, ctx, search)
             if not gone:
                 abandon(floats, integers, chosen, placed, ctx, search)
@@ -152,7 +152,7 @@ def take_chunk(g: int, ctx: Context, search: Search) -> None:
     """
     lists = search.lists
     search.counts.work[0] += chunk_end(g, search) - lists.chunk_start[g]
-    search.minimal.is_chosen[g] = 1
+    search.minimal.is_chosen[g], search.minimal.is_charged[g] = 1, 0
     search.minimal.chosen[search.minimal.n_chosen[0]] = g
     search.minimal.n_chosen[0] += 1
     for at in range(lists.chunk_start[g], chunk_end(g, search)):
@@ -218,9 +218,9 @@ def give_back_shares(g: int, snapshot: Snapshot, search: Search) -> None:
 def take_back(g: int, snapshot: Snapshot, search: Search) -> None:
     """Mark chunk ``g`` as not chosen in ``search.minimal.is_chosen`` (T + 1,).
 
-    If its shares were charged (mark 2), they are given back. The eviction itself is undone by the caller.
+    If its shares were charged (``is_charged``), they are given back. The eviction itself is undone by the caller.
     """
-    if search.minimal.is_chosen[g] == 2:
+    if search.minimal.is_charged[g] == 1:
         give_back_shares(g, snapshot, search)
     search.minimal.is_chosen[g] = 0
 

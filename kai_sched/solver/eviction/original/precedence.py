@@ -60,7 +60,7 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     # Reason 1 needs all victims alike over all leaves, not only in one: each of them must fit any place that another
     # leaves. It also needs limits that let all of them return, and no room now for the first pending task.
     for q in range(parent.shape[0]):
-        if queue.is_open[q] == 0.0:
+        if queue.is_open[q] == 0:
             continue
         if queue.victims_surveyed[q] == 0 or search.counts.runtimes[0] == 1:
             survey(q, ctx, search)
@@ -81,7 +81,7 @@ def all_victims_come_back(p: int, ctx: Context, search: Search) -> bool:
     search.original.precedence_known[0] = 1
     stay = all_stay(p, ctx, search)
     for q in range(parent.shape[0]):
-        if queue.is_open[q] == 1.0 and search.original.last_victim[q] > 0.0:
+        if queue.is_open[q] == 1 and search.original.last_victim[q] > 0.0:
             _, side = sides_of(snapshot.jobs.queue[p], q, parent)
             search.original.cannot_stay_evicted[q] = search.original.cannot_lose[side]
     return stay and not moved

@@ -89,14 +89,14 @@ def jobs_on(n: int, snapshot: Snapshot, state: State, search: Search) -> int:
     while here != 0:  # Bound: the victims on the node, each once.
         j = snapshot.tasks.job[here - 1]
         t = first[j] - 1
-        group = task.batch[t]
+        chunk = task.chunk_of[t]
         while state.task.node[t] != n:  # Bound: the task of ``here`` is in the chain of its job.
             t = task.next_of_job[t] - 1
         # The chain of the node meets several tasks of a job. The job is entered at the first of its tasks that is on
         # the node.
         if t == here - 1:  # else the job is in already
             at = length
-            while at > 0 and task.batch[first[listed[at - 1]] - 1] > group:  # Bound: ``at`` falls.
+            while at > 0 and task.chunk_of[first[listed[at - 1]] - 1] > chunk:  # Bound: ``at`` falls.
                 listed[at] = listed[at - 1]
                 at -= 1
             listed[at] = j
@@ -295,12 +295,12 @@ def multi_node_scenario(size: int, ctx: Context, search: Search) -> bool:
     for place in range(size):
         here = search.nodes.first_potential[search.nodes.order[search.original.rank[place]]]
         while here != 0:  # Bound: the victims on the node, each once.
-            search.original.batch_mark[search.tasks.batch[here - 1]] = mark
+            search.original.chunk_mark[search.tasks.chunk_of[here - 1]] = mark
             here = search.tasks.next_on_node[here - 1]
     for entry in range(count.potential[0]):
         t = lists.potential[entry]
-        if search.original.batch_mark[search.tasks.batch[t]] == mark:
+        if search.original.chunk_mark[search.tasks.chunk_of[t]] == mark:
             # The number of a chunk is unique only within one accumulation, and recorded victims come from earlier
             # ones.
-            add_to_scenario(t, count.probe[0] * 2**32 + search.tasks.batch[t], 1, snapshot, state, search)
+            add_to_scenario(t, count.accumulation[0] * 2**32 + search.tasks.chunk_of[t], 1, snapshot, state, search)
     return scenario_may_suffice(start, ctx, search)

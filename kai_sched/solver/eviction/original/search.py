@@ -261,7 +261,7 @@ def any_exposed(groups: int, snapshot: Snapshot, search: Search) -> bool:
     """
     for entry in range(search.counts.potential[0] - 1, -1, -1):
         t = search.lists.potential[entry]
-        if search.tasks.batch[t] < search.counts.batches[0] - groups:
+        if search.tasks.chunk_of[t] < search.counts.n_chunks[0] - groups:
             break
         if search.original.cannot_stay_evicted[snapshot.jobs.queue[snapshot.tasks.job[t]]] == 0.0:
             return True
@@ -319,13 +319,13 @@ def tried_before(total: int, n_nodes: int, state: State, search: Search) -> int:
     n_nodes : int
         How many nodes had potential victims after the chunk before.
     """
-    newest = search.counts.batches[0] - 1
+    newest = search.counts.n_chunks[0] - 1
     for entry in range(search.counts.potential[0] - 1, -1, -1):
         t = search.lists.potential[entry]
-        if search.tasks.batch[t] != newest:
+        if search.tasks.chunk_of[t] != newest:
             break
         home = state.task.node[t]
-        if home != NULL and search.tasks.batch[search.nodes.first_potential[home] - 1] != newest:
+        if home != NULL and search.tasks.chunk_of[search.nodes.first_potential[home] - 1] != newest:
             return 0
     size = 0
     while size < total and search.original.rank[size] < n_nodes:  # Bound: ``size`` grows.

@@ -32,7 +32,7 @@ class OriginalTables(NamedTuple):
     alike: Longs  # (1,) the class of all possible victims, plus 1; 0: not of one kind, or nodes have room for more
     precedence_known: Longs  # (1,) 1: cannot_stay_evicted holds for this search
     node_local: Longs  # (1,) 1: the scenarios are node-local
-    batch_mark: Longs  # (T + 1,) by chunk: scenario_clock if the scenario has it
+    chunk_mark: Longs  # (T + 1,) by chunk: scenario_clock if the scenario has it
     feasible: Longs  # (N,) 1: it has idle or releasing GPUs; only read in a restricted search
     counted: Longs  # (N,) scenario_clock x 4 + class of pending tasks: its room is in the sum already
     rank: Longs  # (N,) places in ``SearchNodes.order``, the node with the least room first

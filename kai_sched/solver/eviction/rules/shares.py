@@ -2,7 +2,8 @@
 
 Rule 1, for each loss before it is subtracted: the victim's side is above its allocatable share (*fair-share branch*),
 or the reclaimer's side stays within its quota and the victim's side is above its own in a scarce resource (*quota
-branch*). Rule 2, for the end: the reclaimer's side is not above its fair share, or stays behind its sibling.
+branch*). Rule 2, for the end: the reclaimer's side is not above its fair share, or stays behind its sibling; and what
+cannot be preempted there is within its quota (``keeps_fixed_quota``).
 
 Sides are the queues where the paths from the root to both leaves part. The validator, the choice of victims and the
 bounds call the same functions: with what is left to queues after the losses so far (``losses.left_to``), which is all
@@ -180,6 +181,17 @@ def side_stays_behind(
         mine = left_to(u, r, search) if charged else held[u, r]
         theirs = left_to(s, r, search) if charged else held[s, r] - lost[r]
         if not stays_behind(u, mine + need[r], s, theirs, r, ctx):
+            return False
+    return True
+
+
+@inner
+def keeps_fixed_quota(p: int, need: Amounts, u: int, ctx: Context, search: Search) -> bool:
+    """Return whether what non-preemptible jobs of queue ``u`` hold, with job ``p``, is within its quota (Q + 1, 3)."""
+    if ctx.snapshot.jobs.preemptible[p] == 1:
+        return True
+    for r in range(3):  # noqa: SIM110 -- numba compiles no generators
+        if search.queues.old_fixed[u, r] + need[r] > ctx.state.book.quota[u, r]:
             return False
     return True
 

@@ -12,7 +12,7 @@ from kai_sched.snapshot.tables import Action, Amounts, Status
 from kai_sched.solver.eviction.preemptor import requested_amounts
 from kai_sched.solver.eviction.rules.losses import begin_losses, change_blocked
 from kai_sched.solver.eviction.rules.runtimes import keeps_runtimes
-from kai_sched.solver.eviction.rules.shares import ends_behind_siblings, lose
+from kai_sched.solver.eviction.rules.shares import ends_behind_siblings, keeps_fixed_quota, lose
 from kai_sched.solver.eviction.scenario import has_gone
 from kai_sched.solver.eviction.tables import Search
 from kai_sched.solver.jit import inner
@@ -115,15 +115,4 @@ def take_job(p: int, need: Amounts, j: int, q: int, ctx: Context, search: Search
     if has_core and not lose(p, need, q, core, ctx, search):
         return False
     change_blocked(q, -blocked, snapshot.queues.parent, search)
-    return True
-
-
-@inner
-def keeps_fixed_quota(p: int, need: Amounts, u: int, ctx: Context, search: Search) -> bool:
-    """Return whether what non-preemptible jobs of queue ``u`` hold, with job ``p``, is within its quota (Q + 1, 3)."""
-    if ctx.snapshot.jobs.preemptible[p] == 1:
-        return True
-    for r in range(3):  # noqa: SIM110 -- numba compiles no generators
-        if search.queues.old_fixed[u, r] + need[r] > ctx.state.book.quota[u, r]:
-            return False
     return True

@@ -58,7 +58,7 @@ def begin_accumulation(ceiling: int, givers: bool, ctx: Context, search: Search)
         slot.job_heap_size[q] = 0
         rewind(q, search.victims)
         # A leaf whose cursor is at its end has no job, and so joins no heap.
-        if search.queues.is_open[q] == 0.0 or (givers and search.queues.gives_up[q] == 0.0):
+        if search.queues.is_open[q] == 0 or (givers and search.queues.gives_up[q] == 0.0):
             slot.cursor[q] = slot.end[q]
     build_queue_heaps(ceiling, ctx, search.victims, search.counts.clock[0])
     for kind in range(search.counts.kinds[0]):
@@ -74,7 +74,7 @@ def forget_accumulation(search: Search) -> None:
     """Take back all marks of the last accumulation, in place and not through the undo log.
 
     Resets ``tasks.taken`` (T,), the chains and ``search.rooms`` (N, R) of touched jobs and nodes, and what the jobs
-    have left, from ``search.held`` (J, 3). The recorded victims stay recorded. ``counts.probe`` moves on, so that
+    have left, from ``search.held`` (J, 3). The recorded victims stay recorded. ``counts.accumulation`` moves on, so
     chunks of different accumulations have different numbers.
     """
     count = search.counts
@@ -96,10 +96,10 @@ def forget_accumulation(search: Search) -> None:
         search.rooms.potential_gpus[n], search.rooms.recorded_gpus[n], search.rooms.capacity[n] = 0.0, 0.0, 0.0
         for r in range(search.rooms.requests.shape[1]):
             search.rooms.requests[n, r] = 0.0
-    count.probe[0] += 1
+    count.accumulation[0] += 1
     count.touched_jobs[0] = 0
     count.potential[0] = 0
-    count.batches[0] = 0
+    count.n_chunks[0] = 0
     count.nodes[0] = 0
     count.touched_nodes[0] = 0
 
@@ -271,7 +271,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
     Returns
     -------
     bool
-        False: no victim is left. True: the chunk is number ``counts.batches - 1``, of job ``last_job``.
+        False: no victim is left. True: the chunk is number ``counts.n_chunks - 1``, of job ``last_job``.
     """
     snapshot, state = ctx.snapshot, ctx.state
     jobs, sets = snapshot.jobs, snapshot.sets
@@ -297,8 +297,8 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
         # leave with the chunk that meets the first of them, and then the next chunk is taken.
         if known:
             length = known_tasks(j, snapshot, state, search)
-        search.lists.chunk_start[search.counts.batches[0]] = search.counts.potential[0]
-        search.lists.emptied[search.counts.batches[0]] = emptied
+        search.lists.chunk_start[search.counts.n_chunks[0]] = search.counts.potential[0]
+        search.lists.emptied[search.counts.n_chunks[0]] = emptied
         for entry in range(length):
             take_off(j, search.chunk[entry], snapshot, state, search)
             if not known:
@@ -311,7 +311,7 @@ def accumulate(ceiling: int, ctx: Context, search: Search) -> bool:
             search.victims.jobs.stage[j] = remaining_stage(first, end, sets, search.sets)
             push_job_back(q, j, ceiling, ctx, search.victims, clock)
         if not known:
-            search.counts.batches[0] += 1
+            search.counts.n_chunks[0] += 1
             return True
 
 
@@ -356,7 +356,7 @@ def add_potential_victim(j: int, t: int, ctx: Context, search: Search) -> None:
     entry = count.potential[0]
     count.potential[0] = entry + 1
     search.lists.potential[entry] = t
-    task.batch[t] = count.batches[0]
+    task.chunk_of[t] = count.n_chunks[0]
     task.next_of_job[t] = 0
     task.next_on_node[t] = 0
     if search.jobs.first_potential[j] == 0:

@@ -198,7 +198,7 @@ def begin(ctx: Context, search: Search) -> None:
     """As a search does: what queues hold is noted, GPUs are scarce, and nobody is a victim for its own leaf."""
     keep_old_shares(ctx.state.book, search.queues)
     search.counts.scarce[:] = 1
-    search.queues.is_open[0] = 0.0
+    search.queues.is_open[0] = 0
 
 
 def threshold_of(ctx: Context, q: int, need: Floats) -> float:

@@ -59,7 +59,7 @@ class Reclaim:
             column[:-1, GPU] = values
         self.fair, self.quota, self.share = fair, quota, np.maximum(fair, quota)
         self.held = book.held[:-1, GPU].tolist()
-        self.search.queues.is_open[0] = 0.0
+        self.search.queues.is_open[0] = 0
         self.search.pending[0] = 0
         self.search.counts.scarce[:] = [0, 0, 1]
         keep_old_shares(book, self.search.queues)
@@ -112,7 +112,7 @@ def test_what_shares_let_go_is_never_called_impossible(case: Reclaim) -> None:
     gone = 0.0
     for g, (q, gpus) in enumerate(case.chunks):
         search.lists.potential[g], search.lists.chunk_start[g] = g + 1, g
-        search.counts.potential[0] = search.counts.batches[0] = g + 1
+        search.counts.potential[0] = search.counts.n_chunks[0] = g + 1
         amount, gives, alone = last_chunk(case.preemptor(most), ctx, search)
         assert (amount, gives) == (gpus, q in givers)
         assert alone == (gives and case.allows(((q, gpus),)))
@@ -134,7 +134,7 @@ def test_less_than_the_excess_and_one_chunk_goes(lacking: float, forbidden: bool
     note_who_gives(TOGETHER, case.preemptor(lacking), case.ctx, case.search)
     for g in range(2):
         case.search.lists.potential[g], case.search.lists.chunk_start[g] = g + 1, g
-        case.search.counts.potential[0] = case.search.counts.batches[0] = g + 1
+        case.search.counts.potential[0] = case.search.counts.n_chunks[0] = g + 1
         last_chunk(case.preemptor(lacking), case.ctx, case.search)
     assert case.most() == 4.0
     assert may_supply(9.0, case.preemptor(lacking), case.ctx, case.search) == (not forbidden)

@@ -36,7 +36,7 @@ def accumulated(snapshot: Snapshot) -> tuple[Context, Search, list[list[int]]]:
     while accumulate(NO_CEILING, ctx, search):
         pass
     ctx.log.size[:] = 0
-    starts = search.lists.chunk_start[: search.counts.batches[0]].tolist()
+    starts = search.lists.chunk_start[: search.counts.n_chunks[0]].tolist()
     ends = [*starts[1:], int(search.counts.potential[0])]
     return ctx, search, [search.lists.potential[a:b].tolist() for a, b in zip(starts, ends, strict=False)]
 

@@ -146,8 +146,8 @@ def test_nodes_are_ranked_by_what_they_could_have(snapshot: Snapshot, data: st.D
     for size in range(total + 1):
         found = multi_node_scenario(size, ctx, search)
         chosen = {order[place] for _, place in ranked[:size]}
-        batches = {search.tasks.batch[t] for t in here.potential if here.node(t) in chosen}
-        more = [t for t in here.potential if search.tasks.batch[t] in batches]
+        chunks = {search.tasks.chunk_of[t] for t in here.potential if here.node(t) in chosen}
+        more = [t for t in here.potential if search.tasks.chunk_of[t] in chunks]
         assert here.named() == [(t, 1) for t in [*here.recorded, *more]]
         assert found == here.may_suffice(more)
 

@@ -128,9 +128,9 @@ def check_chains(ctx: Context, search: Search, taken: list[int]) -> None:
     order = list(dict.fromkeys(int(ctx.state.task.node[t]) for t in taken))
     assert search.nodes.order[: search.counts.nodes[0]].tolist() == order
     assert [int(search.nodes.place[n]) for n in order] == list(range(len(order)))
-    starts = search.lists.chunk_start[: search.counts.batches[0]].tolist()
+    starts = search.lists.chunk_start[: search.counts.n_chunks[0]].tolist()
     for g, (start, end) in enumerate(zip(starts, [*starts[1:], len(taken)], strict=False)):
-        assert set(search.tasks.batch[taken[start:end]]) == {g}
+        assert set(search.tasks.chunk_of[taken[start:end]]) == {g}
 
 
 def chain(first: int, following: np.ndarray) -> list[int]:
