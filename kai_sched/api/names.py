@@ -76,7 +76,6 @@ GPU_FRACTION_ANNOTATION = "gpu-fraction"
 GPU_MEMORY_ANNOTATION = "gpu-memory"
 GPU_DEVICES_ANNOTATION = "gpu-fraction-num-devices"
 MIG_PREFIX = "nvidia.com/mig-"
-RESERVED_DEVICE_ANNOTATION = "run.ai/reserve_for_gpu_index"  # its value is the UUID of the device
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"  # of claims that are allocated
 EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 SHARED_GPU_CONFIG_MAP_ANNOTATION = "runai/shared-gpu-configmap"

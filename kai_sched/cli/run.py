@@ -4,6 +4,7 @@ cannot start.
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,8 @@ def run(arguments: RunArguments) -> int:
     Returns the exit status: 0 after a signal, 1 if the process cannot continue, 2 if it cannot start.
     """
     options = arguments.options
+    # Native code that breaks memory ends the process without a word: then say where each thread was.
+    faulthandler.enable()
     try:
         _check_addresses(options)
         if arguments.scheduler_conf:
