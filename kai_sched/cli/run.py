@@ -23,6 +23,8 @@ from kai_sched.operator.process import run as run_operator
 from kai_sched.telemetry import logs
 from kai_sched.telemetry.loop_time import MeasuredLoop
 
+STDERR = 2  # the file descriptor: who replaces ``sys.stderr`` need not have one
+
 
 @dataclass(frozen=True, slots=True)
 class RunArguments:
@@ -41,7 +43,7 @@ def run(arguments: RunArguments) -> int:
     """
     options = arguments.options
     # Native code that breaks memory ends the process without a word: then say where each thread was.
-    faulthandler.enable()
+    faulthandler.enable(STDERR)
     try:
         _check_addresses(options)
         if arguments.scheduler_conf:
