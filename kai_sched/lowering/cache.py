@@ -10,17 +10,17 @@ the history of the cache; they never appear in a snapshot, only what they stand 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kai_sched.api import names
-from kai_sched.lowering.cached_rows import Entry, GroupCell, Names, PodCell, RowTable, put_all
+from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell, RowTable, by_age
 from kai_sched.lowering.class_records import KnownShape, PodClass
 from kai_sched.lowering.errors import ErrorCollector, TermWorkError
-from kai_sched.lowering.limits import duration, moment
+from kai_sched.lowering.limits import UNSET, grace_of, may_evict_at, moment
 from kai_sched.lowering.roles import (
     gpu_kind,
     group_of_bare_pod,
@@ -29,7 +29,7 @@ from kai_sched.lowering.roles import (
     is_reservation,
     is_scaling,
     placing,
-    task_priority,
+    task_order,
 )
 from kai_sched.lowering.sub_group_tree import Layout, layout_key, make_layout
 from kai_sched.lowering.term_work import POD_WORK_MAX, KnownWork, TermLimits, find_limits, too_many_requirements
@@ -40,9 +40,9 @@ from kai_sched.model.keys import bare_pod_group_key
 from kai_sched.model.objects import BindRequest, Namespace, Node, Phase, Pod, PodGroup, Shape
 from kai_sched.model.store import Change, Cluster
 from kai_sched.snapshot.columns import NULL
+from kai_sched.snapshot.tables import Longs
 
 Made = TypeVar("Made")
-UNSET = -2  # GroupCell.GRACE: the group does not set one
 
 SPARE_NUMBERS = 10_000
 SPARE_MATCHES = 4_000_000
@@ -100,6 +100,7 @@ class Cache:
         self._n_matches = 0  # of the terms and classes so far
         self._changed: set[int] = set()  # label sets that other terms match than those by which pods are classified
         self.reservations: set[str] = set()
+        self._bare: set[str] = set()  # keys of the bare pods
         self.bindings: dict[str, BindRequest] = {}  # what the original has yet to bind, by pod
         self.held_shapes: dict[tuple[int, int], Shape] = {}
         self.columns: dict[object, Any] = {}  # of the nodes as they are; cleared when one changes
@@ -241,108 +242,106 @@ class Cache:
         return self.bindings.get(pod.key)
 
     def _sync_groups(self, keys: list[str], cluster: Cluster, config: Config) -> None:
-        gone: list[str] = []
-        entries: list[Entry] = []
+        groups = {key: group for key in keys if (group := cluster.pod_groups.get(key)) is not None}
+        self.groups.remove([key for key in keys if key not in groups])
         errors = ErrorCollector()
-        for key in keys:
-            group = cluster.pod_groups.get(key)
-            try:
-                if group is None or not in_pool(group.labels, config):
-                    gone.append(key)
-                else:
-                    entries.append(
-                        (key, (group.created_ns, group.uid, key), group, self._group_cells(key, group, False))
-                    )
-            except Exception as error:
-                errors.add(PodGroup, key, error)
+        errors.in_blocks(PodGroup, groups, lambda some: self._take_groups(some, config))
         errors.end()
-        self.groups.remove(gone)
-        put_all(self.groups, entries, PodGroup)
 
-    def _group_cells(self, identity: str, group: PodGroup, bare: bool) -> tuple[int, ...]:
-        key = layout_key(group)
-        layout = self.layout_ids.row(key)
-        if layout == len(self.layouts):
-            self.layouts.append(make_layout(group))
+    def _take_groups(self, some: Mapping[str, PodGroup], config: Config) -> None:
+        groups = {key: group for key, group in some.items() if in_pool(group.labels, config)}
+        self.groups.remove([key for key in some if key not in groups])
+        self.groups.put(groups, by_age(groups), self._group_cells(groups, False))
+
+    def _group_cells(self, by_key: Mapping[str, PodGroup], bare: bool) -> Longs:
+        """(groups, cells) the cells of groups; ``bare``: each stands for a bare pod."""
+        groups = list(by_key.values())
+        cells = np.empty((len(groups), len(GroupCell)), np.int64)
+        cells[:, GroupCell.ID] = self.group_ids.rows(by_key)
+        cells[:, GroupCell.QUEUE] = self.queue_names.rows([group.queue for group in groups])
+        cells[:, GroupCell.PRIORITY_CLASS] = self.priority_classes.rows([group.priority_class for group in groups])
+        cells[:, GroupCell.PREEMPTIBLE] = [NULL if group.preemptible is None else group.preemptible for group in groups]
+        cells[:, GroupCell.LAYOUT] = [self._layout_of(group) for group in groups]
+        cells[:, GroupCell.BARE] = bare
         # Most groups have no times: skipping the calls makes reading a whole cluster faster.
-        delay = duration(group.preemption_delay_s) if group.preemption_delay_s else 0
-        grace = group.staleness_grace_s
-        return (
-            self.group_ids.row(identity),
-            self.queue_names.row(group.queue),
-            self.priority_classes.row(group.priority_class),
-            NULL if group.preemptible is None else int(group.preemptible),
-            layout,
-            int(bare),
-            moment(group.last_start_ns) if group.last_start_ns else 0,
-            moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0,
-            moment(group.stale_since_ns) if group.stale_since_ns else 0,
-            UNSET if grace is None else NULL if grace < 0 else duration(grace),
-        )
+        started = [moment(group.last_start_ns) if group.last_start_ns else 0 for group in groups]
+        stale = [moment(group.stale_since_ns) if group.stale_since_ns else 0 for group in groups]
+        cells[:, GroupCell.LAST_START], cells[:, GroupCell.STALE_SINCE] = started, stale
+        cells[:, GroupCell.MAY_EVICT_AT] = [may_evict_at(group) if group.preemption_delay_s else 0 for group in groups]
+        cells[:, GroupCell.GRACE] = [UNSET if group.staleness_grace_s is None else grace_of(group) for group in groups]
+        return cells
+
+    def _layout_of(self, group: PodGroup) -> int:
+        number = self.layout_ids.row(layout_key(group))
+        if number == len(self.layouts):
+            self.layouts.append(make_layout(group))
+        return number
 
     def _sync_pods(self, keys: list[str], cluster: Cluster, config: Config) -> None:
-        gone: list[str] = []
-        present: list[tuple[str, Pod, KnownShape]] = []
+        pods: dict[str, Pod] = {}
         errors = ErrorCollector()
         for key in keys:
             pod = cluster.pods.get(key)
-            if pod is None or pod.phase == Phase.FAILED:
-                gone.append(key)
-                continue
-            try:
-                present.append((key, pod, self._known(pod.shape)))
-            except Exception as error:
-                errors.add(Pod, key, error)
+            if pod is not None and pod.phase != Phase.FAILED:
+                pods[key] = pod
+                try:
+                    self._known(pod.shape)
+                except Exception as error:
+                    errors.add(Pod, key, error)
         errors.end()
         self._match_again(self._changed)
         self._changed = set()
-        gone_groups = [bare_pod_group_key(key) for key in gone]
-        self.reservations.difference_update(gone)
-        entries: list[Entry] = []
-        bare: list[Entry] = []
-        for key, pod, known in present:
-            try:
-                reserves = names.APP_LABEL in pod.labels and is_reservation(pod, config)
-                own, bare_now = bare_pod_group_key(key), is_bare(pod, config)
-                cells = self._pod_cells(own if bare_now else "", pod, known, reserves, config)
-                entries.append((key, (pod.created_ns, pod.uid, key), pod, cells))
-                if bare_now:
-                    group = group_of_bare_pod(pod)
-                    bare.append((own, (pod.created_ns, pod.uid, key), group, self._group_cells(own, group, True)))
-                elif own in self.groups.row_of:
-                    gone_groups.append(own)
-                (self.reservations.add if reserves else self.reservations.discard)(key)
-            except Exception as error:
-                errors.add(Pod, key, error)
-        errors.end()
+        gone = [key for key in keys if key not in pods]
         self.pods.remove(gone)
-        self.groups.remove(gone_groups)
-        put_all(self.pods, entries, Pod)
-        self.groups.put(bare)
+        self._forget_bare(gone)
+        self.reservations.difference_update(gone)
+        errors.in_blocks(Pod, pods, lambda some: self._take_pods(some, config))
+        errors.end()
 
-    def _pod_cells(self, own: str, pod: Pod, known: KnownShape, reserves: bool, config: Config) -> tuple[int, ...]:
-        """The cells of a pod; ``own`` is the key of its group if it is bare."""
-        key = pod.group_key if pod.group else own
-        label_set = self.terms.label_set(pod) if self.terms.terms else NULL
-        labelled, priority = task_priority(pod) if "taskorder" in config.plugins else (0, 0)
-        binding = self.binding(pod)
-        return (
-            self.group_ids.row(key) if key else NULL,
-            self.sub_groups.row(pod.sub_group or "default"),
-            self._class_of(known, reserves, label_set),
-            self.node_names.row(pod.node) if pod.node else NULL,
-            self.node_names.row(binding.node) if binding else NULL,
-            self.node_names.row(pod.nominated_node) if pod.nominated_node else NULL,
-            int(pod.phase),
-            moment(pod.deleted_ns) if pod.deleted_ns else 0,
-            int(bool(pod.gates)),
-            int(pod.scheduler != config.scheduler_name and not reserves and not is_scaling(pod, config)),
-            int("kubeflow" in config.plugins and pod.labels.get(names.JOB_ROLE_LABEL) not in ("master", "launcher")),
-            int("ray" in config.plugins and pod.labels.get(names.RAY_NODE_TYPE_LABEL) != "head"),
-            labelled,
-            -priority,
-            label_set,
-        )
+    def _take_pods(self, pods: Mapping[str, Pod], config: Config) -> None:
+        bare = {key: group_of_bare_pod(pod) for key, pod in pods.items() if not pod.group and is_bare(pod, config)}
+        reserve = {key for key, pod in pods.items() if names.APP_LABEL in pod.labels and is_reservation(pod, config)}
+        self.reservations.difference_update(pods)
+        self.reservations |= reserve
+        self._forget_bare(key for key in pods if key not in bare)
+        self._bare.update(bare)
+        own: dict[str, str] = {key: bare_pod_group_key(key) for key in bare}
+        group_keys = [pod.group_key if pod.group else own.get(key, "") for key, pod in pods.items()]
+        cells = self._pod_cells(group_keys, list(pods.values()), [key in reserve for key in pods], config)
+        self.pods.put(pods, by_age(pods), cells)
+        groups = dict(zip(own.values(), bare.values(), strict=True))
+        self.groups.put(groups, by_age(bare), self._group_cells(groups, True))
+
+    def _forget_bare(self, keys: Iterable[str]) -> None:
+        """Remove the groups of these pods, as far as they were bare."""
+        were_bare = self._bare.intersection(keys)
+        self._bare -= were_bare
+        self.groups.remove([bare_pod_group_key(key) for key in were_bare])
+
+    def _pod_cells(self, group_keys: list[str], pods: list[Pod], reserves: list[bool], config: Config) -> Longs:
+        """(pods, cells) the cells of pods, in groups with these keys ("": none); ``reserves``: reservation pods."""
+        cells = np.empty((len(pods), len(PodCell)), np.int64)
+        cells[:, PodCell.GROUP] = self.group_ids.rows_or_null(group_keys)
+        cells[:, PodCell.SUB_GROUP] = self.sub_groups.rows([pod.sub_group or "default" for pod in pods])
+        cells[:, PodCell.NODE] = self.node_names.rows_or_null([pod.node for pod in pods])
+        requests = [self.binding(pod) for pod in pods] if self.bindings else [None] * len(pods)
+        cells[:, PodCell.BINDING] = self.node_names.rows_or_null([each.node if each else "" for each in requests])
+        cells[:, PodCell.NOMINATED] = self.node_names.rows_or_null([pod.nominated_node for pod in pods])
+        cells[:, PodCell.PHASE] = [pod.phase for pod in pods]
+        cells[:, PodCell.DELETED] = [moment(pod.deleted_ns) if pod.deleted_ns else 0 for pod in pods]
+        cells[:, PodCell.GATED] = [bool(pod.gates) for pod in pods]
+        cells[:, PodCell.FOREIGN] = [
+            pod.scheduler != config.scheduler_name and not held and not is_scaling(pod, config)
+            for pod, held in zip(pods, reserves, strict=True)
+        ]
+        cells[:, PodCell.KUBEFLOW : PodCell.LABEL_SET] = task_order(pods, config)
+        label_sets = [self.terms.label_set(pod) for pod in pods] if self.terms.terms else [NULL] * len(pods)
+        cells[:, PodCell.LABEL_SET] = label_sets
+        cells[:, PodCell.CLASS] = [
+            self._class_of(self._known(pod.shape), held, label_set)
+            for pod, held, label_set in zip(pods, reserves, label_sets, strict=True)
+        ]
+        return cells
 
     def _known(self, shape: Shape) -> KnownShape:
         # Readers return equal shapes as one object, so identity is tried first: hashing a shape costs as much as all

@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
-from kai_sched.model.objects import Object
+from kai_sched.model.objects import Object, Pod, PodGroup
+
+Item = TypeVar("Item", Pod, PodGroup)
+BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,35 @@ class ErrorCollector:
         if isinstance(error, TermWorkError):
             raise error
         self._found.append(ObjectError(kind, key, error))
+
+    def in_blocks(
+        self, kind: type[Item], objects: Mapping[str, Item], take_in: Callable[[Mapping[str, Item]], None]
+    ) -> None:
+        """Call ``take_in`` with some of the objects at a time, by key, so many that they stay in the CPU's cache.
+
+        Where it raises, it is called again for each object by itself, to find those at fault; what no single object is
+        to blame for is raised.
+        """
+        every = iter(objects.items())
+        while some := dict(islice(every, BLOCK)):
+            try:
+                take_in(some)
+            except TermWorkError:
+                raise
+            except Exception:
+                if not self._blame(kind, some, take_in):
+                    raise
+
+    def _blame(
+        self, kind: type[Item], objects: Mapping[str, Item], take_in: Callable[[Mapping[str, Item]], None]
+    ) -> bool:
+        before = len(self._found)
+        for key, item in objects.items():
+            try:
+                take_in({key: item})
+            except Exception as error:
+                self.add(kind, key, error)
+        return len(self._found) > before
 
     def end(self) -> None:
         """Raise LoweringError if any error was added."""

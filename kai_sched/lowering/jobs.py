@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kai_sched.lowering.cache import UNSET, Cache
+from kai_sched.lowering.cache import Cache
 from kai_sched.lowering.cached_rows import GroupCell, Names, PodCell
-from kai_sched.lowering.limits import duration, whole
+from kai_sched.lowering.limits import UNSET, duration, whole
 from kai_sched.lowering.queues import QueueRows
 from kai_sched.lowering.sub_group_tree import Layout
 from kai_sched.model.hints import SchedulingHints

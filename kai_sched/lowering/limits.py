@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import math
 
+from kai_sched.model.objects import PodGroup
+from kai_sched.snapshot.columns import NULL
+
 LATEST_NS = 2**62 - 1
+UNSET = -2  # GroupCell.GRACE: the group does not set one
 LARGEST = 2**31 - 1  # of what is a 32 bit number in the API: priorities, counts of pods
 
 
@@ -30,3 +34,15 @@ def duration(seconds: float) -> int:
 def whole(number: int) -> int:
     """The number, clamped to 32 bits."""
     return max(-LARGEST - 1, min(LARGEST, number))
+
+
+def may_evict_at(group: PodGroup) -> int:
+    """Until when the preemption delay of the group protects it; 0: it has none."""
+    delay = duration(group.preemption_delay_s)
+    return moment(max(group.created_ns, group.last_eviction_ns) + delay) if delay > 0 else 0
+
+
+def grace_of(group: PodGroup) -> int:
+    """The staleness grace of the group: NULL for one without end, UNSET where the group says nothing."""
+    seconds = group.staleness_grace_s
+    return UNSET if seconds is None else NULL if seconds < 0 else duration(seconds)

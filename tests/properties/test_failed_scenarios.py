@@ -137,6 +137,7 @@ def test_each_stage_can_break(owner: Any, name: str) -> None:
     broke = fail_once(store, cache, (owner, name), Breaking(getattr(owner, name), ValueError, 1, late=True))
     run_cycle(store.cluster(), CONFIG, NOW_NS, cache)
     store.put(o.Namespace("ns", {"team": "red"}))
+    store.put(o.Pod("ns", "a", o.Shape((("gpu", 1.0), ("pods", 1.0))), group="g", scheduler="kai-scheduler", node="n"))
     store.put(o.Pod("ns", "b", shape, labels={"app": "web"}, queue="q0", scheduler="kai-scheduler"))
     broke |= fail_once(store, cache, (owner, name), Breaking(getattr(owner, name), ValueError, 1, late=True))
     assert broke

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai_sched.lowering.cached_rows import Entry, RowTable
+from kai_sched.lowering.cached_rows import RowTable
 
 KEYS = [f"k{number}" for number in range(60)]
+FAR = 9  # stands for a time that no row can hold
 # None: removed; a number: put with this sort key, which others may have, too.
 STEPS = st.lists(
     st.dictionaries(st.sampled_from(KEYS), st.one_of(st.none(), st.integers(0, 9)), max_size=40), max_size=8
 )
-
-
-def entry(key: str, order: int) -> Entry:
-    return key, (order, key), f"{key} of {order}", (order,)
 
 
 @given(STEPS)
@@ -24,7 +22,10 @@ def test_the_order_is_that_of_the_sort_keys(steps: list[dict[str, int | None]]) 
     table, known = RowTable(1), dict[str, int]()
     for number, step in enumerate(steps):
         table.remove([key for key, order in step.items() if order is None])
-        table.put([entry(key, order) for key, order in step.items() if order is not None])
+        came = {key: f"{key} of {order}" for key, order in step.items() if order is not None}
+        orders = [order for order in step.values() if order is not None]
+        sort_keys = [(order if order < FAR else 2**70, key) for order, key in zip(orders, came, strict=True)]
+        table.put(came, sort_keys, np.array(orders, np.int64).reshape(-1, 1))
         known |= {key: order for key, order in step.items() if order is not None}
         for key, order in step.items():
             if order is None:
