@@ -6,8 +6,9 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
+from kai_sched.solver.allocation import longest_job
 from kai_sched.solver.claim_state import booking_writes, claim_writes
-from kai_sched.solver.state import Log, longest_job
+from kai_sched.solver.state import Log
 
 
 def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:

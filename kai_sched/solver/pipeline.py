@@ -13,6 +13,7 @@ import numpy as np
 
 from kai_sched.snapshot.tables import Action, Settings, Snapshot, Turn
 from kai_sched.solver import jit
+from kai_sched.solver.allocation import make_finder, make_scratch, make_state, make_tree
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
@@ -23,7 +24,7 @@ from kai_sched.solver.stages.explain import explain, make_facts
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
 from kai_sched.solver.stages.settle import settle
 from kai_sched.solver.stages.stale import evict_stale
-from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
+from kai_sched.solver.state import Context
 
 EVICTING = {"consolidation": Action.CONSOLIDATION, "reclaim": Action.RECLAIM, "preempt": Action.PREEMPT}
 STALE = "stalegangeviction"

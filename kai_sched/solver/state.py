@@ -1,4 +1,4 @@
-"""The columns of the working state and of scratch space, and how they are allocated.
+"""The columns of the working state and of scratch space; ``allocation`` makes them.
 
 Mutable state lies in two flat buffers with named views onto them. So the undo log is a list of positions and old values
 (``kernels.undo``), and two states can be compared bit for bit.
@@ -11,19 +11,11 @@ be shared, X shares of tasks, M shares of a pod at most, B blocks of nodes. Amou
 
 from __future__ import annotations
 
-import math
-from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Floats, Ints, Longs, Settings, Snapshot
-from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks, make_claim_steps, make_picks
+from kai_sched.solver.claim_state import ClaimState, ClaimSteps, Picks
 from kai_sched.solver.decisions import Decisions
-
-Number = TypeVar("Number", np.float64, np.int64)
 
 
 class Book(NamedTuple):
@@ -272,115 +264,3 @@ class Context(NamedTuple):
     finder: Finder
     scratch: Scratch
     decisions: Decisions
-
-
-def make_state(snapshot: Snapshot) -> State:
-    """Return a state with zeros for amounts and counters and NULL for nodes; ``stages.fair_share`` fills it."""
-    n_nodes, n_resources = snapshot.nodes.allocatable.shape
-    n_queues, n_tasks, n_sets = snapshot.queues.parent.size + 1, snapshot.tasks.job.size, snapshot.sets.parent.size
-    rooms: list[tuple[int, ...]] = [(n_nodes, n_resources)] * 2
-    floats, (idle, releasing, *books, spare), at_floats = _buffer(
-        [*rooms, *[(n_queues, 3)] * 7, (n_queues,), (n_nodes, 2)], np.float64
-    )
-    lengths = [n_tasks] * 2 + [n_sets] * 4 + [snapshot.n_domains] * 2
-    lengths += [snapshot.devices.reserved.size] * 2 + [snapshot.tasks.device.size]
-    n_claims, n_slots = snapshot.dra_claims.shared.size, snapshot.dra_claims.device.size
-    lengths += [n_claims] * 2 + [n_slots] * 2 + [snapshot.dra_devices.shared.size] * 2
-    lengths += [snapshot.dra_devices.limit.size] * 2 + [snapshot.dra_devices.total.size] * 2 + [1]
-    of_volumes, n_waiting = snapshot.volumes, snapshot.volumes.group.size
-    n_volumes = 1 + max(of_volumes.near_volume.max(initial=NULL), of_volumes.far_volume.max(initial=NULL))
-    lengths += [int(n_volumes), *[n_waiting] * 3]
-    counters: list[tuple[int, ...]] = [(length,) for length in (*lengths, snapshot.n_domains, snapshot.n_domains)]
-    of_ports = (n_nodes, snapshot.host_ports.ptr.size - 1)
-    integers, views, at_integers = _buffer([*counters, of_ports, of_ports], np.int64)
-    task, sets, domains = TaskState(*views[:2]), SetState(*views[2:6]), DomainState(*views[6:8])
-    devices, shares, claims, leaving = DeviceState(*views[8:10]), views[10], ClaimState(*views[11:22]), views[26:28]
-    task.node[:] = NULL
-    held = 2 + Book._fields.index("held")
-    at = Offsets(*(*at_floats[:2], *at_floats[held : held + 2], at_floats[-1], *at_integers))
-    rest = (devices, shares, claims, VolumeState(*views[22:26]), DomainState(*leaving), views[28], views[29])
-    return State(floats, integers, at, idle, releasing, Book(*books), spare, task, sets, domains, *rest)
-
-
-def _buffer(
-    shapes: list[tuple[int, ...]], dtype: type[Number]
-) -> tuple[npt.NDArray[Number], list[npt.NDArray[Number]], list[int]]:
-    sizes = [math.prod(shape) for shape in shapes]
-    *offsets, end = accumulate(sizes, initial=0)
-    buffer = np.zeros(end, dtype)
-    views = [buffer[at : at + size] for at, size in zip(offsets, sizes, strict=True)]
-    views = [view.reshape(shape) if len(shape) > 1 else view for view, shape in zip(views, shapes, strict=True)]
-    return buffer, views, offsets
-
-
-def longest_job(snapshot: Snapshot) -> int:
-    """Return the number of tasks of the largest job."""
-    return int(np.diff(snapshot.jobs.task_ptr).max(initial=0))
-
-
-def make_finder(snapshot: Snapshot) -> Finder:
-    """Return a finder that knows no node.
-
-    A block has about sqrt(N) nodes, so that comparing all blocks costs as much as searching one.
-    """
-    n_nodes = snapshot.nodes.condition.size
-    n_classes = snapshot.classes.signature.size
-    block = max(8, int(n_nodes**0.5))
-    n_blocks = -(-n_nodes // block)
-    return Finder(
-        np.array([block, 0, 0], np.int64),
-        np.zeros(n_blocks, np.int64),
-        np.full((n_classes, n_blocks), NULL, np.int64),
-        np.full((n_classes, n_blocks), NULL, np.int64),
-        np.zeros((n_classes, n_blocks)),
-        np.zeros((n_classes, n_blocks)),
-        np.zeros((snapshot.signatures.toleration.size, n_nodes), np.uint8),
-        np.zeros(n_classes, np.uint8),
-        snapshot.classes.refused.copy(),
-        make_claim_steps(snapshot),
-    )
-
-
-def make_tree(snapshot: Snapshot) -> Tree:
-    """Return empty heaps, with room for all jobs in their leaves."""
-    n_queues, n_jobs = snapshot.queues.parent.size, snapshot.jobs.queue.size
-    job_ptr = np.zeros(n_queues + 1, np.int32)
-    known = snapshot.jobs.queue[snapshot.jobs.queue != NULL]
-    np.cumsum(np.bincount(known, minlength=n_queues), out=job_ptr[1:])
-    return Tree(
-        np.zeros(n_queues, np.int32),
-        np.zeros(n_queues + 1, np.int32),
-        np.zeros(n_queues, np.uint8),
-        np.zeros((n_queues, 3)),
-        job_ptr,
-        np.zeros(n_queues, np.int32),
-        np.zeros(n_jobs, np.int32),
-        np.zeros(n_jobs, np.int32),
-        np.zeros((n_jobs, 3)),
-        np.zeros(n_jobs, np.int32),
-    )
-
-
-def make_scratch(snapshot: Snapshot) -> Scratch:
-    """Return scratch space for the largest job."""
-    n_sets, longest = snapshot.sets.parent.size, longest_job(snapshot)
-    return Scratch(
-        Survey(*np.zeros((2, n_sets), np.int32)),
-        np.zeros(n_sets, np.int32),
-        np.zeros(n_sets + 1, np.int32),
-        np.zeros(longest, np.int32),
-        np.zeros(longest, np.int32),
-        np.zeros(int(snapshot.classes.shares.max(initial=0)), np.int64),
-        np.zeros(snapshot.tasks.device.size, np.int64),
-        make_picks(snapshot),
-        np.zeros(int(np.diff(snapshot.volumes.ptr).max(initial=0)), np.int64),
-        np.zeros(snapshot.nodes.condition.size, np.uint8),
-        np.zeros(longest, np.uint8),
-        Returning(*np.zeros((2, n_sets), np.int32)),
-        np.zeros(3),
-        Division(*np.zeros((len(Division._fields), snapshot.queues.parent.size))),
-        np.zeros(snapshot.signatures.toleration.size, np.uint8),
-        np.zeros(snapshot.nodes.allocatable.shape[1]),
-        np.zeros((snapshot.nodes.allocatable.shape[0], 3)),
-        np.ones(1),
-    )

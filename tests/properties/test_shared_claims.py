@@ -31,7 +31,8 @@ from kai_sched.model.store import Store
 from kai_sched.plan.effects import Bind, Evict, Pipeline
 from kai_sched.snapshot.tables import Snapshot
 from kai_sched.solver import pipeline
-from kai_sched.solver.state import Finder, make_finder
+from kai_sched.solver.allocation import make_finder
+from kai_sched.solver.state import Finder
 
 FREE = Share(-1.0, -1.0, 1.0)
 DRIVER = "gpu.example.com"

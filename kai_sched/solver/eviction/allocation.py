@@ -9,6 +9,7 @@ import numpy as np
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Floats, Longs, Snapshot
+from kai_sched.solver.allocation import longest_job
 from kai_sched.solver.eviction.minimal.tables import MinimalTables, Supply
 from kai_sched.solver.eviction.original.tables import MOST_TRIED, LeafVictims, OriginalTables
 from kai_sched.solver.eviction.tables import (
@@ -28,7 +29,6 @@ from kai_sched.solver.eviction.tables import (
     SearchSets,
     SearchTasks,
 )
-from kai_sched.solver.state import longest_job
 
 Table = TypeVar("Table", bound=tuple[Any, ...])
 

@@ -52,7 +52,7 @@ def allocate(turn: int, ctx: Context, tree: Tree) -> None:
     turn : FIRST: only jobs to which an earlier cycle promised room, each with at most as many pods as were promised
         (``jobs.n_first`` (J,)). ORDINARY: all jobs but those of the turn LATER, also those that were FIRST before
         and still have something pending
-    tree : empty heaps (``state.make_tree``)
+    tree : empty heaps (``allocation.make_tree``)
     """
     settings, snapshot, state, log, decisions = ctx.settings, ctx.snapshot, ctx.state, ctx.log, ctx.decisions
     jobs = snapshot.jobs

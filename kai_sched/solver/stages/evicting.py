@@ -71,7 +71,7 @@ def make_room(action: int, ctx: Context, tree: Tree, search: Search) -> None:
     Parameters
     ----------
     action : CONSOLIDATION, RECLAIM or PREEMPT
-    tree : empty heaps (``state.make_tree``) for the pending jobs
+    tree : empty heaps (``allocation.make_tree``) for the pending jobs
     search : tables of the search; what concerns the cycle (``settled``, ``left_node``, ``overpaid``) is kept between
         actions, the rest is overwritten
     """

@@ -15,6 +15,7 @@ from kai_sched.model.hints import SchedulingHints
 from kai_sched.model.read.kinds import Reader
 from kai_sched.plan.effects import Bind
 from kai_sched.snapshot.tables import Turn
+from kai_sched.solver.allocation import make_finder, make_scratch, make_state, make_tree
 from kai_sched.solver.claim_state import ClaimSteps
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.jit import reference
@@ -22,7 +23,7 @@ from kai_sched.solver.kernels.claims.steps import CLASS_STEPS, QUEUE_STEPS, SEAR
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.allocate import allocate
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
-from kai_sched.solver.state import Context, make_finder, make_scratch, make_state, make_tree
+from kai_sched.solver.state import Context
 from tests.answered import lower_offline
 from tests.unit.cycle.test_claims import claim, node, pod, queue, thing
 

@@ -32,10 +32,11 @@ from kai_sched.snapshot.tables import (
     freeze,
 )
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.allocation import make_finder, make_scratch, make_state
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.log_size import make_log
 from kai_sched.solver.stages.fair_share import fair_share, feasibility
-from kai_sched.solver.state import Book, Context, make_finder, make_scratch, make_state
+from kai_sched.solver.state import Book, Context
 
 UNLIMITED = float("inf")
 ALL = 2**31 - 1

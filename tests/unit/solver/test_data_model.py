@@ -9,11 +9,11 @@ import pytest
 
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Devices, Snapshot, Status, TermKind, TermRoles, Volumes, freeze
+from kai_sched.solver.allocation import longest_job, make_finder, make_scratch, make_state, make_tree
 from kai_sched.solver.claim_state import longest_claims
 from kai_sched.solver.decisions import make_decisions
 from kai_sched.solver.eviction.allocation import make_search
 from kai_sched.solver.log_size import make_log
-from kai_sched.solver.state import longest_job, make_finder, make_scratch, make_state, make_tree
 from tests.data_model import ANY, PARTS, read_tables, render, tables_of
 from tests.tree import ROOT
 from tests.unit.solver.tables import Member, assemble, node_table, queue_table, table, term_table

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot, Status
 from kai_sched.snapshot.verdicts import Verdict
+from kai_sched.solver.allocation import make_tree
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt
-from kai_sched.solver.state import make_tree
 from tests.oracle import chunk as twin
 from tests.unit.solver.searches import check_books, crowded, price
 from tests.unit.solver.tables import Member, assemble, opened

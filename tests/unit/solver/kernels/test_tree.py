@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from kai_sched.model.objects import Pod, PodGroup, Shape
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Snapshot
+from kai_sched.solver.allocation import make_tree
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import order
 from kai_sched.solver.kernels.gang import ABOVE_MINIMUM, BELOW_MINIMUM
-from kai_sched.solver.state import Tree, make_tree
+from kai_sched.solver.state import Tree
 from tests.oracle.order import JobTree
 from tests.oracle.world import GroupSet, Job, PodSet, Task, World
 from tests.unit.solver.stands import AMOUNTS, Stand, book_of, twin_before

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_sched.snapshot.tables import Snapshot, Status, Tasks
+from kai_sched.solver.allocation import longest_job
 from kai_sched.solver.jit import entry
 from kai_sched.solver.kernels import attempt, undo
-from kai_sched.solver.state import Context, Log, longest_job
+from kai_sched.solver.state import Context, Log
 from tests.unit.solver.tables import assemble, opened, snapshots, table
 
 put = entry(attempt.place_on_node)
