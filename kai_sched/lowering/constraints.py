@@ -166,17 +166,17 @@ def lower_signatures(
         selector_ptr.append(len(verdicts))
     truth = [truth_of(requirement, cache, nodes) for requirement in requirements]
     return Signatures(
-        np.array([tolerations[signature.tolerations] for signature in book.rows], np.int32),
-        np.array([[not untolerated(each, taints) for taints in taint_sets] for each in tolerations], np.uint8).reshape(
-            len(tolerations), len(taint_sets)
-        ),
-        np.array(selector_ptr, np.int32),
-        np.array(verdicts, np.uint8),
-        np.array(term_ptr, np.int32),
-        np.array(requirement_ptr, np.int32),
-        np.array(flat, np.int32),
-        np.concatenate([np.zeros(0, np.uint8), *truth]).reshape(len(requirements), len(nodes)),
-        np.array([int(signature.gpu_kind) for signature in book.rows], np.uint8),
+        toleration=np.array([tolerations[signature.tolerations] for signature in book.rows], np.int32),
+        tolerated=np.array(
+            [[not untolerated(each, taints) for taints in taint_sets] for each in tolerations], np.uint8
+        ).reshape(len(tolerations), len(taint_sets)),
+        selector_ptr=np.array(selector_ptr, np.int32),
+        selector_verdict=np.array(verdicts, np.uint8),
+        term_ptr=np.array(term_ptr, np.int32),
+        requirement_ptr=np.array(requirement_ptr, np.int32),
+        requirement=np.array(flat, np.int32),
+        truth=np.concatenate([np.zeros(0, np.uint8), *truth]).reshape(len(requirements), len(nodes)),
+        gpu_kind=np.array([int(signature.gpu_kind) for signature in book.rows], np.uint8),
     )
 
 

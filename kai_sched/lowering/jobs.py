@@ -98,16 +98,18 @@ def lower_jobs(
     times = columns[:, GroupCell.LAST_START : GroupCell.GRACE + 1].copy()
     times[times[:, 3] == UNSET, 3] = NULL if grace_s < 0 else duration(grace_s)
     _defer_searches(times[:, 1], cache.groups.objects[rows], hints, now_ns)
+    turn, n_first = _turns(cache, rows, hints)
     return JobRows(
-        rows,
-        queue,
-        np.where(known, priority, 0),
-        (preemptible & known).astype(np.uint8),
-        refused,
-        *_turns(cache, rows, hints),
-        times,
-        layout,
-        set_ptr,
+        rows=rows,
+        queue=queue,
+        priority=np.where(known, priority, 0),
+        preemptible=(preemptible & known).astype(np.uint8),
+        refused=refused,
+        turn=turn,
+        n_first=n_first,
+        times=times,
+        layout=layout,
+        set_ptr=set_ptr,
     )
 
 
@@ -212,16 +214,30 @@ def make_tables(
     parent = _joined(cache.layouts, "parent")[entry]
     done = np.bincount(task_sets[succeeded & (task_sets != NULL)], minlength=n_sets)
     sets = Sets(
-        np.where(parent == NULL, NULL, parent + base).astype(np.int32),
-        (_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
-        (_joined(cache.layouts, "child_end")[entry] + base).astype(np.int32),
-        np.maximum(_joined(cache.layouts, "minimum")[entry] - done, 0).astype(np.int32),
-        task_ptr,
+        parent=np.where(parent == NULL, NULL, parent + base).astype(np.int32),
+        child_ptr=(_joined(cache.layouts, "child_ptr")[entry] + base).astype(np.int32),
+        child_end=(_joined(cache.layouts, "child_end")[entry] + base).astype(np.int32),
+        minimum=np.maximum(_joined(cache.layouts, "minimum")[entry] - done, 0).astype(np.int32),
+        task_ptr=task_ptr,
     )
-    columns = (jobs.queue, jobs.priority, jobs.preemptible, jobs.refused, jobs.turn, jobs.n_first)
     last_start, waits_until, stale_since, grace = (np.ascontiguousarray(column) for column in jobs.times.T)
-    times = (last_start, waits_until, stale_since, grace)
-    table = Jobs(*columns, *times, *alike, jobs.set_ptr, task_ptr[jobs.set_ptr])
+    equivalence, queue_equivalence = alike
+    table = Jobs(
+        queue=jobs.queue,
+        priority=jobs.priority,
+        preemptible=jobs.preemptible,
+        refused=jobs.refused,
+        turn=jobs.turn,
+        n_first=jobs.n_first,
+        last_start=last_start,
+        waits_until=waits_until,
+        stale_since=stale_since,
+        grace=grace,
+        equivalence=equivalence,
+        queue_equivalence=queue_equivalence,
+        set_ptr=jobs.set_ptr,
+        task_ptr=task_ptr[jobs.set_ptr],
+    )
     return table, sets
 
 

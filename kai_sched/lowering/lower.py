@@ -113,7 +113,7 @@ class _PlacedPods:
 
 
 def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: SchedulingHints = NO_HINTS) -> Lowered:
-    """Bring the cache up to date and make the tables of this cycle.
+    """Bring the cache up to date and make the tables of this cycle. LoweringError names all that cannot be lowered.
 
     Parameters
     ----------
@@ -123,8 +123,6 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
         Changed in place. It is emptied by an exception and by another config than that of the last call.
     hints
         Which groups go first, wait or must not search, and which nodes pods should get again.
-
-    Raises LoweringError that names all objects that cannot be lowered.
     """
     cache.sync(cluster, config)
     nodes, queues = node_list(cache), lower_queues(cluster.queues, config)
@@ -138,38 +136,41 @@ def lower(cluster: Cluster, config: Config, now_ns: int, cache: Cache, hints: Sc
     legacy = _with_legacy_mig(pods, classes, len(nodes))
     node_table, taint_sets = lower_nodes(nodes, cache, classes.resources, config, legacy, hints.closed_nodes, claims)
     (job_table, set_table), groups = _job_tables(cache, classes, pods, jobs, config), cache.groups.objects[jobs.rows]
+    dra = lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes)
     snapshot = Snapshot(
-        freeze(queues.table),
-        freeze(node_table),
-        freeze(devices.table),
-        freeze(_tasks(pods, classes.of_task, devices)),
-        freeze(classes.table),
-        freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
-        freeze(classes.terms),
-        freeze(classes.term_roles),
-        freeze(classes.host_ports),
-        freeze(classes.volumes.table),
-        job_table,
-        set_table,
-        *lower_claims(claims, classes.claims, _brief(pods, classes, groups, hints), len(objects), cache, nodes),
-        classes.n_domains,
+        queues=freeze(queues.table),
+        nodes=freeze(node_table),
+        devices=freeze(devices.table),
+        tasks=freeze(_tasks(pods, classes.of_task, devices)),
+        classes=freeze(classes.table),
+        signatures=freeze(lower_signatures(classes.signatures, cache, nodes, taint_sets)),
+        terms=freeze(classes.terms),
+        term_roles=freeze(classes.term_roles),
+        host_ports=freeze(classes.host_ports),
+        volumes=freeze(classes.volumes.table),
+        jobs=job_table,
+        sets=set_table,
+        dra_devices=dra.devices,
+        dra_requests=dra.requests,
+        dra_claims=dra.claims,
+        n_domains=classes.n_domains,
     )
     return Lowered(
-        snapshot,
-        queues,
-        nodes,
-        groups,
-        [cache.layouts[number] for number in jobs.layout],
-        cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
-        objects,
-        devices.groups,
-        cache.pods.objects[pods.omitted],
-        _statuses(cache.pods.cells[pods.omitted], now_ns, config),
-        classes.resources,
-        classes.refusals,
-        hints.searched,
-        claims,
-        classes.volumes,
+        snapshot=snapshot,
+        queues=queues,
+        nodes=nodes,
+        groups=groups,
+        layouts=[cache.layouts[number] for number in jobs.layout],
+        bare=cache.groups.cells[jobs.rows, GroupCell.BARE] == 1,
+        pods=objects,
+        gpu_groups=devices.groups,
+        omitted_pods=cache.pods.objects[pods.omitted],
+        omitted_status=_statuses(cache.pods.cells[pods.omitted], now_ns, config),
+        resources=classes.resources,
+        refusals=classes.refusals,
+        searched=hints.searched,
+        claims=claims,
+        volumes=classes.volumes,
     )
 
 
@@ -204,15 +205,15 @@ def _movable(pods: _PlacedPods) -> npt.NDArray[np.bool_]:
 def _tasks(pods: _PlacedPods, classes: Ints, devices: DeviceRows) -> Tasks:
     """The table of tasks; ``classes`` (T,) are their classes."""
     return Tasks(
-        pods.job,
-        pods.sets,
-        classes,
-        pods.node,
-        pods.nominated,
-        pods.status,
-        pods.cells[:, PodCell.FOREIGN].astype(np.uint8),
-        devices.share_ptr,
-        devices.device,
+        job=pods.job,
+        set=pods.sets,
+        cls=classes,
+        node=pods.node,
+        nominated=pods.nominated,
+        status=pods.status,
+        foreign=pods.cells[:, PodCell.FOREIGN].astype(np.uint8),
+        share_ptr=devices.share_ptr,
+        device=devices.device,
     )
 
 
@@ -245,7 +246,14 @@ def _place_pods(
     columns = columns[order]
     nominated = take(node_rows, columns[:, PodCell.NOMINATED])
     return _PlacedPods(
-        rows[order], columns, status[order], job[order], sets[order], node[order], nominated, rows[~wanted]
+        rows=rows[order],
+        cells=columns,
+        status=status[order],
+        job=job[order],
+        sets=sets[order],
+        node=node[order],
+        nominated=nominated,
+        omitted=rows[~wanted],
     )
 
 

@@ -86,18 +86,18 @@ def lower_nodes(
     offered = kept(("allocatable", GPU), lambda: _amounts(nodes, GPU)) > 0.0
     cpu_only = ~offered & (mig == MigMode.NO_MIG) & ~by_claims
     table = Nodes(
-        allocatable,
-        kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
-        np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
-        np.where(by_claims, 0.0 if gpus is None else gpus, devices).astype(np.float64),
-        device_memories(nodes, cache, config).copy(),
-        cpu_only.astype(np.uint8),
-        condition.copy(),
-        mig.copy(),
-        legacy.astype(np.uint8),
-        np.array([node.name in closed for node in nodes], np.uint8),
-        (by_claims * (1 + offered)).astype(np.uint8),
-        taints,
+        allocatable=allocatable,
+        mig_gpus=kept("mig_gpus", lambda: np.array([_mig_gpus(node) for node in nodes], np.float64)).copy(),
+        counted=np.where(condition == 0, kept("counted", lambda: _counted(nodes, config)), 0).astype(np.uint8),
+        devices=np.where(by_claims, 0.0 if gpus is None else gpus, devices).astype(np.float64),
+        device_memory=device_memories(nodes, cache, config).copy(),
+        cpu_only=cpu_only.astype(np.uint8),
+        condition=condition.copy(),
+        mig=mig.copy(),
+        legacy_mig=legacy.astype(np.uint8),
+        closed=np.array([node.name in closed for node in nodes], np.uint8),
+        claims_only=(by_claims * (1 + offered)).astype(np.uint8),
+        taint_set=taints,
     )
     return table, list(taint_sets)
 

@@ -147,19 +147,19 @@ def lower_classes(
     _refuse(found, volumes.refusals | ports.refusals, table, refusals)
     terms, term_roles, n_domains = _lower_term_roles(found, ports, cache, nodes)
     return ClassRows(
-        of_task,
-        equivalent_classes(found, users, storage)[of_task],
-        table,
-        book,
-        terms,
-        term_roles,
-        ports.table,
-        n_domains,
-        resources,
-        refusals,
-        volumes,
-        np.array([each.shape.legacy_mig for each in found], bool),
-        [claims.keys[each.claims] for each in found],
+        of_task=of_task,
+        kind=equivalent_classes(found, users, storage)[of_task],
+        table=table,
+        signatures=book,
+        terms=terms,
+        term_roles=term_roles,
+        host_ports=ports.table,
+        n_domains=n_domains,
+        resources=resources,
+        refusals=refusals,
+        volumes=volumes,
+        legacy_mig=np.array([each.shape.legacy_mig for each in found], bool),
+        claims=[claims.keys[each.claims] for each in found],
     )
 
 
@@ -227,7 +227,7 @@ def _table(
     for c, each in enumerate(found):
         for name, amount in each.known.shape.request:
             request[c, column.get(name, unknown)] += amount
-    kinds, amounts = _gpu_amounts(found, request, sizes, keys)
+    kinds, (quota, gate, shares, portion, memory) = _gpu_amounts(found, request, sizes, keys)
     cpu_only = [each.reserves or kind in NO_DEVICES for each, kind in zip(found, kinds, strict=True)]
     signature = np.zeros(len(found), np.int32)
     refused = np.zeros(len(found), np.uint8)
@@ -244,7 +244,17 @@ def _table(
             verdict, refusals[c] = Verdict.DEVICE_CLAIM, key.refusal
         refused[c] = int(verdict)
         signature[c] = book.row(shape, kind, volumes, config)
-    return Classes(request, *amounts, signature, np.array(cpu_only, np.uint8), refused)
+    return Classes(
+        request=request,
+        quota=quota,
+        gate=gate,
+        shares=shares,
+        portion=portion,
+        memory=memory,
+        signature=signature,
+        cpu_only=np.array(cpu_only, np.uint8),
+        refused=refused,
+    )
 
 
 def _refuse(found: list[PodClass], limits: dict[int, str], table: Classes, refusals: list[str]) -> None:

@@ -87,17 +87,17 @@ def lower_queues(queues: Mapping[str, Queue], config: Config) -> QueueRows:
     child_ptr = np.zeros(n_queues + 2, np.int32)
     np.cumsum(np.bincount(above, minlength=n_queues + 1), out=child_ptr[1:])
     table = Queues(
-        parent,
-        child_ptr,
-        child,
-        _triples(rows, "quota"),
-        _triples(rows, "limit"),
-        _triples(rows, "weight"),
-        np.array([whole(queue.priority) for queue in rows], np.int64),
-        np.zeros((n_queues, 3)),
-        _durations([queue.preempt_min_runtime_s for queue in rows]),
-        _durations([queue.reclaim_min_runtime_s for queue in rows]),
-        np.array(sorted(range(n_queues), key=lambda row: (rows[row].uid, rows[row].name)), np.int32),
+        parent=parent,
+        child_ptr=child_ptr,
+        child=child,
+        quota=_triples(rows, "quota"),
+        limit=_triples(rows, "limit"),
+        weight=_triples(rows, "weight"),
+        priority=np.array([whole(queue.priority) for queue in rows], np.int64),
+        usage=np.zeros((n_queues, 3)),
+        preempt_runtime=_durations([queue.preempt_min_runtime_s for queue in rows]),
+        reclaim_runtime=_durations([queue.reclaim_min_runtime_s for queue in rows]),
+        by_uid=np.array(sorted(range(n_queues), key=lambda row: (rows[row].uid, rows[row].name)), np.int32),
     )
     left_out = {name: missing_above(name, visible) for name in visible if name not in found}
     return QueueRows(table, tuple(rows), row_of, left_out)

@@ -82,8 +82,24 @@ def make_layout(group: PodGroup) -> Layout:
         else:
             wanted = group.min_sub_group if found is None else found.min_sub_group
             minimum.append(n_members if wanted is None else whole(wanted))
-    return Layout(tuple(names), tuple(parent), tuple(child_ptr), tuple(child_end), tuple(minimum), pod_sets, topology)
+    return Layout(
+        names=tuple(names),
+        parent=tuple(parent),
+        child_ptr=tuple(child_ptr),
+        child_end=tuple(child_end),
+        minimum=tuple(minimum),
+        pod_sets=pod_sets,
+        topology=topology,
+    )
 
 
 def _single(minimum: int, topology: bool) -> Layout:
-    return Layout((DEFAULT_SET,), (NULL,), (1,), (1,), (whole(minimum),), {DEFAULT_SET: 0}, topology)
+    return Layout(
+        names=(DEFAULT_SET,),
+        parent=(NULL,),
+        child_ptr=(1,),
+        child_end=(1,),
+        minimum=(whole(minimum),),
+        pod_sets={DEFAULT_SET: 0},
+        topology=topology,
+    )

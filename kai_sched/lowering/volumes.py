@@ -218,17 +218,17 @@ class _VolumeWork:
         of_class = [[claims[key] for key in self._of_class.get(c, ())] for c in range(n_classes)]
         pairs = [pair for each in near for pair in each]
         table = Volumes(
-            _starts(of_class),
-            _flat(of_class),
-            np.array([numbers[id(group)] for _, group in self._claims.values()], np.int32),
-            np.array([bisect_left(sizes, claim.size_bytes) for claim, _ in self._claims.values()], np.int32),
-            topology,
-            _starts(near),
-            np.array([n for n, _ in pairs], np.int32),
-            np.array([v for _, v in pairs], np.int32),
-            _starts(far),
-            _flat(far),
-            made,
+            ptr=_starts(of_class),
+            claim=_flat(of_class),
+            group=np.array([numbers[id(group)] for _, group in self._claims.values()], np.int32),
+            least=np.array([bisect_left(sizes, claim.size_bytes) for claim, _ in self._claims.values()], np.int32),
+            topology=topology,
+            near_ptr=_starts(near),
+            near_node=np.array([n for n, _ in pairs], np.int32),
+            near_volume=np.array([v for _, v in pairs], np.int32),
+            far_ptr=_starts(far),
+            far_volume=_flat(far),
+            made=made,
         )
         return VolumeRows(table, list(claims), list(row_of), waiting, self._refusals)
 

@@ -76,7 +76,13 @@ def make_claim_steps(snapshot: Snapshot) -> ClaimSteps:
         queues = snapshot.jobs.queue[snapshot.tasks.job[tasks]]
         queue[snapshot.tasks.cls[tasks]] = np.where(queues == NULL, n_queues, queues)
     spent, cut = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.uint8)
-    return ClaimSteps(queue, spent, np.zeros(n_queues + 1, np.int64), np.zeros(1, np.int64), cut)
+    return ClaimSteps(
+        queue=queue,
+        spent=spent,
+        spent_by_queue=np.zeros(n_queues + 1, np.int64),
+        spent_in_all=np.zeros(1, np.int64),
+        cut=cut,
+    )
 
 
 def claim_writes(snapshot: Snapshot) -> int:
@@ -122,5 +128,16 @@ def make_picks(snapshot: Snapshot) -> Picks:
     saved_device, saved_option = np.zeros((2, n_slots), np.int64)
     length = np.zeros(3, np.int64)
     return Picks(
-        claim, request, option, place, wanted, cursor, device, failed, mark, length, saved_device, saved_option
+        claim=claim,
+        request=request,
+        option=option,
+        place=place,
+        wanted=wanted,
+        cursor=cursor,
+        device=device,
+        failed=failed,
+        mark=mark,
+        length=length,
+        saved_device=saved_device,
+        saved_option=saved_option,
     )

@@ -39,11 +39,11 @@ def make_log(snapshot: Snapshot, evicting: bool = False) -> Log:
         # For each device that a returning task gets back another task may give it up and get others.
         n_integers += (2 * snapshot.dra_claims.device.size + n_moves) * claim_writes(snapshot)
     return Log(
-        np.empty(n_floats, np.int64),
-        np.empty(n_floats),
-        np.empty(n_integers, np.int64),
-        np.empty(n_integers, np.int64),
-        np.zeros(2, np.int64),
+        float_at=np.empty(n_floats, np.int64),
+        float_was=np.empty(n_floats),
+        integer_at=np.empty(n_integers, np.int64),
+        integer_was=np.empty(n_integers, np.int64),
+        size=np.zeros(2, np.int64),
     )
 
 

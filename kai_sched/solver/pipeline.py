@@ -51,13 +51,13 @@ def solve(
     """
     evicting = any(action in EVICTING or action == STALE for action in actions)
     context = Context(
-        settings,
-        snapshot,
-        make_state(snapshot),
-        make_log(snapshot, evicting),
-        make_finder(snapshot),
-        make_scratch(snapshot),
-        make_decisions(snapshot),
+        settings=settings,
+        snapshot=snapshot,
+        state=make_state(snapshot),
+        log=make_log(snapshot, evicting),
+        finder=make_finder(snapshot),
+        scratch=make_scratch(snapshot),
+        decisions=make_decisions(snapshot),
     )
     ctx = jit.reference(context)
     fair_share(ctx)

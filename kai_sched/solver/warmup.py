@@ -67,22 +67,22 @@ def empty_snapshot() -> Snapshot:
     The columns are read-only, as those of real snapshots are: numba has a type of its own for such arrays.
     """
     return Snapshot(
-        _empty(Queues),
-        _empty(Nodes),
-        _empty(Devices),
-        _empty(Tasks),
-        _empty(Classes),
-        _empty(Signatures),
-        _empty(Terms),
-        _empty(TermRoles),
-        _empty(HostPorts),
-        _empty(Volumes),
-        _empty(Jobs),
-        _empty(Sets),
-        _empty(DraDevices),
-        _empty(DraRequests),
-        _empty(DraClaims),
-        0,
+        queues=_empty(Queues),
+        nodes=_empty(Nodes),
+        devices=_empty(Devices),
+        tasks=_empty(Tasks),
+        classes=_empty(Classes),
+        signatures=_empty(Signatures),
+        terms=_empty(Terms),
+        term_roles=_empty(TermRoles),
+        host_ports=_empty(HostPorts),
+        volumes=_empty(Volumes),
+        jobs=_empty(Jobs),
+        sets=_empty(Sets),
+        dra_devices=_empty(DraDevices),
+        dra_requests=_empty(DraRequests),
+        dra_claims=_empty(DraClaims),
+        n_domains=0,
     )
 
 

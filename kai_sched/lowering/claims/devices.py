@@ -211,17 +211,17 @@ class DeviceBook:
         else:
             alike = np.zeros(0, np.int32)
         return DraDevices(
-            self.ptr.copy(),
-            self.entry.copy(),
-            self._wide.copy(),
-            self.shared.copy(),
-            alike.reshape(-1).astype(np.int32),
-            self.limit_ptr.copy(),
-            self._limit.copy(),
-            self._counters[0].copy(),
-            self._counters[1].copy(),
-            self._counters[2].copy(),
-            self._total.copy(),
+            ptr=self.ptr.copy(),
+            entry=self.entry.copy(),
+            wide=self._wide.copy(),
+            shared=self.shared.copy(),
+            alike=alike.reshape(-1).astype(np.int32),
+            limit_ptr=self.limit_ptr.copy(),
+            limit=self._limit.copy(),
+            counter_ptr=self._counters[0].copy(),
+            counter=self._counters[1].copy(),
+            amount=self._counters[2].copy(),
+            total=self._total.copy(),
         )
 
     def matches(self, option: DeviceOption) -> Flags:

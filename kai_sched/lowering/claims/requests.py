@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,14 @@ from kai_sched.model.objects import Node
 from kai_sched.snapshot.claim_tables import DraClaims, DraDevices, DraRequests
 from kai_sched.snapshot.columns import NULL
 from kai_sched.snapshot.tables import Flags, Ints, freeze
+
+
+class ClaimTables(NamedTuple):
+    """The tables of a snapshot about claims: devices of slices, what classes ask for, and the claims."""
+
+    devices: DraDevices
+    requests: DraRequests
+    claims: DraClaims
 
 
 @dataclass(slots=True)
@@ -121,7 +130,7 @@ class _Requests:
 
 def lower_claims(
     found: ClaimRows, classes: list[ClaimKey], brief: Flags, n_tasks: int, cache: Cache, nodes: list[Node]
-) -> tuple[DraDevices, DraRequests, DraClaims]:
+) -> ClaimTables:
     """The tables. ``classes`` (C,) are the keys of the classes, ``brief`` (C,) is that column of ``DraRequests``."""
     n_nodes = len(nodes)
     if found.book is None or found.extended is None:
@@ -141,27 +150,27 @@ def lower_claims(
     n_devices, n_limits = len(found.book.devices), len(found.book.dimensions)
     lacking = [found.extended.offered(name) == 0 for name in specs.needed]
     requests = DraRequests(
-        np.array(class_ptr, np.int32),
-        brief,
-        np.array(spec, np.int32),
-        np.array(certain, np.int32),
-        np.array(specs.request_ptr, np.int32),
-        np.array(specs.needs, np.int32),
-        np.array(lacking, np.uint8).reshape(len(lacking), n_nodes),
-        np.array(specs.option_ptr, np.int32),
-        np.array([min(option.count or 0, RESULTS_MAX + 1) for _, option in specs.options], np.int32),
-        np.array([option.admin for _, option in specs.options], np.uint8),
-        np.array(specs.matcher, np.int32),
-        np.array(specs.consumer, np.int32),
-        constraint_ptr,
-        np.array([row for each in specs.of_option for row in each], np.int32),
-        np.array([distinct for distinct, _ in specs.constraints], np.uint8),
-        np.array([attribute for _, attribute in specs.constraints], np.int32),
-        np.array(specs.match, np.uint8).reshape(len(specs.match), n_devices),
-        np.array(specs.consumed, np.int64).reshape(len(specs.consumed), n_limits),
-        np.array(values, np.int32).reshape(len(values), n_devices),
+        class_ptr=np.array(class_ptr, np.int32),
+        brief=brief,
+        spec=np.array(spec, np.int32),
+        claim=np.array(certain, np.int32),
+        request_ptr=np.array(specs.request_ptr, np.int32),
+        needs=np.array(specs.needs, np.int32),
+        needed=np.array(lacking, np.uint8).reshape(len(lacking), n_nodes),
+        option_ptr=np.array(specs.option_ptr, np.int32),
+        wanted=np.array([min(option.count or 0, RESULTS_MAX + 1) for _, option in specs.options], np.int32),
+        admin=np.array([option.admin for _, option in specs.options], np.uint8),
+        matcher=np.array(specs.matcher, np.int32),
+        consumer=np.array(specs.consumer, np.int32),
+        constraint_ptr=constraint_ptr,
+        constraint=np.array([row for each in specs.of_option for row in each], np.int32),
+        distinct=np.array([distinct for distinct, _ in specs.constraints], np.uint8),
+        attribute=np.array([attribute for _, attribute in specs.constraints], np.int32),
+        match=np.array(specs.match, np.uint8).reshape(len(specs.match), n_devices),
+        consumed=np.array(specs.consumed, np.int64).reshape(len(specs.consumed), n_limits),
+        value=np.array(values, np.int32).reshape(len(values), n_devices),
     )
-    return freeze(found.book.table([*specs.match, *values])), freeze(requests), freeze(claims)
+    return ClaimTables(freeze(found.book.table([*specs.match, *values])), freeze(requests), freeze(claims))
 
 
 def _lower_rows(found: ClaimRows, specs: _Requests, n_tasks: int, cache: Cache, nodes: list[Node]) -> DraClaims:
@@ -197,16 +206,16 @@ def _lower_rows(found: ClaimRows, specs: _Requests, n_tasks: int, cache: Cache, 
             where[-1] = len(available)
             available.append(there)
     return DraClaims(
-        task_ptr,
-        np.array([row for rows in found.by_task for row in rows], np.int32),
-        np.array(found.certain, np.uint8),
-        others,
-        held,
-        np.array(where, np.int32),
-        np.array(slot_ptr, np.int32),
-        np.array(device, np.int32),
-        np.array(option, np.int32),
-        np.array(available, np.uint8).reshape(len(available), len(nodes)),
+        task_ptr=task_ptr,
+        claim=np.array([row for rows in found.by_task for row in rows], np.int32),
+        shared=np.array(found.certain, np.uint8),
+        others=others,
+        held=held,
+        nodes=np.array(where, np.int32),
+        slot_ptr=np.array(slot_ptr, np.int32),
+        device=np.array(device, np.int32),
+        option=np.array(option, np.int32),
+        available=np.array(available, np.uint8).reshape(len(available), len(nodes)),
     )
 
 
@@ -256,7 +265,7 @@ def _allocated(asks: ClaimRequests, allocation: Allocation, specs: _Requests) ->
 
 # Their sizes are mostly those of the cycle before, and nothing is written to them.
 @lru_cache(maxsize=8)
-def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, DraRequests, DraClaims]:
+def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> ClaimTables:
     """The tables of a cluster without claims and slices."""
 
     def ints(size: int) -> Ints:
@@ -264,26 +273,49 @@ def no_claims(n_classes: int, n_tasks: int, n_nodes: int) -> tuple[DraDevices, D
 
     flags, longs = np.zeros(0, np.uint8), np.zeros(0, np.int64)
     devices = DraDevices(
-        *(ints(n_nodes + 1), ints(0), flags, flags.copy(), ints(0), ints(1)),
-        *(longs, ints(1), ints(0), longs.copy(), longs.copy()),
+        ptr=ints(n_nodes + 1),
+        entry=ints(0),
+        wide=flags,
+        shared=flags.copy(),
+        alike=ints(0),
+        limit_ptr=ints(1),
+        limit=longs,
+        counter_ptr=ints(1),
+        counter=ints(0),
+        amount=longs.copy(),
+        total=longs.copy(),
     )
     requests = DraRequests(
-        ints(n_classes + 1),
-        np.zeros(n_classes, np.uint8),
-        *(ints(0), ints(0), ints(1), ints(0)),
-        np.zeros((0, n_nodes), np.uint8),
-        *(ints(1), ints(0)),
-        flags.copy(),
-        *(ints(0), ints(0), ints(1), ints(0)),
-        flags.copy(),
-        ints(0),
-        np.zeros((0, 0), np.uint8),
-        np.zeros((0, 0), np.int64),
-        np.zeros((0, 0), np.int32),
+        class_ptr=ints(n_classes + 1),
+        brief=np.zeros(n_classes, np.uint8),
+        spec=ints(0),
+        claim=ints(0),
+        request_ptr=ints(1),
+        needs=ints(0),
+        needed=np.zeros((0, n_nodes), np.uint8),
+        option_ptr=ints(1),
+        wanted=ints(0),
+        admin=flags.copy(),
+        matcher=ints(0),
+        consumer=ints(0),
+        constraint_ptr=ints(1),
+        constraint=ints(0),
+        distinct=flags.copy(),
+        attribute=ints(0),
+        match=np.zeros((0, 0), np.uint8),
+        consumed=np.zeros((0, 0), np.int64),
+        value=np.zeros((0, 0), np.int32),
     )
     claims = DraClaims(
-        ints(n_tasks + 1),
-        *(ints(0), flags.copy(), ints(0), flags.copy(), ints(0), ints(1), ints(0), ints(0)),
-        np.zeros((0, n_nodes), np.uint8),
+        task_ptr=ints(n_tasks + 1),
+        claim=ints(0),
+        shared=flags.copy(),
+        others=ints(0),
+        held=flags.copy(),
+        nodes=ints(0),
+        slot_ptr=ints(1),
+        device=ints(0),
+        option=ints(0),
+        available=np.zeros((0, n_nodes), np.uint8),
     )
-    return freeze(devices), freeze(requests), freeze(claims)
+    return ClaimTables(freeze(devices), freeze(requests), freeze(claims))

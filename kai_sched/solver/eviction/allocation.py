@@ -42,66 +42,98 @@ def make_search(snapshot: Snapshot) -> Search:
     """
     n_tasks, n_jobs, n_queues = snapshot.tasks.job.size, snapshot.jobs.queue.size, snapshot.queues.parent.size
     (n_nodes, n_resources), longest = snapshot.nodes.allocatable.shape, longest_job(snapshot)
+    contenders, victims = make_job_orders(snapshot)
     return Search(
-        *make_job_orders(snapshot),
-        _columns(Counts, 1)._replace(scarce=np.zeros(3, np.int64)),
-        _columns(SearchTasks, n_tasks),
-        _columns(SearchJobs, n_jobs),
-        _columns(SearchNodes, n_nodes),
-        _columns(SearchSets, snapshot.sets.parent.size),
-        _columns(SearchQueues, n_queues, dict.fromkeys(_BY_RESOURCE, (n_queues, 3))),
-        _columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
-        _columns(Kinds, MOST_KINDS),
-        _columns(Lists, n_tasks + 1),
-        make_minimal_tables(n_tasks, snapshot.sets.parent.size, n_nodes, n_queues, longest),
-        make_original_tables(n_tasks, n_nodes, n_queues),
-        np.zeros((n_nodes, n_resources)),
-        np.zeros(snapshot.n_domains, np.int64),
-        np.zeros(snapshot.n_domains, np.int64),
-        np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
-        np.zeros(snapshot.volumes.group.size, np.int64),
-        np.zeros(snapshot.n_domains, np.int64),
-        np.zeros((n_jobs, 3)),
-        np.zeros((n_jobs, 3)),
-        np.zeros(longest, np.int64),
-        np.full(n_jobs, NULL, np.int64),
-        np.full(n_jobs, NULL, np.int64),
-        request_ranks(snapshot.classes.request),
-        np.zeros(longest, np.int64),
-        np.zeros(longest, np.int64),
-        np.full(snapshot.tasks.device.size, NULL, np.int64),
-        *(np.full(snapshot.dra_claims.device.size, NULL, np.int64) for _ in range(2)),
+        contenders=contenders,
+        victims=victims,
+        counts=_columns(Counts, 1)._replace(scarce=np.zeros(3, np.int64)),
+        tasks=_columns(SearchTasks, n_tasks),
+        jobs=_columns(SearchJobs, n_jobs),
+        nodes=_columns(SearchNodes, n_nodes),
+        sets=_columns(SearchSets, snapshot.sets.parent.size),
+        queues=_columns(SearchQueues, n_queues, dict.fromkeys(_BY_RESOURCE, (n_queues, 3))),
+        rooms=_columns(Rooms, n_nodes, {"requests": (n_nodes, n_resources)}),
+        kinds=_columns(Kinds, MOST_KINDS),
+        lists=_columns(Lists, n_tasks + 1),
+        minimal=make_minimal_tables(n_tasks, snapshot.sets.parent.size, n_nodes, n_queues, longest),
+        original=make_original_tables(n_tasks, n_nodes, n_queues),
+        freed=np.zeros((n_nodes, n_resources)),
+        freed_matched=np.zeros(snapshot.n_domains, np.int64),
+        freed_carried=np.zeros(snapshot.n_domains, np.int64),
+        freed_ports=np.zeros((n_nodes, snapshot.host_ports.ptr.size - 1), np.int64),
+        freed_users=np.zeros(snapshot.volumes.group.size, np.int64),
+        domain=np.zeros(snapshot.n_domains, np.int64),
+        held=np.zeros((n_jobs, 3)),
+        ask=np.zeros((n_jobs, 3)),
+        pending=np.zeros(longest, np.int64),
+        failed=np.full(n_jobs, NULL, np.int64),
+        next_failed=np.full(n_jobs, NULL, np.int64),
+        request_rank=request_ranks(snapshot.classes.request),
+        chunk=np.zeros(longest, np.int64),
+        hosts=np.zeros(longest, np.int64),
+        home_device=np.full(snapshot.tasks.device.size, NULL, np.int64),
+        home_claimed=np.full(snapshot.dra_claims.device.size, NULL, np.int64),
+        home_option=np.full(snapshot.dra_claims.device.size, NULL, np.int64),
     )
 
 
 def make_minimal_tables(n_tasks: int, n_sets: int, n_nodes: int, n_queues: int, longest: int) -> MinimalTables:
     """Allocate what the search for few victims has for itself; the longest job has so many tasks (``longest``)."""
-    columns: list[Any] = [
-        *np.zeros((4, 1), np.int64),
-        *np.zeros((4, n_tasks + 1), np.int64),
-        np.zeros(n_sets, np.int64),
-        np.zeros(n_tasks + 1, np.int64),
-        *np.zeros((5, n_nodes), np.int64),
-        *np.zeros((2, n_queues)),
-        np.zeros(MOST_KINDS, np.int64),
-        *np.zeros((2, longest), np.int64),
-        Supply(np.zeros(n_nodes, np.int64), *np.zeros((4, n_nodes)), *np.zeros((2, n_queues), np.int64)),
-    ]
-    return MinimalTables(*columns)
+    return MinimalTables(
+        n_chosen=np.zeros(1, np.int64),
+        clock=np.zeros(1, np.int64),
+        refuted=np.zeros(1, np.int64),
+        looked=np.zeros(1, np.int64),
+        chosen=np.zeros(n_tasks + 1, np.int64),
+        is_chosen=np.zeros(n_tasks + 1, np.int64),
+        is_charged=np.zeros(n_tasks + 1, np.int64),
+        kept=np.zeros(n_tasks + 1, np.int64),
+        emptied_by=np.zeros(n_sets, np.int64),
+        blockers=np.zeros(n_tasks + 1, np.int64),
+        cost=np.zeros(n_nodes, np.int64),
+        cost_mark=np.zeros(n_nodes, np.int64),
+        barred=np.zeros(n_nodes, np.int64),
+        best=np.zeros(n_nodes, np.int64),
+        best_mark=np.zeros(n_nodes, np.int64),
+        given=np.zeros(n_queues),
+        largest_given=np.zeros(n_queues),
+        with_chosen=np.zeros(MOST_KINDS, np.int64),
+        pending_in_order=np.zeros(longest, np.int64),
+        place=np.zeros(longest, np.int64),
+        supply=Supply(
+            nodes=np.zeros(n_nodes, np.int64),
+            may_leave=np.zeros(n_nodes),
+            side_holds=np.zeros(n_nodes),
+            level_loses=np.zeros(n_nodes),
+            own_loses=np.zeros(n_nodes),
+            first_leaf=np.zeros(n_queues, np.int64),
+            next_leaf=np.zeros(n_queues, np.int64),
+        ),
+    )
 
 
 def make_original_tables(n_tasks: int, n_nodes: int, n_queues: int) -> OriginalTables:
     """Allocate what the search of v0.17.0 has for itself."""
-    columns: list[Any] = [
-        *np.zeros((5, 1), np.int64),
-        np.zeros(n_tasks + 1, np.int64),
-        *np.zeros((3, n_nodes), np.int64),
-        np.zeros(n_nodes, np.uint8),
-        *(np.zeros(n_queues, kind) for kind in (float, int, float, float, int, int)),
-        _columns(LeafVictims, n_queues),
-        np.zeros((MOST_TRIED, 2), np.int64),
-    ]
-    return OriginalTables(*columns)
+    return OriginalTables(
+        restricted=np.zeros(1, np.int64),
+        lacks_gpus=np.zeros(1, np.int64),
+        alike=np.zeros(1, np.int64),
+        precedence_known=np.zeros(1, np.int64),
+        node_local=np.zeros(1, np.int64),
+        chunk_mark=np.zeros(n_tasks + 1, np.int64),
+        feasible=np.zeros(n_nodes, np.int64),
+        counted=np.zeros(n_nodes, np.int64),
+        rank=np.zeros(n_nodes, np.int64),
+        offered=np.zeros(n_nodes, np.uint8),
+        victim_gpus=np.zeros(n_queues),
+        last_victim=np.zeros(n_queues, np.int64),
+        smallest_victim=np.zeros(n_queues),
+        fewest_pods=np.zeros(n_queues),
+        cannot_lose=np.zeros(n_queues, np.int64),
+        cannot_stay_evicted=np.zeros(n_queues, np.int64),
+        leaf_victims=_columns(LeafVictims, n_queues),
+        tried=np.zeros((MOST_TRIED, 2), np.int64),
+    )
 
 
 def request_ranks(request: Floats) -> Longs:
@@ -130,11 +162,11 @@ def make_job_orders(snapshot: Snapshot) -> tuple[JobOrder, JobOrder]:
     shared = {"by_size": by_size[:n_jobs], "place": place[:n_jobs]}
     contenders, victims = (
         JobOrder(
-            last_first,
-            _columns(QueueHeap, n_queues + 1)._replace(base=base[: n_queues + 1]),
-            _columns(QueueWeights, n_queues, dict.fromkeys(("request", "left", "taken"), (n_queues, 3))),
-            _columns(OrderedJobs, n_jobs)._replace(**shared),
-            np.zeros((n_jobs, 3)),
+            last_first=last_first,
+            heap=_columns(QueueHeap, n_queues + 1)._replace(base=base[: n_queues + 1]),
+            weights=_columns(QueueWeights, n_queues, dict.fromkeys(("request", "left", "taken"), (n_queues, 3))),
+            jobs=_columns(OrderedJobs, n_jobs)._replace(**shared),
+            held=np.zeros((n_jobs, 3)),
         )
         for last_first in (0, 1)
     )
